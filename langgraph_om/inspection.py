@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.additions import ShownValue, find_label, label_paths
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
@@ -35,13 +34,9 @@ from langgraph_om.core.page.page import (
     write_title,
 )
 from langgraph_om.core.record.record import complete_record, write_log
-from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.state import read_stored_record, values_of
-
-_MAX_TRIES = 50
-_MAX_GENERATIONS = 1000
 
 _BAR_WIDTH = 24
 """Characters of a full progress bar."""
@@ -63,74 +58,19 @@ def read_history(source: Any, limit: int) -> list[MemoryRecord]:
     return _select_generations(_read_records(source), limit)
 
 
-def read_observations_as_of(source: Any, time: datetime | str, timezone: tzinfo) -> str:
+def read_observations_as_of(source: Any, moment: datetime) -> str:
     """Return the observation log as it was at a time.
 
     Args:
         source: States of one thread, newest first, or a single one, which knows only what its log
             still has.
-        time: A time, or its ISO text; a day means its beginning.
-        timezone: The zone of a time without one.
+        moment: The time.
 
     Raises:
-        ConfigurationError: When the time or the source cannot be read.
+        ConfigurationError: When the source cannot be read.
     """
-    moment = _read_moment(time, timezone)
     record = _find_newest_by(_read_records(source), moment)
-    return _render_log_as_of(record, moment) if record is not None else ""
-
-
-# --- With a shared log ---------------------------------------------------------------------------
-
-
-def read_resource_history(
-    archive: MessageArchive, resource_id: str, limit: int
-) -> list[MemoryRecord]:
-    """Return the last record of each generation of a resource's log, newest first."""
-    return [
-        to_record(entry["record"], resource_id, entry["revision"])
-        for entry in archive.record_history(resource_id, limit=limit)
-    ]
-
-
-def read_resource_as_of(
-    archive: MessageArchive, resource_id: str, time: datetime | str, timezone: tzinfo
-) -> str:
-    """Return the log of a resource as it was at a time."""
-    moment = _read_moment(time, timezone)
-    for entry in archive.record_history(resource_id, limit=1, until=moment):
-        return _render_log_as_of(to_record(entry["record"], resource_id, entry["revision"]), moment)
-    return ""
-
-
-def restore_resource(
-    archive: MessageArchive, resource_id: str, generation: int, now: datetime
-) -> MemoryRecord:
-    """Restore an earlier generation of a resource's log as a new generation.
-
-    Raises:
-        ConfigurationError: When there is no such generation.
-        ArchiveError: When the storage fails, or the log keeps changing.
-    """
-    for _ in range(_MAX_TRIES):
-        entries = archive.record_history(resource_id, limit=_MAX_GENERATIONS)
-        former = next(
-            (entry for entry in entries if entry["record"]["generation"] == generation), None
-        )
-        if former is None:
-            known = ", ".join(str(entry["record"]["generation"]) for entry in entries) or "none"
-            msg = f"`generation` is {generation!r}; those of {resource_id!r} are {known}"
-            raise ConfigurationError(msg)
-        newest = entries[0]
-        record = {
-            **complete_log(former["record"]),
-            "generation": newest["record"]["generation"] + 1,
-        }
-        revision = newest["revision"]
-        if archive.commit_record(resource_id, record, expected=revision, now=now):
-            return to_record(record, resource_id, revision + 1)
-    msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
-    raise ArchiveError(msg)
+    return render_log_as_of(record, moment) if record is not None else ""
 
 
 # --- The records of a history --------------------------------------------------------------------
@@ -157,7 +97,16 @@ def _read_saving_time(state: Any) -> Any:
     return state.get("created_at") if is_mapping else getattr(state, "created_at", None)
 
 
-def _read_moment(time: object, timezone: tzinfo) -> datetime:
+def read_moment(time: object, timezone: tzinfo) -> datetime:
+    """Read a time, or its ISO text; a day means its beginning.
+
+    Args:
+        time: The time.
+        timezone: The zone of a time without one.
+
+    Raises:
+        ConfigurationError: When it is neither.
+    """
     try:
         moment = datetime.fromisoformat(time) if isinstance(time, str) else time
     except ValueError:
@@ -196,7 +145,7 @@ def _find_newest_by(records: Iterable[_Dated], time: datetime) -> MemoryRecord |
     return next((record for at, record in records if at is None or at <= time), None)
 
 
-def _render_log_as_of(record: MemoryRecord, time: datetime) -> str:
+def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
     """Render the groups of a log that were written by a time."""
     written = [
         group for group in record["log"] if datetime.fromisoformat(group["observed_at"]) <= time

@@ -17,7 +17,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_om.adoption import Adoptable
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.thresholds import Thresholds
@@ -33,10 +32,9 @@ from langgraph_om.features import FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
+    read_moment,
     read_observations_as_of,
-    read_resource_as_of,
-    read_resource_history,
-    restore_resource,
+    render_log_as_of,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import (
@@ -346,9 +344,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
-        archive = self._shared_archive
-        if isinstance(states, str) and archive is not None:
-            return read_resource_history(archive, states, limit)
+        read = self._runner.settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            records: list[MemoryRecord] = read(self.archive, states, limit)
+            return records
         return read_history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
@@ -365,14 +364,15 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        archive = self._shared_archive
-        if archive is None:
+        restore = self._runner.settings.features.first("restore")
+        if restore is None:
             msg = (
                 '`restore` is for scope="resource"; a thread\'s record is put in force again by '
                 '`graph.update_state(config, {"om": record})`'
             )
             raise ConfigurationError(msg)
-        return restore_resource(archive, resource_id, generation, self._runner.clock())
+        record: MemoryRecord = restore(self.archive, resource_id, generation, self._runner.clock())
+        return record
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
@@ -382,15 +382,13 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
-        archive, timezone = self._shared_archive, self._runner.settings.timezone
-        if isinstance(states, str) and archive is not None:
-            return read_resource_as_of(archive, states, time, timezone)
-        return read_observations_as_of(states, time, timezone)
-
-    @property
-    def _shared_archive(self) -> MessageArchive | None:
-        """The archive with the logs of resources; `None` where each thread has its own."""
-        return self.archive if self._runner.settings.scope == "resource" else None
+        settings = self._runner.settings
+        moment = read_moment(time, settings.timezone)
+        read = settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            found = read(self.archive, states, 1, moment)
+            return render_log_as_of(found[0], moment) if found else ""
+        return read_observations_as_of(states, moment)
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner

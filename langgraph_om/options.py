@@ -36,7 +36,6 @@ from langgraph_om.core.config.options import (
     ReflectionOptions,
     RetrievalConfig,
     RetrievalOptions,
-    Scope,
     is_default,
     one_of,
 )
@@ -184,10 +183,6 @@ class CoreOptions(TypedDict, total=False):
 
     enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
     """Whether memory does anything; an agent with `enabled=False` works as without it."""
-    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
-    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
-    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
-    messages, and its Actor is also shown what the other threads said lately."""
     token_budget: Annotated[
         int | None,
         Takes(Tokens | None),
@@ -414,14 +409,13 @@ def _read_settings(
         timezone=read_zone(given["timezone"]),
         observation=observation,
         reflection=reflection,
-        scope=given["scope"],
         on_error=given["on_error"],
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
         continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
-        hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
+        hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         guide=(
             build_guide(retrieval, counter, find_near_search(features))
             if retrieval and given["enabled"]
@@ -452,7 +446,7 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
         settings.reflection,
         is_checked=given["enabled"],
         given={
-            "scope": given["scope"] == "resource",
+            **dict.fromkeys(settings.features.having("asks_for_model"), True),
             "token_budget": given["token_budget"] is not None,
             "share_token_budget": given["share_token_budget"] is True,
             "retrieval": given["retrieval"] is not False,
@@ -468,12 +462,6 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
 
 def _refuse_without_archive(given: Mapping[str, Any]) -> None:
     """Refuse options that need an archive; there is none."""
-    if given["scope"] == "resource":
-        msg = (
-            '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
-            '`archive` too, such as archive="sqlite:///memory.db"'
-        )
-        raise ConfigurationError(msg)
     if isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
-from langgraph_om.core.additions import Advice, list_advice
+from langgraph_om.core.actor.prompt import choose_reminder, render_memory
+from langgraph_om.core.additions import Advice, list_advice, list_texts
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
@@ -92,13 +92,12 @@ def _measure_sections(
     plain = Settings(thresholds, counter, UTC, continuation_hints=False)
     pieces = render_memory(plain, record, now.date())
     hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
-    others = write_others(record)
     sections = {
         "instructions": count(pieces[0]) if pieces else 0,
         "observations": sum(map(count, pieces[1:])),
         "hints": sum(count(str(hint)) for hint in hints),
         "reminder": count(choose_reminder(record, 0)),
-        "other threads": count(others.text) if others is not None else 0,
+        **{name: count(text) for name, text in list_texts(record).items()},
         "messages": window.tokens,
     }
     return {name: tokens for name, tokens in sections.items() if tokens}

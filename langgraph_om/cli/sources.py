@@ -23,10 +23,15 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import find_label, write_into_log, write_label
+from langgraph_om.core.additions import (
+    ResourceForm,
+    find_label,
+    resource_form,
+    write_into_log,
+    write_label,
+)
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
-from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
@@ -218,11 +223,8 @@ class ArchiveSource:
         """Return the resource's log; of a thread, all observations that were ever archived."""
         if name is None:
             resource = _need(self.resource, "--resource ID, or --thread ID")
-            stored, revision = self.archive.load_record(resource)
-            if stored is None:
-                msg = f"the archive has no shared log of the resource {resource!r}"
-                raise SourceError(msg)
-            return {"om": to_record(stored, resource, revision), "messages": []}
+            form, stored, revision = self._load(resource)
+            return {"om": form.read(stored, resource, revision), "messages": []}
         thread = self.archive.thread(name)
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
@@ -244,18 +246,21 @@ class ArchiveSource:
         if name is not None:
             return [{"values": self.state(name), "created_at": None}]
         resource = _need(self.resource, "--resource ID, or --thread ID")
+        form = resource_form()
+        entries = self.archive.record_history(resource, limit=1000) if form is not None else []
         return [
             {
                 "values": {
                     "om": {
-                        **to_record(entry["record"], resource, entry["revision"]),
+                        **form.read(entry["record"], resource, entry["revision"]),
                         "id": resource,
                     },
                     "messages": [],
                 },
                 "created_at": str(entry["committed_at"]),
             }
-            for entry in self.archive.record_history(resource, limit=1000)
+            for entry in entries
+            if form is not None
         ]
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
@@ -268,11 +273,8 @@ class ArchiveSource:
             raise SourceError(msg)
         resource = _need(self.resource, "--resource ID")
         for _ in range(_MAX_COMMITS):
-            stored, revision = self.archive.load_record(resource)
-            if stored is None:
-                msg = f"the archive has no shared log of the resource {resource!r}"
-                raise SourceError(msg)
-            log: Mapping[str, Any] = complete_log(stored)
+            form, stored, revision = self._load(resource)
+            log: Mapping[str, Any] = form.complete(stored)
             for event in update:
                 changed = write_into_log(log, event)
                 if changed is None:
@@ -287,6 +289,18 @@ class ArchiveSource:
                 return
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)
+
+    def _load(self, resource: str) -> tuple[ResourceForm, Mapping[str, Any], int]:
+        """Return the log of a resource with its revision, and the form that it has.
+
+        Raises:
+            SourceError: When there is none.
+        """
+        form, (stored, revision) = resource_form(), self.archive.load_record(resource)
+        if form is None or stored is None:
+            msg = f"the archive has no shared log of the resource {resource!r}"
+            raise SourceError(msg)
+        return form, stored, revision
 
 
 _GROUP: dict[str, Any] = {

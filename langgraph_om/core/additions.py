@@ -26,14 +26,27 @@ Log = Mapping[str, Any]
 ReadHint = Callable[[str], str | None]
 """Returns a hint as it is kept; `None` for what is none."""
 
-Moment = Literal["observed", "buffered", "synced", "stepped", "opened", "deleted", "edited"]
+Moment = Literal[
+    "observed",
+    "buffered",
+    "reflected",
+    "changed",
+    "synced",
+    "stepped",
+    "opened",
+    "deleted",
+    "edited",
+]
 """When the reducer of a feature runs beside one of the core.
 
 `observed`: observations took effect, with the event of the cycle or activation. `buffered`: an
-observation made ahead waits in its chunk. `synced`: the shared log was taken over, with the hints
-that came of another thread's observation. `stepped`: the Actor goes on. `opened`: the record is
-about to get another thread or resource. `deleted`: what the record has of a deleted thread or
-resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
+observation made ahead waits in its chunk. `reflected`: a reflection took effect, with its event, of
+which `groups` are those that stand in the log now. `changed`: something else was changed that
+several threads may know of, with a mapping that has an `id` and a `kind`. `synced`: the shared log
+was taken over, with the hints that came of another thread's observation. `stepped`: the Actor goes
+on. `opened`: the record is about to get another thread or resource. `deleted`: what the record has
+of a deleted thread or resource is about to go. `edited`: a person's edit, a mapping of record keys,
+is about to be merged.
 """
 
 
@@ -89,11 +102,39 @@ class Deletions(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AddedOperation:
+    """A kind of work that a feature brings, beside observation and reflection."""
+
+    finish: Reducer
+    """Puts into the record the result of a cycle, of the turn or ahead of need."""
+    count: Callable[[MemoryRecord], int]
+    """Counts the tokens that it is about."""
+    shown_as: Literal["observation", "reflection"]
+    """The `operationType` of its parts of the stream."""
+    label: str
+    """What is done, in lists that people read, such as `observing messages`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceForm:
+    """How the record is read and changed that an archive keeps for a resource."""
+
+    read: Callable[[Mapping[str, Any], str, int], MemoryRecord]
+    """Returns it, with the resource's id and its revision, as the record of no thread."""
+    complete: Callable[[Mapping[str, Any]], Log]
+    """Returns it with all of its fields."""
+    erase: Callable[[Mapping[str, Any], str], dict[str, Any]]
+    """Returns it without a thread of this id."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
 
     keys: type | None = None
     """A `TypedDict` of keys; a record has each only once there is something to note."""
+    types: Callable[[], Mapping[str, Any]] | None = None
+    """Returns types of keys that follow from what other features add."""
     blank: Mapping[str, Any] = field(default_factory=dict)
     """Of these keys, the values of those that each record has from the beginning."""
     hints: Mapping[str, ReadHint] = field(default_factory=dict)
@@ -125,6 +166,16 @@ class Additions:
     """Names of tags in its prompts; other text cannot open or close them."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
+    operations: Mapping[str, AddedOperation] = field(default_factory=dict)
+    """Its kinds of work, by name."""
+    waits: Callable[[MemoryRecord], bool] | None = None
+    """Tells of a record whether something of it is still to be sent, and may be refused."""
+    has_sent: Callable[[MemoryRecord], bool] | None = None
+    """Tells of a record whether something of it was sent to an archive."""
+    texts: Callable[[MemoryRecord], Mapping[str, str]] | None = None
+    """By what people call it, what of a record the Actor is shown beside the log."""
+    of_resource: ResourceForm | None = None
+    """Its form of the record that an archive keeps for a resource."""
     deletions: Callable[[MemoryRecord], Deletions] | None = None
     """Reads what a record knows of deletions, where the feature looks for them."""
 
@@ -149,15 +200,19 @@ def add(name: str, additions: Additions) -> None:
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
     of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
-    for known in (*of_keys, added_reducers, added_parts, added_changes, _beside, _readers):
+    of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
+    for known in (*of_keys, *of_events, _beside, _readers):
         known.cache_clear()
 
 
 @cache
 def added_types() -> Mapping[str, Any]:
     """Return the type of each key that features add."""
-    hints = (get_type_hints(each.keys) for each in _TABLE.values() if each.keys is not None)
-    return {name: kind for keys in hints for name, kind in keys.items()}
+    found: dict[str, Any] = {}
+    for each in _TABLE.values():
+        found |= get_type_hints(each.keys) if each.keys is not None else {}
+        found |= each.types() if each.types is not None else {}
+    return found
 
 
 @cache
@@ -210,6 +265,12 @@ def added_parts() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
+def added_operations() -> Mapping[str, AddedOperation]:
+    """Return the kinds of work that features bring, by name."""
+    return {name: work for each in _TABLE.values() for name, work in each.operations.items()}
+
+
+@cache
 def added_changes() -> Mapping[str, AddedChange]:
     """Return, by its kind, each change that features make in the log that threads share."""
     return {kind: change for each in _TABLE.values() for kind, change in each.changes.items()}
@@ -233,6 +294,31 @@ def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
         if each.erase is not None:
             left = each.erase(left, thread_id)
     return left
+
+
+def waits_to_send(record: MemoryRecord) -> bool:
+    """Return whether something of a record is still to be sent elsewhere, and may be refused."""
+    return any(each.waits(record) for each in _TABLE.values() if each.waits is not None)
+
+
+def has_sent(record: MemoryRecord) -> bool:
+    """Return whether an archive has something of a record beside its messages and observations."""
+    return any(each.has_sent(record) for each in _TABLE.values() if each.has_sent is not None)
+
+
+def list_texts(record: MemoryRecord) -> dict[str, str]:
+    """Return, by what people call it, what of a record the Actor is shown beside the log."""
+    found: dict[str, str] = {}
+    for each in _TABLE.values():
+        if each.texts is not None:
+            found.update(each.texts(record))
+    return found
+
+
+def resource_form() -> ResourceForm | None:
+    """Return the form of the record that an archive keeps for a resource; `None`: it keeps none."""
+    forms = (each.of_resource for each in _TABLE.values() if each.of_resource is not None)
+    return next(forms, None)
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from langgraph_om.core.additions import added_parts
+from langgraph_om.core.additions import added_operations, added_parts
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
@@ -128,5 +128,8 @@ def describe_cycle(event: CycleStarted | CycleEnded) -> dict[str, Any]:
 
 
 def public_operation(operation: Operation) -> Literal["observation", "reflection"]:
-    """Return an operation as users see it: observing other threads is `observation` too."""
-    return "observation" if operation == "others" else operation
+    """Return an operation as users see it: work of a feature is one of these two."""
+    if operation == "reflection":
+        return "reflection"
+    added = added_operations().get(operation)
+    return added.shown_as if added is not None else "observation"

@@ -10,19 +10,16 @@ The order of the checks is the policy, and the first that applies wins:
    take all that is there at once;
 4. the window has reached its blocking threshold -> observe its oldest messages, in batches; with
    messages that were put before the cursor later, at its threshold, and these by themselves;
-5. with a shared log and without buffering, other threads have more unobserved messages than may
-   stay so -> observe those;
+5. without buffering, work of a feature is due -> do that;
 6. the log has reached its blocking threshold -> reflect on it;
-7. the window has grown by an interval, other threads have more than may stay so, or the log has
-   reached the size at which its reflection is buffered, each below its blocking threshold ->
-   buffer;
+7. the window has grown by an interval, work of a feature is due, or the log has reached the size at
+   which its reflection is buffered, each below its blocking threshold -> buffer;
 8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
 text. Each activation and observation moves the cursor, each reflection and each failure moves the
 size at which the next one is due, and at most one job per operation is pending; so applying
-decisions in turn always reaches the Actor. For other threads a turn begins one cycle at most, as
-they go on meanwhile.
+decisions in turn always reaches the Actor. A turn waives what it has done as often as it does it.
 """
 
 from __future__ import annotations
@@ -34,6 +31,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Literal
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.bound_reasoning import has_provider_changed, holds_bound_reasoning
 from langgraph_om.core.items import is_protected
@@ -47,7 +45,7 @@ from langgraph_om.core.record.window import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation, Trigger
+from langgraph_om.core.wire import MemoryRecord, Operation, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,13 @@ PROCEED = Decision("proceed")
 ABORT = Decision("abort")
 
 
-def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: datetime) -> Decision:
+def plan(
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    now: datetime,
+    features: Features = NO_FEATURES,
+) -> Decision:
     """Decide what memory does next.
 
     Args:
@@ -75,6 +79,7 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
         window: Its unobserved messages.
         thresholds: The limits in force.
         now: The current time; a later one never turns work into no work.
+        features: Those that are on, which may have work of their own.
     """
     if _has_tripped(record, window):
         return ABORT
@@ -83,10 +88,10 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     if activation is not None:
         return activation
     if not _has_just_failed(record, window) and not _has_waited(record, thresholds):
-        blocking = _decide_blocking(record, window, thresholds)
+        blocking = _decide_blocking(record, window, thresholds, features)
         if blocking is not None:
             return blocking
-    return _decide_buffering(record, window, thresholds, live)
+    return _decide_buffering(record, window, thresholds, live, features)
 
 
 def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
@@ -128,7 +133,7 @@ def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> 
         window: Its unobserved messages.
         thresholds: The limits in force.
     """
-    if window.strays.messages or not _may_buffer(record, "observation", window.tokens):
+    if window.strays.messages or not may_begin(record, "observation", window.tokens):
         return PROCEED
     end = find_chunk_end(
         window,
@@ -176,11 +181,6 @@ def back_off(failures: int, tokens: int, threshold: int) -> int:
     return tokens + max(1, round(threshold * share))
 
 
-def count_others_tokens(others: Sequence[Excerpt]) -> int:
-    """Count the tokens of other threads of which something is to be observed."""
-    return sum(thread["tokens"] for thread in others if thread["observable"])
-
-
 def is_reasoning_under_way(window: Window) -> bool:
     """Return whether the Actor waits for tools that it called in reasoning bound to its prefix.
 
@@ -212,11 +212,8 @@ def _is_backing_off(record: MemoryRecord, operation: Operation, size: int) -> bo
     return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
 
 
-def _is_waived(record: MemoryRecord, window: Window, operation: Operation) -> bool:
-    """Return whether this turn has done what it does for a shared log: one cycle at most.
-
-    Other threads go on meanwhile, so there may always be more.
-    """
+def is_waived(record: MemoryRecord, window: Window, operation: Operation) -> bool:
+    """Return whether this turn does no more of an operation."""
     waived = record["turn"].get("waived", {})
     return operation in waived and waived[operation] == window.turn
 
@@ -305,14 +302,15 @@ def _find_cold_cache(
 
 
 def _decide_blocking(
-    record: MemoryRecord, window: Window, thresholds: Thresholds
+    record: MemoryRecord, window: Window, thresholds: Thresholds, features: Features
 ) -> Decision | None:
     """Decide what the turn has to wait for, if anything."""
     count = _count_to_observe(record, window, thresholds)
     if count:
         return Decision("observe", "observation", count)
-    if thresholds.buffer_tokens is None and _are_others_due(record, window):
-        return Decision("observe", "others")
+    more = _find_due(record, window, features)
+    if thresholds.buffer_tokens is None and more:
+        return Decision("observe", more)
     if _is_reflection_due(record, window, thresholds):
         return Decision("reflect", "reflection")
     return None
@@ -391,19 +389,17 @@ def _count_cuts(window: Window, last: int, tokens: int) -> int:
     return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
 
 
-def _are_others_due(record: MemoryRecord, window: Window) -> bool:
-    if _is_waived(record, window, "others"):
-        return False
-    if not any(thread["observable"] for thread in record["others"]):
-        return False
-    return _may_buffer(record, "others", count_others_tokens(record["others"]))
+def _find_due(record: MemoryRecord, window: Window, features: Features) -> str | None:
+    """Find an operation of a feature that is due."""
+    found = (find(record, window) for find in features.having("find_due"))
+    return next(filter(None, found), None)
 
 
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
     if tokens < max(1, thresholds.block_observations_at(window.tokens)):
         return False
-    if all(map(is_protected, record["log"])) or _is_waived(record, window, "reflection"):
+    if all(map(is_protected, record["log"])) or is_waived(record, window, "reflection"):
         return False
     return not _is_backing_off(record, "reflection", tokens)
 
@@ -412,7 +408,11 @@ def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresho
 
 
 def _decide_buffering(
-    record: MemoryRecord, window: Window, thresholds: Thresholds, live: Sequence[LiveChunk]
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    live: Sequence[LiveChunk],
+    features: Features,
 ) -> Decision:
     # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
     # fails does not make it wait, so it would be tried again without an end.
@@ -422,7 +422,7 @@ def _decide_buffering(
         and not window.strays.messages
         and window.tokens < thresholds.block_messages_at(log)
     )
-    if may_buffer and _may_buffer(record, "observation", window.tokens):
+    if may_buffer and may_begin(record, "observation", window.tokens):
         end = find_chunk_end(
             window,
             count_covered(live),
@@ -432,17 +432,19 @@ def _decide_buffering(
         )
         if end:
             return Decision("buffer", "observation", end)
-    if thresholds.buffer_tokens is not None and _are_others_due(record, window):
-        return Decision("buffer", "others")
+    more = _find_due(record, window, features)
+    if thresholds.buffer_tokens is not None and more:
+        return Decision("buffer", more)
     start, stop = thresholds.reflect_buffer_at, thresholds.block_observations_at(window.tokens)
     if start is None or not max(1, start) <= log < stop or record["reflection"] is not None:
         return PROCEED
     if all(map(is_protected, record["log"])):  # there is nothing to condense
         return PROCEED
-    if _is_waived(record, window, "reflection"):
+    if is_waived(record, window, "reflection"):
         return PROCEED
-    return Decision("buffer", "reflection") if _may_buffer(record, "reflection", log) else PROCEED
+    return Decision("buffer", "reflection") if may_begin(record, "reflection", log) else PROCEED
 
 
-def _may_buffer(record: MemoryRecord, operation: Operation, size: int) -> bool:
+def may_begin(record: MemoryRecord, operation: Operation, size: int) -> bool:
+    """Return whether an operation may begin: it is not under way, and waits for no growth."""
     return operation not in record["pending"] and not _is_backing_off(record, operation, size)

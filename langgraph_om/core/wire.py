@@ -1,4 +1,4 @@
-"""The stored and streamed forms: the record, the shared log, events, and parts of the stream.
+"""The stored and streamed forms: the record, events, and parts of the stream.
 
 JSON values only, and types only: nothing here computes. The record changes by events alone
 (`record/fold.py`), and what users see of an event is its part (`events.py`).
@@ -15,8 +15,9 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-Operation = Literal["observation", "reflection", "others"]
-"""A kind of work: observe this thread, condense the log, or observe other threads."""
+Operation = str
+"""A kind of work: `"observation"` of this thread, `"reflection"` of the log, or one that a feature
+brings."""
 
 Scope = Literal["thread", "resource"]
 """Whose log it is: the thread's own, or one that all threads of a resource share."""
@@ -115,9 +116,9 @@ class Covers(TypedDict, total=False):
     group_ids: list[str]
     """Reflection: the groups."""
     thread_ids: list[str]
-    """Other threads: these."""
+    """Work of a feature: the threads."""
     turn: str | None
-    """Other threads: the turn that began it, by its request."""
+    """Work that a turn does once: the turn that began it, by its request."""
 
 
 class PendingJob(TypedDict):
@@ -137,7 +138,7 @@ class Backoff(TypedDict):
     failures: int
     """Failures in a row."""
     at_tokens: int
-    """How large it was then what the operation reads: the window, the log, the other threads."""
+    """How large it was then what the operation reads, such as the window or the log."""
     retry_at_tokens: int
     """How large it has to be for the next attempt; or smaller than `at_tokens`."""
 
@@ -182,7 +183,7 @@ class Turn(TypedDict):
     step: int
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
     waived: NotRequired[dict[Operation, str | None]]
-    """With a shared log: per operation the newest turn, by its request, that does it no more."""
+    """Per operation the newest turn, by its request, that does it no more."""
     waited_ms: NotRequired[int]
     """How long the next call of the Actor's model has waited for cycles, in milliseconds."""
 
@@ -230,77 +231,6 @@ class ObservedPart(TypedDict):
     """How many more were put there among observed ones, and are read by nobody."""
 
 
-class Excerpt(TypedDict):
-    """What is unobserved in another thread of the resource."""
-
-    thread_id: str
-    messages: int
-    """Its unobserved messages."""
-    rest: int
-    """How many of these were not read, because there are too many."""
-    tokens: int
-    """Of all that were read."""
-    observable: int
-    """How many messages would be observed now."""
-    text: str
-    """The block that the Actor is shown: the newest messages, or nothing where no room is left."""
-
-
-class Section(TypedDict):
-    """What was observed of one thread, as the shared log takes it in."""
-
-    thread_id: str
-    after: str | None
-    """The newest message that was observed before; another one in the log, and it is dropped."""
-    cursor: list[str]
-    """The newest observed messages then, newest last."""
-    groups: list[Group]
-    hints: Hints
-
-
-class Extension(Section):
-    """A change of the shared log: observations of a thread's messages."""
-
-    id: str
-    """The cycle, or the group for another thread's messages."""
-    kind: Literal["extend"]
-
-
-class Joining(TypedDict):
-    """A change of the shared log: a thread takes part in it from now on."""
-
-    id: str
-    """The record."""
-    kind: Literal["join"]
-    thread_id: str
-    cursor: list[str]
-    groups: list[Group]
-    """What was observed of it so far."""
-    hints: Hints
-    is_newer: NotRequired[bool]
-    """Whether it goes before what the log has of the thread, because the log lost something."""
-
-
-class Replacement(TypedDict):
-    """A change of the shared log: a reflection."""
-
-    id: str
-    """The cycle."""
-    kind: Literal["replace"]
-    group_ids: list[str]
-    """The groups that it read; where the log has them no more, it is dropped."""
-    groups: list[Group]
-    """What takes their place."""
-    cursor: list[str]
-    hints: Hints
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, where this one left the log as large as it was."""
-
-
-LogChange = Extension | Joining | Replacement
-"""A change of the log that the shared one does not have yet."""
-
-
 # --- The record ----------------------------------------------------------------------------------
 
 
@@ -317,7 +247,7 @@ class MemoryRecord(TypedDict, total=False):
     generation: int
     """How many reflections have replaced the log."""
     log: list[Group]
-    """The observations, oldest first; of a shared log, the thread's copy."""
+    """The observations, oldest first."""
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
     observed: ObservedPart | None
@@ -338,46 +268,8 @@ class MemoryRecord(TypedDict, total=False):
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
-    others: list[Excerpt]
-    """With a shared log, the other threads of the resource that have unobserved messages."""
-    revision: int
-    """The revision of the shared log that `log` is a copy of; 0 in thread scope."""
-    outbox: list[LogChange]
-    """Changes of the log that the shared one does not have yet, oldest first."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
-
-
-# --- The shared log, as the archive keeps it -----------------------------------------------------
-
-
-class SharedThread(TypedDict):
-    """What the shared log knows of one thread."""
-
-    cursor: list[str]
-    """Ids of its newest observed messages, newest last."""
-    hints: Hints
-    """Those of its newest observation."""
-    is_own: NotRequired[bool]
-    """Whether the thread itself set the cursor, to what stood before in its conversation, observed
-    or not; otherwise it ends with what was observed last."""
-
-
-class SharedLog(TypedDict):
-    """The memory of a resource."""
-
-    version: int
-    """Of the record's form."""
-    generation: int
-    """How many reflections have replaced groups of it."""
-    log: list[Group]
-    threads: dict[str, SharedThread]
-    """By thread id."""
-    fixed: NotRequired[dict[str, Hints]]
-    """Hints that persons set, by thread id, which no observation replaces; missing where nobody set
-    one."""
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, in any thread; missing where it waits for nothing."""
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
@@ -512,15 +404,6 @@ class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     current_task: str | None
 
 
-class OthersEnd(CycleEnd, Observed):
-    """Messages of other threads are observed."""
-
-    type: Literal["observation-end"]
-    operation: Literal["others"]
-    sections: list[Section]
-    found: NotRequired[Found]
-
-
 class ObservationFailed(CycleEnd, Backoff):
     """Nothing came of a cycle of any operation; its messages or groups stay as they are."""
 
@@ -559,15 +442,6 @@ class ReflectionBuffered(CycleEnd, Written, Edited):
     reflection: BufferedReflection
 
 
-class OthersBuffered(CycleEnd, Observed):
-    """A job observed messages of other threads, for the shared log."""
-
-    type: Literal["buffering-end"]
-    operation: Literal["others"]
-    sections: list[Section]
-    found: NotRequired[Found]
-
-
 class Discarded(TypedDict, total=False):
     """What tells work that was let go from work that failed; neither key where it failed."""
 
@@ -602,7 +476,7 @@ class BufferingFailed(Discarded):
     retry_at_tokens: NotRequired[int]
 
 
-JobResult = ObservationBuffered | ReflectionBuffered | OthersBuffered | BufferingFailed
+JobResult = ObservationBuffered | ReflectionBuffered | BufferingFailed
 """The event with which a background job ends; its executor, and the archive, keep it."""
 
 
@@ -719,32 +593,6 @@ class Tripped(CycleEvent):
     operation: Operation
     reason: str
     last_message: str | None
-
-
-class Synced(TypedDict):
-    """The thread's copy of the shared log is brought up to date."""
-
-    type: Literal["synced"]
-    revision: int
-    generation: int
-    order: list[str]
-    """Ids of all groups of the log."""
-    groups: list[Group]
-    """Those that the copy has not, or otherwise."""
-    cursor: list[str]
-    sent: list[str]
-    """Ids of the changes in the outbox that the log took in or refused."""
-    rest: Attempt | None
-    """What the log's next reflection waits for."""
-    hints: NotRequired[Hints]
-    """Only where another thread observed messages of this one."""
-
-
-class OthersDescribed(TypedDict):
-    """What is unobserved in the other threads of the resource."""
-
-    type: Literal["others"]
-    others: list[Excerpt]
 
 
 class Waived(TypedDict):
@@ -870,7 +718,7 @@ class Status(TypedDict):
 CycleStarted = ObservationStart | BufferingStart
 """A cycle begins."""
 
-CycleEnded = ObservationEnd | ReflectionEnd | OthersEnd | ObservationFailed | JobResult
+CycleEnded = ObservationEnd | ReflectionEnd | ObservationFailed | JobResult
 """A cycle is over."""
 
 Event = (
@@ -882,8 +730,6 @@ Event = (
     | Counted
     | Stepped
     | Tripped
-    | Synced
-    | OthersDescribed
     | Waived
     | Extracted
     | ViewTrimmed
@@ -896,7 +742,7 @@ Event = (
 # --- Parts of the stream: what users see of events -----------------------------------------------
 #
 # `events.py` says which field of an event becomes which field of its part. A field that is `None`
-# in the event is left out. Observing other threads is an "observation" here.
+# in the event is left out. Work of a feature is an "observation" or a "reflection" here.
 
 
 class CycleData(TypedDict):

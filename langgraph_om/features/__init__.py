@@ -21,7 +21,7 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
@@ -74,6 +74,7 @@ class FeatureOptions(
     GapOptions,
     WorkingOptions,
     TitleOptions,
+    SharingOptions,
     total=False,
 ):
     """The options of all features, by name."""

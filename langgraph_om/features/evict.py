@@ -18,7 +18,13 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions
+from langgraph_om.core.additions import (
+    Additions,
+    Removed,
+    as_event,
+    find_deletions,
+    waits_to_send,
+)
 from langgraph_om.core.config.checks import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
@@ -309,7 +315,7 @@ def find_evictable(
         messages: The whole conversation.
         request: The key of the live user request.
     """
-    if record["outbox"]:  # others may have observed these messages otherwise meanwhile
+    if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
         return []
     observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)

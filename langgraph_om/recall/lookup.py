@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -87,7 +87,7 @@ class Lookup:
             "thread" if thread_id else "resource",
             self.settings.times_of,
             self._find_near(who, store, in_resource=not thread_id),
-            logs=self._read_shared_log(self.archive, who),
+            logs=self._read_log_of_resource(self.archive, who),
             knows_all=self.settings.scope == "resource",
         )
         return _look_up(source, query, wanted, limit)
@@ -109,16 +109,17 @@ class Lookup:
         source = IndexedStateSource(thread_id, entries, title, record["log"])
         return _look_up(source, query, wanted, limit)
 
-    def _read_shared_log(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
-        """Return the ids of the observations in a shared log, by the threads they are about."""
+    def _read_log_of_resource(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
+        """Return the ids of the observations in a resource's log, by the threads they are about."""
         known = archive.thread(who.thread_id) if who.resource_id is None else None
         resource = known.resource_id if known is not None else who.resource_id
-        if self.settings.scope != "resource" or resource is None:
+        read = self.settings.features.first("read_history")
+        if read is None or resource is None:
             return {}
-        record, _ = archive.load_record(resource)
+        records: list[MemoryRecord] = read(archive, resource, 1)
         found: dict[str, set[str]] = {}
-        for group in record["log"] if record is not None else ():
-            found.setdefault(group["thread_id"], set()).add(group["id"])
+        for group in records[0]["log"] if records else ():
+            found.setdefault(cast("str", group["thread_id"]), set()).add(group["id"])
         return found
 
     def _find_near(self, who: Identity, store: Any, *, in_resource: bool) -> FindGroups | None:

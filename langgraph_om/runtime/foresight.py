@@ -63,7 +63,9 @@ def _only_counts(runner: StepRunner, step: Step) -> bool:
     runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
     if not _COUNTING.issuperset(event["type"] for event in step.events):
         return False
-    return plan(step.record, step.window, step.settings.thresholds, step.now).kind == "proceed"
+    settings = step.settings
+    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
+    return decision.kind == "proceed"
 
 
 def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:

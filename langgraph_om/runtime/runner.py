@@ -23,9 +23,7 @@ from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle
-from langgraph_om.core.cycles.other_threads import waive
-from langgraph_om.core.cycles.shared_log import release_log
+from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
@@ -338,8 +336,8 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window = self._window(record, messages)
-        return plan(record, window, self.settings_in_force.thresholds, self.clock())
+        window, settings = self._window(record, messages), self.settings_in_force
+        return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
@@ -372,8 +370,8 @@ class StepRunner:
             is_taken = yield from submit_job(
                 self.buffering, job, messages, decision, now=now, context=context
             )
-            if not is_taken and self.settings.scope == "resource":
-                yield from release_log(record, decision.operation)
+            for release in () if is_taken else self.settings.features.having("release"):
+                yield from release(record, decision.operation)
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])
         return started

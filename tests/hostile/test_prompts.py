@@ -43,6 +43,7 @@ from support.material import (
     tags_in,
     texts,
 )
+from support.rendering import divide
 from support.views import assemble
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -170,7 +171,7 @@ def test_the_reflector_reads_numbered_items_inside_their_tag(
 ) -> None:
     given: Group = {**group(f"* x\n{log}", "a", "b"), "thread_id": thread, "tokens": 10}
     hints = {"current_task": task}
-    request = EditsInput([given], target=5, show_id=str, hints=hints)
+    request = EditsInput([given], target=5, division=divide(), hints=hints)
     text = question(reflect_by_edits(request, COUNTER))
     before, closed, after = text.rpartition("</observation-log>")
     inside = [tag for tag in tags_in(before) if tag not in ("thread", "/thread")]

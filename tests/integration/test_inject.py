@@ -14,8 +14,8 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import OTHERS_ID
 from langgraph_om.features.inject.inject import RECALLED_ID
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,
@@ -32,6 +32,8 @@ from support.agents import (
 )
 from support.clock import Clock
 from support.recalling import WALNUTS, index_of, recalling
+
+pytestmark = pytest.mark.needs("archive")
 
 DOORS = ("agent", "middleware", "plain")
 GATE = HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate")

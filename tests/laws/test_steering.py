@@ -10,12 +10,22 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, Storage, StorageReply
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.shared_log import apply_changes, diff_record, make_blank_log
-from langgraph_om.core.wire import Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    Group,
+    MemoryRecord,
+)
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.log import (
+    apply_changes,
+    diff_record,
+    make_blank_log,
+)
+from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel, drive
 from support.clock import Clock
@@ -111,7 +121,8 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     form: Literal["edits", "rewrite"], scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
-    config = replace(setup(form=form), scope=scope)
+    features = Features((SharedLogs(),) if scope == "resource" else ())
+    config = replace(setup(form=form), features=features)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
     record = do(fold(record, [{"log": log, "scope": scope, "thread_id": "t"}]), data.draw(acts))
@@ -177,7 +188,8 @@ def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faste
     threads: Any = {key: {"cursor": [f"{key}9"], "hints": {}} for key in "tu"}
     shared: SharedLog = {**make_blank_log(), "log": log, "threads": threads}
     record, _ = conversation()
-    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t", "revision": 1}
+    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t"}
+    mine |= {"outbox": [], "others": [], "revision": 1}
     record = fold(record, [mine])
     done = do(record, data.draw(acts))
     if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile

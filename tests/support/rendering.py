@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 
 from langgraph_om.core.content.dates import find_phrase
+from langgraph_om.core.content.text import escape_attribute
 from langgraph_om.core.observe.answer_tags import LOG, defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.record.record import HINTS, write_range
+from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.wire import Group
 
 
@@ -54,3 +57,12 @@ def parse_date(text: str) -> date | None:
     """
     phrase = find_phrase(text)
     return phrase.day if phrase else None
+
+
+def divide(name: Callable[[str], str] = str) -> Division:
+    """Sections for the threads of a log, each with the id that this returns."""
+
+    def wrap(thread: str, text: str) -> str:
+        return f'<thread id="{escape_attribute(name(thread))}">\n{text}\n</thread>'
+
+    return Division(wrap, "The items are of several conversations.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor import prompt
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.shared_log import SharedLogs
 from support.flows import setup
 
 
@@ -26,7 +25,7 @@ def assemble(
     system: Any = None,
     max_input_tokens: int | None = None,
     guide: Any = None,
-    show_id: Callable[[str], str] | None = None,
+    features: Features = NO_FEATURES,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input as of a day."""
@@ -34,8 +33,7 @@ def assemble(
         setup(),
         guide=guide,
         max_input_tokens=max_input_tokens,
-        scope="thread" if show_id is None else "resource",
-        features=Features(() if show_id is None else (SharedLogs(),)),
+        features=features,
     )
     view = prompt.make_view(settings, record, messages, window, today)
     return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)

@@ -23,15 +23,12 @@ from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, T
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
-    OTHERS_ID,
-    ShowId,
     find_others,
     is_instruction,
 )
 from langgraph_om.core.content.text import escape, tag_ends
-from langgraph_om.core.observe.other_threads import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
-from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
 from langgraph_om.core.record.span import Rendered, Span
 from langgraph_om.core.record.window import Window
@@ -78,6 +75,22 @@ class View:
     """What stands before the live request, what changes most often last."""
     lines: Mapping[str, str]
     """By the key of a message, a line that is shown before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What stands around the groups of a log that is about more than the Actor's thread."""
+
+    instruction: str = ""
+    """What the Actor is told about it."""
+    frames: Sequence[str] = ()
+    """The text before each group that is shown, and as the last item the text after all of them.
+    """
+    is_needed: bool = False
+    """Whether the instructions are shown where the log is empty, too."""
+
+
+_UNFRAMED = Framing()
 
 
 def make_view(
@@ -247,22 +260,24 @@ def render_memory(
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
     guide = settings.guide
-    show_id = settings.show_id if settings.scope == "resource" else None
     writers = settings.features.having("memory_block")
     apart = [block for write in writers if (block := write(record))]
     log = settings.features.select_log(record["log"])
-    if not log and not apart and not (show_id is not None and record["others"]):
+    groups = _select_groups(log)
+    frame = settings.features.first("frame")
+    framing: Framing = frame(settings, record, groups) if frame is not None else _UNFRAMED
+    if not log and not apart and not framing.is_needed:
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
-    if show_id is not None:
-        instructions.append(load("actor_threads"))
+    if framing.instruction:
+        instructions.append(framing.instruction)
     if guide is not None:
         instructions.append(guide.text)
     blocks = ["\n\n".join([*instructions, *apart])]
     if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span=span),
+            *_build_log_blocks(groups, framing, today, guide, span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -274,33 +289,16 @@ def _reaches_others(record: MemoryRecord, guide: RecallGuide) -> bool:
     return guide.reaches_others and bool(record["resource_id"])
 
 
-def write_others(record: MemoryRecord) -> HumanMessage | None:
-    """Return what shows the excerpts of other threads, with a line on those that have no room."""
-    others = record["others"]
-    texts = [thread["text"] for thread in others if thread["text"]]
-    hidden = len(others) - len(texts)
-    if hidden:
-        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
-    if not texts:
-        return None
-    return HumanMessage(fill("other_conversations", conversations="\n\n".join(texts)), id=OTHERS_ID)
-
-
 def _build_log_blocks(
-    log: Sequence[Group],
-    thread_id: str,
+    groups: Sequence[Group],
+    framing: Framing,
     today: date,
     guide: RecallGuide | None,
-    show_id: ShowId | None,
-    *,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
-    groups = _select_groups(log)
-    frames = [""] * (len(groups) + 1)
-    if show_id is not None:
-        frames = frame_sections(groups, show_id, current=thread_id)
-    end = "" if show_id is not None else "\n\n"
+    frames = list(framing.frames) or [""] * (len(groups) + 1)
+    end = "" if framing.frames else "\n\n"
     lines = [_escape_range(group) if guide is not None else "" for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
     source = (today, frames, [group["text"] for group in groups], tails)
@@ -380,40 +378,3 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     # A token of an id has two characters or more.
     groups = _select_groups(record["log"])
     return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)
-
-
-# --- The sections of a shared log ----------------------------------------------------------------
-
-
-def frame_sections(
-    groups: Sequence[Group], show_id: ShowId, *, current: str | None = None
-) -> list[str]:
-    """Return the text before each group, and as the last item the text after all of them.
-
-    A closing tag belongs to the frame that follows it, so that all but the last frame stay the
-    same, byte by byte, when the log grows.
-
-    Args:
-        groups: The groups that are shown, which are those with a text.
-        show_id: Writes a thread's id for the model.
-        current: The thread that the Actor is in; its sections are marked.
-    """
-    frames: list[str] = []
-    before: str | None = None
-    for at, group in enumerate(groups):
-        thread = group["thread_id"]
-        gap = "\n\n" if at else ""
-        if at and thread == before:
-            frames.append(gap)
-        else:
-            close = f"\n{CLOSE}" if before is not None else ""
-            tag = _open_section(thread, show_id, current)
-            frames.append(f"{close}{gap}{tag}")
-        before = thread
-    return [*frames, f"\n{CLOSE}" if before is not None else ""]
-
-
-def _open_section(thread: str | None, show_id: ShowId, current: str | None) -> str:
-    if thread is None:
-        return ""
-    return f"{write_opening(show_id(thread), current=thread == current)}\n"

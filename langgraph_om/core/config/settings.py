@@ -39,10 +39,20 @@ class Features:
         """Return a hook of those that have it; one that is not defined is never entered."""
         return self._hooks.get(hook, ())
 
+    def first(self, hook: str) -> Any:
+        """Return a hook of the first feature that has it; `None` where none has."""
+        return next(iter(self.having(hook)), None)
+
     def show(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view; mostly the message itself."""
         for shorten in self.having("shorten"):
             message = shorten(message, key)
+        return message
+
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        for cut in self.having("cut"):
+            message = cut(message, key, tokens)
         return message
 
     def select_log(self, groups: Sequence[Group]) -> list[Group]:
@@ -72,6 +82,10 @@ class Features:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
 
+    def find_worker(self, operation: str) -> Any:
+        """Return the one that brings an operation; `None` for those of the core."""
+        return next((feature for feature in self.all if operation in feature.operations), None)
+
     @property
     def storage(self) -> Any:
         """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
@@ -86,6 +100,9 @@ class Features:
                 if not hook.startswith("_"):
                     found[hook] = (*found.get(hook, ()), getattr(feature, hook))
         return found
+
+
+NO_FEATURES = Features()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +126,6 @@ class Settings:
     timezone: tzinfo
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
-    scope: Scope = "thread"
     on_error: Literal["continue", "abort", "raise"] = "continue"
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     max_input_tokens: int | None = None
@@ -139,6 +155,11 @@ class Settings:
             features=features,
             counter=features.count_as_shown(self.counter),
         )
+
+    @property
+    def scope(self) -> Scope:
+        """Whose log it is: the thread's own, where no feature says otherwise."""
+        return next(iter(self.features.having("scope")), "thread")
 
     @property
     def writing_tools(self) -> frozenset[str]:

@@ -173,13 +173,10 @@ CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
 
-OTHERS_ID = "om-other-conversations"
-"""Id of what shows the Actor the recent messages of other threads."""
-
 GAP_ID = "om-gap"
 """Id of the lines that tell the Actor of pauses."""
 
-OWN_IDS: Final = {CONTINUATION_ID, OTHERS_ID, GAP_ID}
+OWN_IDS: Final = {CONTINUATION_ID, GAP_ID}
 """The ids of all that memory shows the Actor as messages; features add theirs."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"

@@ -512,3 +512,18 @@ def escape_tags(text: str, tags: re.Pattern[str]) -> str:
     """Make text unable to open or close the tags of a `tag_pattern`."""
     # To look for single characters takes next to no time, and most texts have none of them.
     return tags.sub("&lt;", text) if any(opener in text for opener in OPENERS) else text
+
+
+_NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot"}
+
+
+def escape_attribute(text: str) -> str:
+    """Escape any text for use between the quotes of an attribute."""
+    return "".join(map(_escape_character, text))
+
+
+def _escape_character(char: str) -> str:
+    if char in _NAMED:
+        return f"&{_NAMED[char]};"
+    is_plain = char.isprintable() and char != "'" and char not in OPENERS
+    return char if is_plain else f"&#{ord(char)};"

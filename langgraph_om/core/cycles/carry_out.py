@@ -7,14 +7,13 @@ from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, run_ahead
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_ahead, waive
 from langgraph_om.core.cycles.observation import (
     describe_move,
     describe_observation,
     merge_hints,
     observe_cycle,
 )
-from langgraph_om.core.cycles.other_threads import begin_others_ahead, observe_others_cycle, waive
 from langgraph_om.core.cycles.reflection import describe_reflection, reflect_cycle
 from langgraph_om.core.cycles.results import (
     discarded_event,
@@ -22,7 +21,6 @@ from langgraph_om.core.cycles.results import (
     size_of,
     take_in_results,
 )
-from langgraph_om.core.cycles.shared_log import claim_reflection
 from langgraph_om.core.cycles.values import announce_found, join_found, tell_found
 from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
@@ -207,12 +205,10 @@ def carry_out(
             yield waive(window, decision.operation)
         else:
             yield from buffer_in_place(settings, record, window, job, now)
-    elif decision.operation == "others":
-        yield from observe_others_cycle(settings, record, window, now)
-    elif _is_of_shared_log(settings, decision) and not (
-        yield from _claim_blocking(settings, record, window)
-    ):
-        yield waive(window, "reflection")
+    elif (worker := settings.features.find_worker(decision.operation)) is not None:
+        yield from worker.work(settings, record, window, now)
+    elif not (yield from _claim(settings, record, window, decision, "blocking")):
+        yield waive(window, decision.operation)
     else:
         yield from wait_or_work(settings, record, window, decision, now)
 
@@ -234,35 +230,30 @@ def describe_job(
         window: Its unobserved messages.
         decision: To buffer.
         now: The current time.
-        cycle_id: The id of a job about other threads that was asked for already; these may have
+        cycle_id: The id of a job of a feature that was asked for already; what it is about may have
             gone on since.
 
     Returns:
         The cycle, which runs ahead; `None` when nothing is left of it to do.
     """
+    worker = settings.features.find_worker(decision.operation)
+    if worker is not None:
+        job: Cycle | None = yield from worker.begin(
+            settings, record, window, now, cycle_id=cycle_id
+        )
+        return job
     if decision.operation == "observation":
         return describe_observation(settings, record, window, decision.count, now, mode="ahead")
-    if decision.operation == "reflection":
-        if _is_of_shared_log(settings, decision) and not (
-            yield from claim_reflection(record, "ahead")
-        ):
-            return None
-        return describe_reflection(settings, record, now, mode="ahead")
-    return (yield from begin_others_ahead(settings, record, window, now, cycle_id=cycle_id))
+    if not (yield from _claim(settings, record, window, decision, "ahead")):
+        return None
+    return describe_reflection(settings, record, now, mode="ahead")
 
 
-def _claim_blocking(settings: Settings, record: MemoryRecord, window: Window) -> EffectFlow[bool]:
-    """Ask to condense a shared log while the turn waits.
-
-    What another thread does ahead of need is left to it until the log is as large again.
-    """
-    limits = settings.thresholds
-    if limits.buffer_tokens is None:
-        return (yield from claim_reflection(record, "blocking"))
-    leave_below = limits.block_observations_at(window.tokens) + limits.observation_tokens
-    return (yield from claim_reflection(record, "blocking", leave_below=leave_below))
-
-
-def _is_of_shared_log(settings: Settings, decision: Decision) -> bool:
-    """Return whether one thread at a time may do it: a reflection of a log that threads share."""
-    return settings.scope == "resource" and decision.operation == "reflection"
+def _claim(
+    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, mode: Mode
+) -> EffectFlow[bool]:
+    """Ask to be the one that does it, where a feature has only one at a time do it."""
+    for claim in settings.features.having("claim"):
+        if not (yield from claim(settings, record, window, decision.operation, mode)):
+            return False
+    return True

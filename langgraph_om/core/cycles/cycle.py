@@ -18,6 +18,7 @@ from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
     Backoff,
     CycleEnded,
@@ -26,6 +27,7 @@ from langgraph_om.core.wire import (
     MemoryRecord,
     Operation,
     Stated,
+    Waived,
 )
 from langgraph_om.errors import ModelTierError, ObserverError
 
@@ -217,6 +219,9 @@ def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
         return (yield from cycle.work)
     except ObserverError as error:
         tally: Tally = yield ReadTally()
-        is_shown = cycle.info.operation != "others"
-        partial = {"observations": error.observations or None} if is_shown else {}
-        return cycle.info.fail(tally, error, **partial)
+        return cycle.info.fail(tally, error, observations=error.observations or None)
+
+
+def waive(window: Window, operation: Operation) -> Waived:
+    """Say that a turn does no more of an operation; others did it, or there may always be more."""
+    return {"type": "waived", "operation": operation, "turn": window.turn}

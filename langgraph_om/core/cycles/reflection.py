@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
 from langgraph_om.core.cycles.questions import rewrite_by_hook
-from langgraph_om.core.cycles.shared_log import keep_log, release_log
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
@@ -23,11 +22,8 @@ from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
     Reflection,
     ReflectorInput,
-    ThreadsReflectorInput,
     reflect,
-    reflect_threads,
     regroup,
-    regroup_threads,
 )
 from langgraph_om.core.wire import BufferedReflection, CycleEnded, Edited, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
@@ -84,13 +80,13 @@ class _Outcome:
 def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
-    if info.settings.scope == "resource":
-        yield from keep_log(info.record, "reflection", info.mode)
+    for keep in info.settings.features.having("keep_claim"):
+        yield from keep(info.record, "reflection", info.mode)
     try:
         found = yield from _condense(info, sources)
     except ObserverError:
-        if info.settings.scope == "resource":
-            yield from release_log(info.record, "reflection")
+        for release in info.settings.features.having("release"):
+            yield from release(info.record, "reflection")
         raise
     tally: Tally = yield ReadTally()
     written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}
@@ -161,15 +157,15 @@ def _condense_free(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Ou
 
 def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[str]]:
     """Return what the Reflector is shown of each group, as a hook leaves it."""
-    is_shared = cycle.settings.scope == "resource"
+    is_divided = cycle.settings.features.first("divide") is not None
     given: dict[str, str | None] = {
         group["id"]: group["text"]
         for group in groups
-        if group["text"] and not (is_shared and group["thread_id"] is None)
+        if group["text"] and not (is_divided and group["thread_id"] is None)
     }
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
     return [
-        _check_left({"observations": shown[group["id"]]}, "before_reflection")
+        check_left({"observations": shown[group["id"]]}, "before_reflection")
         if group["id"] in shown
         else ""
         for group in groups
@@ -187,11 +183,12 @@ def _build_edits_input(
     if is_shown:
         hints["current_task"] = record["current_task"]
         hints["suggested_response"] = record["suggested_response"]
+    divide = settings.features.first("divide")
     return EditsInput(
         groups,
-        target=_find_target(cycle, groups),
+        target=find_target(cycle, groups),
         shown=shown,
-        show_id=settings.show_id if settings.scope == "resource" else None,
+        division=divide(settings) if divide is not None else None,
         hints=hints,
         instruction=settings.reflection.instruction,
     )
@@ -213,7 +210,7 @@ def _finish_edits(cycle: CycleInfo, log: EditedLog) -> EffectFlow[_Outcome]:
     kept = yield from rewrite_by_hook(cycle, "after_reflection", written, "observations")
     for at, text in kept.items():
         if text != written[at]:
-            left = _check_left({"observations": text}, "after_reflection")
+            left = check_left({"observations": text}, "after_reflection")
             log.replace_text(int(at), left, counter)
     tally: Tally = yield ReadTally()
     at = iso(cycle.last_reply(tally))
@@ -243,7 +240,7 @@ def _rewrite(
     questions: int,
     shown: Sequence[str] | None = None,
 ) -> EffectFlow[_Outcome]:
-    """Have the log written anew; with a shared log, each thread's for itself.
+    """Have the log written anew; one that is about several threads, each thread's for itself.
 
     Args:
         cycle: The cycle.
@@ -256,8 +253,11 @@ def _rewrite(
     """
     ids = [group["id"] for group in sources]
     task = None
-    if cycle.settings.scope == "resource":
-        groups, text = yield from _rewrite_threads(cycle, sources, questions, shown)
+    rewrite = cycle.settings.features.first("rewrite")
+    if rewrite is not None:
+        if shown is None:
+            shown = yield from _show_groups(cycle, sources)
+        groups, text = yield from rewrite(cycle, sources, shown, questions)
     else:
         result = yield from _rewrite_thread(cycle, sources, questions, shown)
         tally: Tally = yield ReadTally()
@@ -280,59 +280,23 @@ def _rewrite_thread(
     if shown is None:
         given = {"observations": write_log(groups)}
         view = yield from rewrite_by_hook(cycle, "before_reflection", given)
-        log = _check_left(view, "before_reflection")
+        log = check_left(view, "before_reflection")
     else:
         log = "\n\n".join(filter(None, shown))
     tokens = sum(group["tokens"] for group in groups)
     request = ReflectorInput(
         log=log,
         tokens=tokens,
-        target=_find_target(cycle, groups),
+        target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
     result = yield from reflect(request, settings.counter, questions=questions)
     said = {"observations": result.text, "current_task": result.current_task}
     kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
-    text = _check_left(kept, "after_reflection")
+    text = check_left(kept, "after_reflection")
     tokens = settings.counter.count_text(text)
     return replace(result, text=text, tokens=tokens, current_task=kept["current_task"])
-
-
-def _rewrite_threads(
-    cycle: CycleInfo, groups: Sequence[Group], questions: int, shown: Sequence[str] | None
-) -> EffectFlow[tuple[list[Group], str]]:
-    """Have a shared log written anew, each thread's observations for themselves.
-
-    Returns:
-        The groups that take the place of those that were read, and what was written.
-    """
-    settings = cycle.settings
-    if shown is None:
-        shown = yield from _show_groups(cycle, groups)
-    views = zip(groups, shown, strict=True)
-    read = [cast("Group", {**group, "text": view or group["text"]}) for group, view in views]
-    request = ThreadsReflectorInput(
-        read,
-        settings.show_id,
-        target=_find_target(cycle, groups),
-        instruction=settings.reflection.instruction,
-        prompt=settings.observation.prompt,
-    )
-    result = yield from reflect_threads(request, settings.counter, questions=questions)
-    kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
-    said = {
-        key: _check_left({"observations": text}, "after_reflection") for key, text in kept.items()
-    }
-    tally: Tally = yield ReadTally()
-    written = regroup_threads(
-        groups,
-        said,
-        cycle_id=cycle.cycle_id,
-        reflected_at=iso(cycle.last_reply(tally)),
-        counter=settings.counter,
-    )
-    return written, "\n\n".join(said.values())
 
 
 # --- Both ----------------------------------------------------------------------------------------
@@ -348,7 +312,7 @@ _BELOW_THRESHOLD = 0.97
 """What is taken for small enough is then still below the threshold."""
 
 
-def _check_left(texts: Mapping[str, Any], hook: str) -> str:
+def check_left(texts: Mapping[str, Any], hook: str) -> str:
     """Return what a hook left of a log.
 
     Raises:
@@ -361,7 +325,7 @@ def _check_left(texts: Mapping[str, Any], hook: str) -> str:
     return text
 
 
-def _find_target(cycle: CycleInfo, groups: Sequence[Group]) -> int:
+def find_target(cycle: CycleInfo, groups: Sequence[Group]) -> int:
     """Tell the size under which groups are dense enough, with the rest of the log as it is."""
     limits = cycle.settings.thresholds
     part = REFLECTION_TARGET if limits.total_tokens is None else _SHARED_TARGET

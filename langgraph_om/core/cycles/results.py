@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import announce_buffered
 from langgraph_om.core.effects import JobState, Tally
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.groups import place_reflection
 from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
 from langgraph_om.core.record.window import (
@@ -102,17 +102,18 @@ def take_in_results(
 
 
 def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
-    """Count what an operation is about: tokens of the window, of the log, or of other threads."""
-    if operation == "others":
-        return count_others_tokens(record["others"])
+    """Count what an operation is about: tokens of the window, of the log, or of a feature's."""
+    added = added_operations().get(operation)
+    if added is not None:
+        return added.count(record)
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
 def _blocking_size(
     settings: Settings, record: MemoryRecord, window: Window, operation: Operation
 ) -> int:
-    if operation == "others":
-        return sys.maxsize  # no turn waits for other threads while there is buffering
+    if operation in added_operations():
+        return sys.maxsize  # no turn waits for a feature's work while there is buffering
     if operation == "observation":
         return settings.thresholds.block_messages_at(log_tokens(record))
     return settings.thresholds.block_observations_at(window.tokens)
@@ -150,8 +151,8 @@ def _find_misfit(
     if result["type"] == "buffering-failed" and result.get("discarded"):
         return result["error"]
     covers = pending["covers"]
-    if operation == "others":
-        return None  # the shared log takes in what of it still fits
+    if operation in added_operations():
+        return None  # the feature takes in what of it still fits
     if operation == "reflection":
         if result["type"] == "buffering-end" and result["operation"] == "reflection":
             fits = place_reflection(record["log"], result["reflection"]) is not None

@@ -6,14 +6,13 @@ Items are kept or left out whole, never changed, and what is left out is counted
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.record.record import group_by_thread, write_log
+from langgraph_om.core.record.record import write_log
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -53,44 +52,6 @@ def select_previous(
             return excerpt
         room -= excess  # the lines that count left-out lines took more than was set aside
     return ""
-
-
-def select_previous_sections(
-    groups: Sequence[Group],
-    budget: int | Literal[False],
-    counter: TokenCounter,
-    show_id: ShowId,
-    *,
-    first: Collection[str] = (),
-) -> list[tuple[str, str]]:
-    """Return the log of each thread, cut so that all of them together keep to a budget.
-
-    Each thread may take half of what those before it left over. The threads that are asked about
-    come first, then the others, both in order from the most recently observed one.
-
-    Args:
-        groups: The log.
-        budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
-        show_id: Writes a thread's id for the model.
-        first: The threads that are asked about.
-
-    Returns:
-        Shown id and text of each thread that got a share, the most recently observed one last.
-    """
-    by_thread = group_by_thread(groups)
-    recent = list(dict.fromkeys(group["thread_id"] for group in reversed(groups)))
-    newest = [thread for thread in recent if thread is not None]
-    waiting = sorted(newest, key=lambda thread: thread not in first)
-    left = budget
-    shares: dict[str, str] = {}
-    for at, thread in enumerate(waiting):
-        share = left if left is False or at == len(waiting) - 1 else (left + 1) // 2
-        text = select_previous(by_thread[thread], share, counter)
-        shares[thread] = text
-        if left is not False:
-            left = max(0, left - counter.count_text(text))
-    return [(show_id(thread), shares[thread]) for thread in reversed(newest) if shares[thread]]
 
 
 @dataclass(frozen=True, slots=True)

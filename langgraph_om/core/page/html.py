@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+from langgraph_om.core.additions import added_operations
 from langgraph_om.core.wire import MemoryRecord, StatusData
 
 _VOID: Final = frozenset({"br", "hr", "meta", "input"})
@@ -230,8 +231,13 @@ BODY_STYLE: Final = (
 OPERATIONS: Final = {
     "observation": "observing messages",
     "reflection": "condensing the log",
-    "others": "observing other threads",
 }
+
+
+def name_operation(operation: str) -> str:
+    """Return in words what an operation does."""
+    added = added_operations().get(operation)
+    return added.label if added is not None else OPERATIONS[operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +311,7 @@ def describe_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool)
         else "nothing",
         "a reflection" if reflection["inputObservationTokens"] else "",
     ]
-    working = [OPERATIONS[name] for name in record["pending"]]
+    working = [name_operation(name) for name in record["pending"]]
     lines = [
         ", ".join(filter(None, parts)),
         f"at work: {' and '.join(working)}" if working else "",
@@ -332,7 +338,7 @@ def explain_chunks(status: StatusData) -> str | None:
 def list_failures(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return what failed last and why, by operation; a restart of the process is no failure."""
     return [
-        (OPERATIONS[name], f"{last['error']} ({last['failures']} in a row)")
+        (name_operation(name), f"{last['error']} ({last['failures']} in a row)")
         for name, last in record["attempts"].items()
         if last.get("error") and last["failures"]
     ]
@@ -371,7 +377,7 @@ def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
     spent: Iterable[tuple[str, Mapping[str, Any]]] = record["usage"].items()
     return [
         (
-            OPERATIONS[name],
+            name_operation(name),
             int(usage.get("calls", 0)),
             int(usage.get("inputTokens", 0)),
             int(usage.get("outputTokens", 0)),

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
 from langgraph_om.core.additions import (
-    added_changes,
+    added_operations,
     added_reducers,
     added_types,
     run_beside,
@@ -38,13 +38,11 @@ from langgraph_om.core.record.reducers import (
     note_step,
     open_record,
     set_counts,
-    set_others,
     start_buffering,
-    take_over_log,
     trip,
     waive,
 )
-from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 # Edits of the record by hand, in Studio or by `update_state`: which of them can be meant.
@@ -54,6 +52,8 @@ from langgraph_om.errors import ConfigurationError
 
 
 _FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
+_BY_OPERATION: Final = frozenset({"pending", "attempts", "usage"})
+"""Keys with a value for each kind of work."""
 
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
@@ -75,6 +75,11 @@ def check_edit(edit: Mapping[Any, Any]) -> None:
             _adapter(key).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
+        operations = {"observation", "reflection", *added_operations()}
+        if key in _BY_OPERATION and not operations.issuperset(value):
+            wanted = ", ".join(sorted(operations))
+            msg = f"`om.{key}` has the keys {', '.join(sorted(value))}; those of it are {wanted}"
+            raise ConfigurationError(msg)
 
 
 def estimate_edited(former: Sequence[Group], edited: Sequence[Group]) -> list[Group]:
@@ -103,14 +108,14 @@ def check_record(record: Mapping[Any, Any]) -> None:
 @cache
 def _types() -> Mapping[str, Any]:
     """Return the type of each key of the record."""
-    changes: Any = _changes()
-    return {**get_type_hints(MemoryRecord), "outbox": list[changes], **added_types()}
+    return {**get_type_hints(MemoryRecord), **added_types()}
 
 
-@cache
-def _changes() -> Any:
-    """Return the type of a change that the log that threads share does not have yet."""
-    return Union[(LogChange, *(change.form for change in added_changes().values()))]
+def _branches() -> frozenset[str]:
+    """Return what pydantic puts into a path for types of a union: no places in the value."""
+    lists = (get_args(kind)[0] for kind in _types().values() if get_origin(kind) is list)
+    kinds = (kind for entry in lists for kind in get_args(entry) if is_typeddict(kind))
+    return frozenset(kind.__name__ for kind in kinds)
 
 
 @cache
@@ -122,9 +127,7 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
     """Return an error that names the part of the value that is wrong, and what to pass."""
     wanted = f"pass {_describe(_types()[key])}"
     problem = error.errors(include_url=False, include_context=False)[0]
-    # For a type of a union pydantic puts its name there, which is no place in the value.
-    branches = {change.__name__ for change in get_args(_changes())}
-    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in branches)
+    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _branches())
     if not path:
         return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
     if problem["type"] == "missing":
@@ -232,8 +235,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "view-trimmed": _ignore,
     "tripped": trip,
     "tripwire": _ignore,
-    "synced": take_over_log,
-    "others": set_others,
     "waived": waive,
 }
 

@@ -16,7 +16,7 @@ from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, T
 from langgraph_om.errors import ConfigurationError
 
 RECORD_VERSION: Final = 1
-"""Of the form of a record and of a shared log; another version is refused."""
+"""Of the form of a record, and of what an archive keeps for a resource; another one is refused."""
 
 HINTS: Final = ("current_task", "suggested_response")
 """What an observation may state beside its items, but for the hints of features."""
@@ -51,9 +51,6 @@ def blank_record() -> MemoryRecord:
         "scope": "thread",
         "id": "",
         "version": RECORD_VERSION,
-        "others": [],
-        "revision": 0,
-        "outbox": [],
         "turn": {"request": None, "step": -1},
         "cursor": [],
         "observed": None,
@@ -129,7 +126,7 @@ def complete_record(value: object) -> MemoryRecord:
 
 
 def check_version(name: str, stored: Mapping[str, Any]) -> None:
-    """Refuse a record, an edit or a shared log of another version; one that says none is of ours.
+    """Refuse what is of another version than ours; a record or edit that says none is of ours.
 
     Raises:
         ConfigurationError: When it says another one; it begins with `name`.

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.additions import run_beside
-from langgraph_om.core.record.groups import drop_misfits, replace_groups
+from langgraph_om.core.additions import added_operations, run_beside
+from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
-    blank_record,
     find_groups,
     find_newest_observed,
     forget_wait,
-    hint_names,
-    select_own_groups,
 )
 from langgraph_om.core.wire import (
     Attempt,
@@ -24,21 +21,16 @@ from langgraph_om.core.wire import (
     CycleEnded,
     Group,
     JobResult,
-    LogChange,
     MemoryRecord,
     ObservationActivated,
     ObservationBuffered,
     ObservationEnd,
     ObservationFailed,
     Opened,
-    OthersBuffered,
-    OthersDescribed,
-    OthersEnd,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
-    Synced,
     ThreadDeleted,
     Tripped,
     Usage,
@@ -53,16 +45,6 @@ class Draft(dict[str, Any]):
 
     owns_counts: bool = False
     """Whether the token counts are a copy too; replaying a long channel copies them once."""
-
-
-def add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
-    """Note a change that the shared log does not have yet; without a thread id there is none."""
-    if not record["thread_id"]:
-        return
-    known: Mapping[str, Any] = record
-    hints = {name: known.get(name) for name in hint_names()}
-    item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
-    record["outbox"] = [*record["outbox"], cast("LogChange", item)]
 
 
 def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
@@ -141,14 +123,15 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
     record["usage"] = {**record["usage"], operation: cast("Usage", total)}
 
 
-def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
+def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) -> None:
     """Put what a cycle of the turn came to into the log."""
-    if event["operation"] == "observation":
+    added = added_operations().get(event["operation"])
+    if added is not None:
+        added.finish(record, event)
+    elif event["operation"] == "observation":
         _finish_observation(record, event)
-    elif event["operation"] == "reflection":
-        _finish_reflection(record, event)
     else:
-        finish_others(record, event)
+        _finish_reflection(record, event)
 
 
 def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
@@ -163,17 +146,6 @@ def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
     """Replace exactly the groups that a reflection read."""
     if _replace_groups(record, event):
         set_hints(record, event)
-        note_success(record, event)
-
-
-def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
-    """Send observations of other threads' messages to the shared log."""
-    known = {item["id"] for item in [*record["outbox"], *record["log"]]}
-    sections = [section for section in event["sections"] if section["groups"][0]["id"] not in known]
-    for section in sections:
-        add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
-    if sections:
-        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -217,17 +189,6 @@ def _extend_log(
     added = [*before, *new] if is_shared else _join_empty(before, new, event["after"])
     record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
-    if record["scope"] == "resource":
-        hints = {name: event.get(name) for name in hint_names()}
-        add_to_outbox(
-            record,
-            event["cycle_id"],
-            kind="extend",
-            thread_id=record["thread_id"],
-            after=event["after"],
-            groups=list(groups),
-            hints=hints,
-        )
     return True
 
 
@@ -258,15 +219,9 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     replaced = replace_groups(record["log"], read, event["groups"])
     if replaced is None:
         return False
-    record["log"], groups = replaced.log, replaced.groups
+    record["log"] = replaced.log
     record["generation"] = record["generation"] + 1
-    if record["scope"] == "resource":
-        waits: dict[str, Any] = {}
-        if (rest := find_rest(event)) is not None:
-            waits["rest"] = rest
-        add_to_outbox(
-            record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups, **waits
-        )
+    run_beside("reflected", record, {**event, "groups": replaced.groups})
     return True
 
 
@@ -336,14 +291,13 @@ def start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
         waive(record, {"type": "waived", "operation": operation, "turn": turn})
 
 
-def end_buffering(
-    record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered | OthersBuffered
-) -> None:
+def end_buffering(record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered) -> None:
     """Keep a job's result until it is needed."""
     if not _take_pending(record, event):
         return
-    if event["operation"] == "others":
-        finish_others(record, event)
+    added = added_operations().get(event["operation"])
+    if added is not None:
+        added.finish(record, event)
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
@@ -377,88 +331,16 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
     return True
 
 
-# Events that say whose the record is, and what came of the log that threads share.
+# Events that say whose the record is, and what was deleted of it.
 
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     run_beside("opened", record, event)
-    if event["scope"] == "resource":
-        _join(record, event)
-    elif record["scope"] == "resource":
-        _leave(record)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]
     record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
 
-def _join(record: MemoryRecord, event: Opened) -> None:
-    """Let the thread take part in a shared log from now on, and send its own observations there."""
-    was_shared = record["scope"] == "resource"
-    record["observed"] = None  # the shared log says what is observed
-    record["outbox"] = []
-    record["revision"] = 0
-    if was_shared and record["resource_id"] != event["resource_id"]:
-        # Log and pending work belong to another resource.
-        kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
-        former: Mapping[str, Any] = record
-        blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
-        record.update(cast("MemoryRecord", blank))
-    elif record["cursor"]:
-        groups = select_own_groups(record)
-        own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
-        thread_id = record["thread_id"] = event["thread_id"]
-        add_to_outbox(record, event["id"], kind="join", groups=own, thread_id=thread_id)
-
-
-def _leave(record: MemoryRecord) -> None:
-    """Give the thread a log of its own again, with the observations of its own messages."""
-    record["log"] = select_own_groups(record)
-    record["outbox"], record["others"], record["revision"] = [], [], 0
-    pending = record["pending"]
-    record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
-
-
-def take_over_log(record: MemoryRecord, event: Synced) -> None:
-    """Take over the shared log; the changes that it has taken in or refused are done."""
-    bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
-    record["log"] = [bodies[key] for key in event["order"] if key in bodies]
-    if record["reflection"] is not None:  # what it says of a deleted thread is not kept
-        record["reflection"] = drop_misfits(record["log"], record["reflection"])
-    record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
-    record["generation"], record["revision"] = event["generation"], event["revision"]
-    record["cursor"] = event["cursor"]
-    set_hints(record, event.get("hints", {}))
-    run_beside("synced", record, event)
-    _set_rest(record, event["rest"])
-
-
-def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
-    """Take over what the log's next reflection waits for; a failure of this thread's own stays."""
-    own = record["attempts"].get("reflection")
-    if own is not None and own["failures"]:
-        return
-    attempts = dict(record["attempts"])
-    attempts.pop("reflection", None)
-    if rest is not None:
-        attempts["reflection"] = rest
-    record["attempts"] = attempts
-
-
-def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
-    """Set what is unobserved in the other threads of the resource."""
-    record["others"] = event["others"]
-
-
 def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
-    """Forget what the thread had, in a shared log too, when it was deleted."""
+    """Forget what the thread had when it was deleted."""
     run_beside("deleted", record, event)
-    if record["scope"] != "resource":
-        return
-    own, is_all = record["thread_id"], event["of_resource"]
-    draft = cast("Draft", record)
-    for key in ("log", "outbox"):
-        draft[key] = [
-            item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
-        ]
-    draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    draft.update(dict.fromkeys(HINTS))

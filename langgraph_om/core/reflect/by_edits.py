@@ -12,7 +12,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.content.message_keys import ShowId, derive_id
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.effects import AskModel, Flow
 from langgraph_om.core.items import Span, replace_spans
@@ -21,6 +21,7 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.groups import Changes, collect_sources
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
+    Division,
     Item,
     check_edits,
     number_items,
@@ -174,8 +175,8 @@ class EditsInput:
     """Tokens of all groups together, to stay under."""
     shown: Sequence[str] = ()
     """What it is shown of each group; the texts as they are, where nothing is given."""
-    show_id: ShowId | None = None
-    """How ids of threads are shown; `None` where the log is about one thread."""
+    division: Division | None = None
+    """How threads are told apart; `None` where the log is about one thread."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
     """The current task and the suggested response."""
     instruction: str | None = None
@@ -235,9 +236,9 @@ def _build_question(
         )
     task = fill(
         "reflector_edits_task",
-        observations=render_items(items, request.show_id),
+        observations=render_items(items, request.division),
         hints=_render_hints(request.hints),
-        threads=fill("reflector_edits_threads") if request.show_id is not None else "",
+        threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
         free_tokens=str(max(1, free)),

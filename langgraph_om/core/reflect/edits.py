@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.items import MARKS, Span, cut_spans, find_spans, read_head
-from langgraph_om.core.observe.other_threads import wrap_section
 from langgraph_om.core.observe.parse_answer import strip_reasoning
 from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -98,20 +96,30 @@ def order_groups(groups: Sequence[Group]) -> list[int]:
     return [at for own in sorted(places.values(), key=lambda own: own[-1]) for at in own]
 
 
-def render_items(items: Sequence[Item], show_id: ShowId | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a log about several threads is shown: what is about one of them in a section each."""
+
+    wrap: Callable[[str, str], str]
+    """Writes the section of a thread, by its id, around a text."""
+    rule: str
+    """What a model is told of the sections."""
+
+
+def render_items(items: Sequence[Item], division: Division | None = None) -> str:
     """Write items with their numbers and sizes, under their days.
 
     Args:
         items: The items, in the order of their numbers.
-        show_id: How the id of a thread is shown, in a section for each; `None`: no sections.
+        division: How they are shown thread by thread; `None`: without sections.
     """
-    if show_id is None:
+    if division is None:
         return "\n".join(_write_lines(items))
     sections: dict[str | None, list[Item]] = {}
     for item in items:
         sections.setdefault(item.thread_id, []).append(item)
     return "\n\n".join(
-        wrap_section(show_id(thread or ""), "\n".join(_write_lines(own)))
+        division.wrap(thread or "", "\n".join(_write_lines(own)))
         for thread, own in sections.items()
     )
 

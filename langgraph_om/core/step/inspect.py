@@ -108,7 +108,8 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
 
 def _choose(step: Step, *, must_proceed: bool) -> Decision:
     """Decide from what was gathered; with no room left for work, the Actor goes on."""
-    decision = plan(step.record, step.window, step.settings.thresholds, step.now)
+    settings = step.settings
+    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
     return PROCEED if must_proceed and decision.kind != "abort" else decision
 
 

@@ -14,21 +14,21 @@ from typing import Annotated, Any, ClassVar
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
-from langgraph_om.core.actor.prompt import View, make_view
+from langgraph_om.core.actor.prompt import Framing, View, make_view
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord
+from langgraph_om.core.reflect.edits import Division
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord, Operation
 
 
 @dataclass(slots=True)
@@ -201,6 +201,8 @@ class Feature:
     """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    operations: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of work that it brings, of those in its `additions`."""
     store_use: ClassVar[str] = ""
     """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
     other processes have put there is deleted also where it is off: it takes no arguments then."""
@@ -444,6 +446,10 @@ class Feature:
         """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        raise NotImplementedError
+
     def describe_marks(self) -> str:
         """Return the lines that tell the Observer of a mark for items, beside those of the core."""
         raise NotImplementedError
@@ -505,9 +511,23 @@ class Feature:
         raise NotImplementedError
 
     def announce_of_other(
-        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[Any]
+        self,
+        info: CycleInfo,
+        at: datetime,
+        entries: Sequence[Any],
+        *,
+        label: str | None,
+        fixed: Collection[str],
     ) -> list[Event]:
-        """Return events that tell users of hints of another thread."""
+        """Return events that tell users of hints of another thread.
+
+        Args:
+            info: The cycle, with the record of that thread.
+            at: When the hints were stated.
+            entries: The hints.
+            label: What lists call the thread; `None` for nothing.
+            fixed: Names of hints of it that a person set.
+        """
         raise NotImplementedError
 
     def aside(
@@ -522,4 +542,102 @@ class Feature:
 
     def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
         """Return the ids of the groups of the log that hold what an act of this id left."""
+        raise NotImplementedError
+
+    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
+        """Return what stands around the groups of a log that the Actor is shown."""
+        raise NotImplementedError
+
+    def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
+        """Return, by the id of another thread, what the Actor is shown of it as it was said."""
+        raise NotImplementedError
+
+    def find_due(self, record: MemoryRecord, window: Window) -> str | None:
+        """Return the name of one of its operations that is due; `None` for none."""
+        raise NotImplementedError
+
+    def work(
+        self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    ) -> EffectFlow[None]:
+        """Do what is due of its operation while the turn waits; the events change memory."""
+        raise NotImplementedError
+
+    def begin(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        now: datetime,
+        *,
+        cycle_id: str | None = None,
+    ) -> EffectFlow[Cycle | None]:
+        """Describe the cycle that does so ahead of need; `None` when nothing is left to do.
+
+        With a `cycle_id` it is one that was asked for, and is done with how things are by now.
+        """
+        raise NotImplementedError
+
+    def claim(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        operation: Operation,
+        mode: Mode,
+    ) -> EffectFlow[bool]:
+        """Ask to be the one that does an operation; not where somebody else does it."""
+        raise NotImplementedError
+
+    def keep_claim(
+        self, record: MemoryRecord, operation: Operation, mode: Mode
+    ) -> EffectFlow[None]:
+        """Keep what was claimed for as long as the work takes."""
+        raise NotImplementedError
+
+    def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
+        """Let go of what was claimed, of which nothing has come."""
+        raise NotImplementedError
+
+    def divide(self, settings: Settings) -> Division:
+        """Return how the Reflector is shown a log that is about several threads."""
+        raise NotImplementedError
+
+    def rewrite(
+        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+    ) -> EffectFlow[tuple[list[Group], str]]:
+        """Have such a log written anew.
+
+        Args:
+            cycle: The cycle.
+            groups: The log.
+            shown: What the Reflector is shown of each group.
+            questions: How often it is asked at most.
+
+        Returns:
+            The groups that take the place of those that were read, and what was written.
+
+        Raises:
+            ObserverError: When there is no usable answer, or a hook failed.
+        """
+        raise NotImplementedError
+
+    def read_history(
+        self, archive: Any, resource_id: str, limit: int, until: datetime | None = None
+    ) -> list[MemoryRecord]:
+        """Return the last record of each generation of what an archive keeps for a resource.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def restore(
+        self, archive: Any, resource_id: str, generation: int, now: datetime
+    ) -> MemoryRecord:
+        """Put an earlier one of these in force again, as a new one.
+
+        Raises:
+            ConfigurationError: When there is no such generation.
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError

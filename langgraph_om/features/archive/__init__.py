@@ -33,7 +33,7 @@ from langgraph_om.features.archive.archiving import (
     look_for_deletion,
 )
 from langgraph_om.features.archive.record import ADDITIONS, view
-from langgraph_om.features.archive.writer import ArchiveWriter, LogCache
+from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.jobs.server import ServerBuffering
 
@@ -110,7 +110,7 @@ class Archiving(Feature):
         self._writer.store_uses = runner.store_uses
         if isinstance(runner.buffering, BackgroundBuffering | ServerBuffering):
             runner.buffering.share(self._archive)
-        return [self._writer, LogCache(self._archive), self._archive]
+        return [self._writer, self._archive]
 
     def identify(self, who: Identity) -> Identity:
         """Tell a nested conversation from the one around it, which may have the thread's place."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import as_event, find_label, find_removed
+from langgraph_om.core.additions import as_event, find_label, find_removed, has_sent
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -63,7 +63,7 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     number, seen = sum(found.values()), view(record).get("deletion", 0)
     if number == seen:
         return []
-    has_taken_part = view(record).get("archived") is not None or record["revision"] > 0
+    has_taken_part = view(record).get("archived") is not None or has_sent(record)
     floor: Floor | None = None
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]

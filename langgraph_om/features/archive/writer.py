@@ -7,13 +7,11 @@ Messages become rows here, in a form that is JSON. What is archived when is deci
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
@@ -21,15 +19,13 @@ from langgraph_om.archive import (
     MessageArchive,
     StoreNotingArchive,
     StoreUse,
-    ThreadEnd,
-    ThreadEndsArchive,
 )
 from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
-from langgraph_om.core.record.shared_log import complete_log, without_thread
-from langgraph_om.core.wire import Group, SharedLog
+from langgraph_om.core.wire import Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import ThreadMemory
 
@@ -218,14 +214,16 @@ class ArchiveWriter:
         """
         known = self.archive.thread(thread_id)
         owner = known.resource_id if known is not None else resource_id
-        change = partial(without_thread, thread_id=thread_id)
+        form = resource_form()
         self._forget(thread_id)
         for _ in range(MAX_DELETIONS):
-            if owner is not None:
-                self.archive.rewrite_records(owner, change, clock())
+            if owner is not None and form is not None:
+                self.archive.rewrite_records(
+                    owner, lambda stored: form.erase(stored, thread_id), clock()
+                )
             self.archive.delete_thread(thread_id)
             # What was at work on it may have come to the log meanwhile.
-            if owner is None or not self._tells_of(owner, thread_id):
+            if owner is None or form is None or not self._tells_of(owner, thread_id, form):
                 return owner
         msg = (
             f"the log of {owner!r} still tells of the thread {thread_id!r}, which is deleted: "
@@ -233,10 +231,10 @@ class ArchiveWriter:
         )
         raise ArchiveError(msg)
 
-    def _tells_of(self, resource_id: str, thread_id: str) -> bool:
+    def _tells_of(self, resource_id: str, thread_id: str, form: ResourceForm) -> bool:
         """Return whether the newest generations of a log have something of a thread."""
         logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
-        return any(without_thread(log, thread_id) != complete_log(log) for log in logs)
+        return any(form.erase(log, thread_id) != log for log in logs)
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource with all of its threads.
@@ -325,148 +323,3 @@ def _is_json(message: ToolMessage) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-# What a process remembers of shared logs and their threads, so as not to read them again.
-
-
-MAX_LOGS = 256
-MAX_READS = 10_000
-MAX_MESSAGES_READ = 20_000
-"""How many logs, threads, and unobserved messages of threads a process remembers."""
-
-Mark = tuple[ThreadEnd, str | None]
-"""A thread as the archive lists it, with its end, and its newest observed message: the same as long
-as nothing of it changed. The time alone would not do: workers' clocks differ, or stand still."""
-
-
-class Rest(NamedTuple):
-    """A part of the threads that come behind the newest ones."""
-
-    ends: list[ThreadEnd]
-    """The threads, with their ends."""
-    next_part: Any
-    """Where the next part begins; `None` where this was the last."""
-
-
-class _Read(NamedTuple):
-    mark: Mark
-    found: Any
-    weight: int
-
-
-@dataclass(eq=False)
-class LogCache:
-    """Remembers the shared logs of one archive, and what of their threads is unobserved."""
-
-    archive: MessageArchive
-    _logs: OrderedDict[str, tuple[int, SharedLog]] = field(default_factory=OrderedDict, repr=False)
-    _reads: OrderedDict[str, _Read] = field(default_factory=OrderedDict, repr=False)
-    _weight: int = field(default=0, repr=False)
-    _rests: OrderedDict[str, Any] = field(default_factory=OrderedDict, repr=False)
-    """Per resource, where the look at its quiet threads goes on."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def __post_init__(self) -> None:
-        begin_anew_after_fork(self)
-
-    def begin_anew(self) -> None:
-        """Read the logs again in a forked process."""
-        self._lock = threading.Lock()
-        self._logs, self._reads, self._weight = OrderedDict(), OrderedDict(), 0
-        self._rests = OrderedDict()
-
-    def read_log(self, resource_id: str) -> SharedLog:
-        """Return the shared log as it is now.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        revision = self.archive.record_revision(resource_id)
-        with self._lock:
-            known = self._logs.get(resource_id)
-        if known is not None and known[0] == revision:
-            return known[1]
-        stored, revision = self.archive.load_record(resource_id)
-        shared = complete_log(stored)
-        self.remember_log(resource_id, revision, shared)
-        return shared
-
-    def remember_log(self, resource_id: str, revision: int, shared: SharedLog) -> None:
-        """Remember a log as it is at a revision."""
-        with self._lock:
-            _put_newest(self._logs, resource_id, (revision, shared), MAX_LOGS)
-
-    def find_threads(self, resource_id: str, limit: int) -> list[ThreadEnd]:
-        """Return a resource's threads with their ends, newest updated first.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        archive = self.archive
-        if isinstance(archive, ThreadEndsArchive):
-            return archive.thread_ends(resource_id, limit=limit)
-        threads, _ = archive.threads(resource_id, page=0, limit=limit)
-        return [ThreadEnd(thread, archive.last_position(thread.id)) for thread in threads]
-
-    def find_rest(self, resource_id: str, newest: Sequence[ThreadEnd], limit: int) -> Rest:
-        """Return a part of a resource's threads behind its newest ones, the same until it is left.
-
-        Args:
-            resource_id: The resource.
-            newest: Its newest threads.
-            limit: How many threads at most.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        archive = self.archive
-        with self._lock:
-            start = self._rests.get(resource_id)
-        if isinstance(archive, ThreadEndsArchive):
-            last = newest[-1].thread
-            behind = last if start is None or start.updated > last.updated else start
-            ends = archive.thread_ends(resource_id, limit=limit, behind=behind)
-            return Rest(ends, ends[-1].thread if len(ends) == limit else None)
-        first = -(-len(newest) // limit)
-        page = first if start is None else start
-        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
-        ends = [ThreadEnd(thread, archive.last_position(thread.id)) for thread in threads]
-        return Rest(ends, page + 1 if has_more else None)
-
-    def leave_rest(self, resource_id: str, rest: Rest) -> None:
-        """Go on with the next part, because nothing is left to do in this one."""
-        with self._lock:
-            _put_newest(self._rests, resource_id, rest.next_part, MAX_LOGS)
-
-    def recall_reads(self, marks: Sequence[Mark]) -> list[tuple[Any] | None]:
-        """Return what was read of threads that are still the same; `None` of the others."""
-        with self._lock:
-            found = [self._reads.get(end.thread.id) for end, _ in marks]
-        return [
-            (read.found,) if read is not None and read.mark == mark else None
-            for read, mark in zip(found, marks, strict=True)
-        ]
-
-    def remember_read(self, mark: Mark, found: Any, messages: int) -> None:
-        """Remember what was read of a thread.
-
-        Args:
-            mark: How the thread was before it was read.
-            found: Anything.
-            messages: How many messages that holds.
-        """
-        key = mark[0].thread.id
-        with self._lock:
-            former = self._reads.pop(key, None)
-            self._weight += messages - (former.weight if former is not None else 0)
-            self._reads[key] = _Read(mark, found, messages)
-            while len(self._reads) > MAX_READS or self._weight > MAX_MESSAGES_READ:
-                self._weight -= self._reads.popitem(last=False)[1].weight
-
-
-def _put_newest(known: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > most:
-        known.popitem(last=False)

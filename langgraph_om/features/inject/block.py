@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Final
 
-from langgraph_om.core.content.text import as_label, escape, sanitize, show_key
-from langgraph_om.core.observe.other_threads import escape_attribute
+from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
 from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import cut_excerpt

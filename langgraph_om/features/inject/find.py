@@ -64,7 +64,8 @@ class Finder:
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
-        excerpts = {thread["thread_id"]: thread["text"] for thread in record["others"]}
+        shown = self.recalling.settings.features.having("excerpts")
+        excerpts = {key: text for show in shown for key, text in show(record).items()}
         hits = [*self._select(source.search(asked), source, excerpts)]
         found = [_describe(message, hit, hit.score) for hit, message in hits]
         seen = {(message.thread_id, message.key) for message in found}

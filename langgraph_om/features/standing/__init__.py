@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import AddedChange, Additions, Log
+from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
 from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
@@ -22,7 +22,6 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.items import list_items
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
 from langgraph_om.features.standing.words import (
@@ -138,9 +137,9 @@ def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
         if entry["change"] != "ended" or not ended:
             continue
         record["log"] = [group for group in record["log"] if group not in ended]
-        if record["scope"] == "resource":
-            end = derive_id("end", event["cycle_id"], ended[0]["id"])
-            add_to_outbox(record, end, kind="rule-ended", group=ended[0]["id"], groups=[])
+        group = ended[0]["id"]
+        end = {"id": derive_id("end", event["cycle_id"], group), "kind": "rule-ended"}
+        run_beside("changed", record, {**end, "group": group, "groups": []})
 
 
 def _apply(log: Log, change: RuleEnded) -> Log:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self, cast
 
 from langgraph_om.core.acts import Act, Argument
-from langgraph_om.core.additions import AddedChange, Additions, Log, as_event
+from langgraph_om.core.additions import AddedChange, Additions, Log, as_event, run_beside
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
-from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, Stepped, ThreadDeleted
 from langgraph_om.features.steering.acts import (
@@ -49,10 +48,9 @@ def _do(record: MemoryRecord, event: Steered) -> None:
     done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
     record["log"], record["chunks"] = done.log, done.chunks
     cast("_Record", record)["steered"] = done.acts
-    if record["scope"] == "resource":
-        act, replaced, groups = done.acts[-1], done.replaced, done.groups
-        whole = {"before": act["before"], "after": act["after"]}
-        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
+    act = done.acts[-1]
+    change = {"id": event["id"], "kind": "steer", "replaced": done.replaced, "groups": done.groups}
+    run_beside("changed", record, {**change, "before": act["before"], "after": act["after"]})
 
 
 def _drop(record: MemoryRecord, event: ActsGone) -> None:

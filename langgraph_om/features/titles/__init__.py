@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self, cast
@@ -16,7 +16,6 @@ from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
-from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, JobResult
@@ -249,8 +248,14 @@ class SuggestedTitles(Feature):
         return self.announce(info, at, entries)
 
     def announce_of_other(
-        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[str]
+        self,
+        info: CycleInfo,
+        at: datetime,
+        entries: Sequence[str],
+        *,
+        label: str | None,
+        fixed: Collection[str],
     ) -> list[Event]:
         """Return the event that shows a new title of another thread."""
-        old, new = thread.title, entries[-1]
-        return [] if new == old or TITLE in thread.fixed else [tell_title(info, at, old, new)]
+        new = entries[-1]
+        return [] if new == label or TITLE in fixed else [tell_title(info, at, label, new)]

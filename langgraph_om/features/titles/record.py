@@ -12,13 +12,12 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import AddedChange, Additions, Log, as_event
+from langgraph_om.core.additions import AddedChange, Additions, Log, as_event, run_beside
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import says_nothing
-from langgraph_om.core.record.reducers import add_to_outbox
-from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord, Opened, Synced, Usage
+from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord, Opened, Usage
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
@@ -204,9 +203,8 @@ def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> No
         "cycle_id": None,
         "tries": 0,
     }
-    if record["scope"] == "resource":
-        fixed: dict[str, Any] = {"thread_id": record["thread_id"], "fixed": {TITLE: title}}
-        add_to_outbox(record, event["id"], kind="fix", groups=[], **fixed)
+    fixed: dict[str, Any] = {"thread_id": record["thread_id"], "fixed": {TITLE: title}}
+    run_beside("changed", record, {"id": event["id"], "kind": "fix", "groups": [], **fixed})
 
 
 def _name_by_hand(record: MemoryRecord, edit: Mapping[str, Any]) -> None:
@@ -237,7 +235,7 @@ def _take_buffered(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     _take_found(record, event["chunk"])
 
 
-def _take_synced(record: MemoryRecord, event: Synced) -> None:
+def _take_synced(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Do the same with what came of another thread's observation."""
     _take_over(record, event.get("hints", {}).get(TITLE))
 

@@ -92,8 +92,8 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     """Read a request, and describe the cycle that it asks for.
 
     Returns:
-        The cycle. One about other threads is about how they are by now, and `None` where nothing
-        is left of it to do.
+        The cycle. One of a feature is about how things are by now, and `None` where nothing is
+        left of it to do.
 
     Raises:
         ConfigurationError: When this process has other settings, or what the job is about is not
@@ -111,7 +111,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     decision = Decision("buffer", given["operation"], given["count"])
     now = datetime.fromisoformat(given["at"])
     job = None
-    if decision.operation == "others":
+    if settings.features.find_worker(decision.operation) is not None:
         cycle_id = given["cycle_id"]
         return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
     if decision.operation != "observation" or decision.count <= len(window.entries):

@@ -23,10 +23,11 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import OTHERS_ID, hidden_id
-from langgraph_om.core.record.shared_log import make_blank_log
+from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.shared_log.log import make_blank_log
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering

@@ -13,8 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, SQLAlchemyArchive
-from langgraph_om.core.cycles import shared_log as log_lease
-from langgraph_om.core.cycles import shared_log as read_threads
+from langgraph_om.features.shared_log import reading as log_lease
+from langgraph_om.features.shared_log import reading as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
 from support.shared_world import USER, Agent, check_thread, extractive, said, sharing

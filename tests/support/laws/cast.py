@@ -28,9 +28,9 @@ from pydantic import Field, PrivateAttr
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.observe.other_threads import parse_sections
 from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
+from langgraph_om.features.shared_log.sections import parse_sections
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock

@@ -20,13 +20,13 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     GAP_ID,
-    OTHERS_ID,
     WORKING_ID,
     content_digest,
     derive_id,
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
@@ -330,7 +330,7 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
         return []
     if now.is_shared and before.record["cursor"][-1] in now.told.taken_back:
         return []  # to a shared log this is as a fork
-    if now.is_shared and before.record["outbox"]:
+    if now.is_shared and before.record.get("outbox"):
         return []  # what could not be sent may be observed otherwise in another thread meanwhile
     if not now.record["cursor"]:
         return ["the cursor is gone"]
@@ -376,7 +376,7 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
     old, new = ([group["id"] for group in each.record["log"]] for each in (before, now))
     if before.today != now.today:
         return []
-    if now.is_shared and before.record["outbox"]:
+    if now.is_shared and before.record.get("outbox"):
         return []  # what could not be sent was perhaps observed in other words meanwhile
     # The hints behind the log may move with what another branch observed before.
     read = _head if before.record["cursor"] == now.record["cursor"] else _prefix

@@ -117,7 +117,7 @@ class Shares:
         if self.archive.away:
             return problems
         for now in moments:
-            sent = [change["id"] for change in now.record["outbox"]]
+            sent = [change["id"] for change in now.record.get("outbox", [])]
             problems += [f"{key} is not in the shared log" for key in sent]
         return [*problems, *self._differs(resource, record)]
 

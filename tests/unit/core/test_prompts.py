@@ -25,6 +25,8 @@ SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
     "observer_title": "titles",
+    "preview": "previews",
+    "preview_unread": "previews",
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
@@ -32,12 +34,35 @@ OF_FEATURES = {
     "standing_rules": "standing",
     "state_in_sight": "show_state",
     "title": "titles",
+    "actor_threads": "shared_log",
+    "observer_threads_hints": "shared_log",
+    "observer_threads_hints_first": "shared_log",
+    "observer_threads_hints_second": "shared_log",
+    "observer_threads_output": "shared_log",
+    "observer_threads_retry": "shared_log",
+    "observer_threads_task": "shared_log",
+    "other_conversations": "shared_log",
+    "reflector_edits_threads": "shared_log",
+    "reflector_threads_task": "shared_log",
     "working_memory": "working",
     "working_memory_json": "working",
     "working_memory_template": "working",
     "working_memory_text": "working",
 }
 """Prompts that go with a feature."""
+
+
+def _is_there(prompt: str) -> bool:
+    """Whether the feature of a prompt is part of the package."""
+    name = OF_FEATURES.get(prompt)
+    return name is None or find_spec(f"langgraph_om.features.{name}") is not None
+
+
+def load_of_feature(prompt: str) -> str:
+    """Load a prompt that goes with a feature; empty where the feature is taken out."""
+    return load(prompt) if _is_there(prompt) else ""
+
+
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
     "freed_tokens": "9700",
@@ -51,9 +76,9 @@ HINTS = {
     "marks": "",
 }
 THREADS_HINTS = {
-    "hints_rule": load("observer_threads_hints"),
-    "first_hints": load("observer_threads_hints_first"),
-    "second_hints": load("observer_threads_hints_second"),
+    "hints_rule": load_of_feature("observer_threads_hints"),
+    "first_hints": load_of_feature("observer_threads_hints_first"),
+    "second_hints": load_of_feature("observer_threads_hints_second"),
 }
 MORE = "4. `<mood>`: how merry the user is."
 OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
@@ -146,7 +171,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "reflector_edits_task": {
         "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
         "hints": "<current-task>Plan Saturday's dinner.</current-task>",
-        "threads": load("reflector_edits_threads"),
+        "threads": load_of_feature("reflector_edits_threads"),
         "progress": fill("reflector_edits_progress", **PROGRESS),
         "log_tokens": "41200",
         "free_tokens": "12300",
@@ -215,12 +240,6 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "reflector_task": 120,
     "reflector_threads_task": 250,
 }
-
-
-def _is_there(prompt: str) -> bool:
-    """Whether the feature of a prompt is part of the package."""
-    name = OF_FEATURES.get(prompt)
-    return name is None or find_spec(f"langgraph_om.features.{name}") is not None
 
 
 def _source(name: str) -> str:

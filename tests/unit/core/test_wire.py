@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import TypeAdapter
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.core.additions import added_reducers, added_types
 from langgraph_om.core.effects import AskModel
-from langgraph_om.core.events import PART_FIELDS, to_part
-from langgraph_om.core.record.fold import _REDUCERS, fold
+from langgraph_om.core.events import PART_FIELDS
+from langgraph_om.core.record.fold import _REDUCERS
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
-from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd, SharedLog
-from langgraph_om.memory import runner_of
-from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.runner import RunScope
-from langgraph_om.runtime.turn import Outcome, turn
+from langgraph_om.core.wire import (
+    Event,
+    MemoryRecord,
+    Part,
+    ReflectionEnd,
+)
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
-from support.shared_world import said, sharing
 from support.simulation import GOOD, Simulation, settings
-
-EVENT: TypeAdapter[Any] = TypeAdapter(Event)
-PART: TypeAdapter[Any] = TypeAdapter(Part)
-RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)
-LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
+from support.wire import check_all, check_record, take_turn
 
 
 def kinds(union: Any) -> set[str]:
@@ -39,36 +33,6 @@ def kinds(union: Any) -> set[str]:
         assert get_origin(hint) is Literal
         found.update(get_args(hint))
     return found
-
-
-def check(adapter: TypeAdapter[Any], value: Any) -> None:
-    """Nothing is missing, of another type, or there without being declared."""
-    assert adapter.validate_python(value, strict=True) == value
-
-
-def check_record(record: MemoryRecord) -> None:
-    """Check the keys of the core and those that features add."""
-    added = added_types()
-    check(RECORD, {key: value for key, value in record.items() if key not in added})
-    for key in record.keys() & added.keys():
-        check(TypeAdapter(added[key]), cast("dict[str, Any]", record)[key])
-
-
-def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | None]]:
-    """Check events, their parts, and the record after each; return which events there were."""
-    for event in events:
-        reducer = added_reducers().get(event["type"])
-        is_of_core = event["type"] not in added_reducers()
-        if is_of_core:
-            check(EVENT, event)
-        elif reducer is not None:
-            check(TypeAdapter(get_type_hints(reducer)["event"]), event)
-        record = fold(record, [event])
-        check_record(record)
-        part = to_part(event)
-        if part is not None and is_of_core:
-            check(PART, part)
-    return {(event["type"], event.get("operation")) for event in events}
 
 
 def test_each_kind_of_event_has_a_type() -> None:
@@ -125,14 +89,6 @@ def test_conversation_with_jobs(latency: int) -> None:
     assert latency > 1 or named <= seen
 
 
-def take_turn(
-    memory: ObservationalMemory, record: Any, messages: list[BaseMessage], thread: str
-) -> Outcome:
-    runner = runner_of(memory)
-    who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
-    return drive(turn(runner, record, messages, who, RunScope(runner)), runner.context()).result
-
-
 @pytest.mark.parametrize("on_error", ["continue", "abort"])
 def test_blocking_cycles(on_error: Any) -> None:
     asked = 0
@@ -165,32 +121,6 @@ def test_blocking_cycles(on_error: Any) -> None:
         assert {(kind, "observation"), (kind, "reflection")} <= seen
     assert ("observation-failed", "observation") in seen
     assert (("tripwire", "observation") in seen) == (on_error == "abort")
-
-
-@pytest.mark.parametrize("buffers", [True, False])
-def test_shared_log(*, buffers: bool) -> None:
-    clock = Clock()
-    limits = {"message_tokens": 300, "buffer_tokens": 0.2 if buffers else False}
-    memory = sharing(
-        "sqlite://", observation=limits, reflection={"observation_tokens": 400}, clock=clock
-    )
-    threads = [*["one"] * 16, *(thread for thread in ("two", "three", "four") for _ in range(5))]
-    records = {thread: blank_record() for thread in threads}
-    talks: dict[str, list[BaseMessage]] = {thread: [] for thread in threads}
-    seen: set[Any] = set()
-    for at, thread in enumerate(threads):
-        clock.advance(hours=1)
-        talks[thread].append(said(thread, at))
-        outcome = take_turn(memory, records[thread], talks[thread], thread)
-        seen |= check_all(outcome.events, records[thread])
-        records[thread] = outcome.record
-        talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
-    assert memory.archive is not None
-    stored, _ = memory.archive.load_record("ada")
-    check(LOG, stored)
-    assert {("synced", None), ("others", None), ("archived", None)} <= seen
-    ends = "buffering-end" if buffers else "observation-end"
-    assert {(ends, "observation"), (ends, "others")} <= seen
 
 
 @pytest.mark.parametrize("buffers", [True, False])

@@ -16,6 +16,7 @@ from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ExtractiveReflector, RoughObserver, RoughReflector, drive
 from support.editing import TALK, long_log
+from support.rendering import divide
 
 LONG = (
     "My old grey dog Rex from the shelter in Ghent barks at the loud trams near our new house in "
@@ -109,7 +110,7 @@ def test_an_extractive_reflector_edits_numbered_items() -> None:
 
 def test_an_extractive_reflector_edits_each_thread_for_itself() -> None:
     log = [{**group, "thread_id": "ab"[at % 2]} for at, group in enumerate(LOG)]
-    request = EditsInput(log, target=TOTAL * 2 // 3, show_id=str)  # type: ignore[arg-type]
+    request = EditsInput(log, target=TOTAL * 2 // 3, division=divide())  # type: ignore[arg-type]
     model = ExtractiveReflector()
     run = drive(reflect_by_edits(request, COUNTER), lambda call: model.reply(call.messages))
     assert {group["thread_id"] for group in run.result.groups if group["text"]} == {"a", "b"}

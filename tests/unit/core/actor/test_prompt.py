@@ -18,7 +18,9 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.actor.shown import count_left_out
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+)
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
@@ -363,31 +365,6 @@ def test_another_day_changes_only_how_long_ago_it_was() -> None:
     assert tomorrow[1]["text"] == "Date: Mar 1, 2026 (4 days ago)\n* 🔴 Rex\n\n"
     assert [*today[:1], today[2]] == [*tomorrow[:1], tomorrow[2]]
     assert [today[3]["text"], tomorrow[3]["text"]] == [END, END.replace("Wed, Mar 4", "Thu, Mar 5")]
-
-
-def other(text: str) -> dict[str, Any]:
-    return {"thread_id": "o", "messages": 1, "rest": 0, "tokens": 9, "observable": 1, "text": text}
-
-
-def test_what_other_threads_said_stands_before_the_live_request() -> None:
-    record = remembering("* 🔴 Rex", cursor=["m0", "m1"], others=[other("<x>Tent?</x>"), other("")])
-    messages = talk(5)
-    shown = prompt(record, messages, show_id=str)
-    assert [message.id for message in shown[1:]] == [
-        CONTINUATION_ID,
-        "m2",
-        "m3",
-        OTHERS_ID,
-        "m4",
-    ]
-    assert "[1 other conversation left out]\n\n<x>Tent?</x>" in shown[4].text
-    assert is_reminder(shown[4])
-    plain = prompt({**record, "others": []}, messages, show_id=str)
-    assert [each for each in shown if each.id != OTHERS_ID] == plain
-    while_working = [*messages, called("m5", "c"), answered("m6", "c")]
-    pinned = remembering("* 🔴 Rex", cursor=["m3", "m4"], others=record["others"])
-    order = [message.id for message in prompt(pinned, while_working, show_id=str)[1:]]
-    assert order == [CONTINUATION_ID, OTHERS_ID, "m4", "m5", "m6"]
 
 
 # --- The view has a limit ------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
         ("vector", True, "; pass retrieval={'vector': True}"),
         ("block_after", 2, "observation={'block_after': 2} or reflection={'block_after': 2}"),
         ("dedline", 5, "; pass deadline=5 if that was meant"),
-        ("embedder", None, "; the options are model, enabled, scope, "),
+        ("embedder", None, "; the options are model, enabled, token_budget, "),
     ],
 )
 def test_an_option_that_there_is_not_leads_to_the_one_that_was_meant(
@@ -319,6 +319,7 @@ def test_observer_and_reflector_fall_back_to_each_other(
     assert chosen[1] is reflector
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize(
     ("options", "option"),
     [
@@ -406,6 +407,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
+@pytest.mark.needs("archive")
 def test_retrieval_without_an_archive_says_what_it_reaches(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Reflection by edits ahead of need, with a shared log, and with hooks."""
+"""Reflection by edits ahead of need, and with hooks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallHook
-from langgraph_om.core.plan import plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import Group
@@ -107,53 +105,6 @@ def test_edits_of_which_no_group_is_left_are_superseded() -> None:
     failed = [event for event in simulation.events if event["type"] == "buffering-failed"]
     assert failed[0]["error"].startswith("superseded")
     assert simulation.record["reflection"] is None
-
-
-# --- A shared log --------------------------------------------------------------------------------
-
-
-def shared(log: list[Group], **options: Any) -> tuple[Settings, Any, Any]:
-    record, window = conversation()
-    record = fold(record, [{"log": log, "scope": "resource", "resource_id": "u"}])
-    return replace(setup(), scope="resource", **options), record, window
-
-
-def many_threads(count: int) -> list[Group]:
-    return [
-        group(f"g{at}", day_log(0, f"* item {at} and some more words"), thread=f"t{at}")
-        for at in range(count)
-    ]
-
-
-def test_the_log_of_any_number_of_threads_can_be_brought_below_its_threshold() -> None:
-    config, record, window = shared(many_threads(60), hides_ids=True)
-    asked: list[AskModel] = []
-
-    def answer(call: AskModel) -> str:
-        asked.append(call)
-        return "drop 1-57"
-
-    events = drive(reflect_cycle(config, record, window, NOW), answer).events
-    after = fold(record, [events])
-    assert log_tokens(after) == 33 < config.thresholds.observation_tokens
-    assert [entry["thread_id"] for entry in after["log"]] == [f"t{at}" for at in range(60)]
-    assert after["log"][57:] == record["log"][57:]
-    assert len(asked) == 1
-    assert "t0" not in texts(asked[0])[1]
-    assert plan(after, window, config.thresholds, NOW).kind != "reflect"
-    change = after["outbox"][-1]
-    assert change["kind"] == "replace"
-    assert len(change["group_ids"]) == 57
-
-
-def test_what_belongs_to_no_single_thread_is_not_shown_and_stays() -> None:
-    log = [*many_threads(20), {**group("old", "* of several"), "thread_id": None}]
-    config, record, window = shared(log)  # type: ignore[arg-type]
-    run = drive(reflect_cycle(config, record, window, NOW), ["drop 1-18"])
-    [asked] = [effect for effect in run.effects if isinstance(effect, AskModel)]
-    assert "of several" not in texts(asked)[1]
-    after = fold(record, [run.events])
-    assert after["log"][-1] == log[-1]
 
 
 # --- Hooks ---------------------------------------------------------------------------------------

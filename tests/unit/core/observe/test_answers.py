@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
-from langgraph_om.core.observe.other_threads import parse_sections
 from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
@@ -447,22 +446,6 @@ def test_the_hints_of_an_answer_in_json_are_read() -> None:
         ' "suggested-response": "Ask which", "more": 1}'
     )
     assert parse_output(text) == Parsed("ok", TEA, "Order tea", "Ask which")
-
-
-def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None:
-    text = f'<think>\nSo\n<thread id="B">\n{GOOD}\n</thread>'
-    assert not parse_sections(text, ["A"]).threads
-
-
-@pytest.mark.parametrize("text", ["<observations/>", tagged("No new observations."), GOOD])
-def test_an_answer_in_sections_is_read_alike(text: str) -> None:
-    sections = f'<thread id="A">\n{text}\n</thread>\n<thread id="B">\nI can not.\n</thread>'
-    assert parse_sections(sections, ["A", "B"]).threads == {"A": parse_output(text)}
-
-
-def test_without_tags_prose_is_nobodys_memory() -> None:
-    text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
-    assert parse_sections(text, ["A"]).status == "malformed"
 
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)

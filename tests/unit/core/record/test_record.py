@@ -12,7 +12,6 @@ from langgraph_om.core.record.record import (
     complete_record,
     write_log,
 )
-from langgraph_om.core.record.shared_log import complete_log, make_blank_log
 from langgraph_om.errors import ConfigurationError
 from support.groups import group
 
@@ -35,8 +34,6 @@ def test_a_record_of_another_form_is_refused(version: object) -> None:
             read(value)
     with pytest.raises(ConfigurationError, match=named):
         fold(blank_record(), [{"version": version}])
-    with pytest.raises(ConfigurationError, match=rf"shared log is {version!r}.*version 1; upgrade"):
-        complete_log({**make_blank_log(), "version": version})
 
 
 @pytest.mark.parametrize("value", ["text", [1], 7])

@@ -12,6 +12,7 @@ from langgraph_om.errors import ObserverError
 from support.editing import TALK
 from support.flows import GOOD, NOW, Talk, Told, texts
 from support.groups import day_log, group
+from support.rendering import divide
 from support.words import Words
 
 TEN = [group("g", day_log(0, *(f"* 🟡 (09:{at:02}) one two three four" for at in range(10))))]
@@ -117,7 +118,7 @@ def test_all_threads_are_edited_by_one_question_the_quietest_first() -> None:
         group("b1", "* of b here", thread="b"),
         group("a2", "* new of a", thread="a"),
     ]
-    request = EditsInput(log, target=9, show_id=lambda thread: f"hid-{thread}")
+    request = EditsInput(log, target=9, division=divide(lambda thread: f"hid-{thread}"))
     edited, [question] = asked(["drop 1\n2+3: * of a"], request)
     assert question.index('<thread id="hid-b">') < question.index('<thread id="hid-a">')
     assert "several conversations" in question

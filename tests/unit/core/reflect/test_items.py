@@ -13,6 +13,7 @@ from langgraph_om.core.reflect.edits import (
 )
 from support.editing import TALK, numbered
 from support.groups import day_log, group
+from support.rendering import divide
 from support.words import Words
 
 
@@ -85,7 +86,7 @@ def test_items_of_several_threads_stand_in_sections_the_quietest_first() -> None
         (2, "a", 0),
         (3, "a", 2),
     ]
-    shown = render_items(items, lambda thread: f"<{thread}>")
+    shown = render_items(items, divide(lambda thread: f"<{thread}>"))
     assert shown.startswith('<thread id="&lt;b&gt;">\nDate: Mar 1, 2026\n[1 ~3] * of b\n</thread>')
 
 

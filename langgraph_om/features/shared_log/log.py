@@ -28,15 +28,15 @@ from langgraph_om.core.record.record import (
     hint_names,
     select_own_groups,
 )
-from langgraph_om.core.wire import (
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.features.shared_log.wire import (
     Extension,
-    Group,
     Joining,
     LogChange,
-    MemoryRecord,
     Replacement,
     SharedLog,
     SharedThread,
+    SharingRecord,
     Synced,
 )
 
@@ -99,7 +99,7 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
 
 
 def diff_record(
-    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+    record: SharingRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
 ) -> Synced:
     """Return the event that brings a thread's copy of the log up to date.
 
@@ -127,7 +127,7 @@ def diff_record(
     return event
 
 
-def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
+def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
     """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
 
     Args:
@@ -148,7 +148,7 @@ def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool
     return any(group["id"] not in present for group in record["log"])
 
 
-def join_again(record: MemoryRecord) -> list[LogChange]:
+def join_again(record: SharingRecord) -> list[LogChange]:
     """Return the changes with which a thread brings what it has to a log that lost it."""
     copy: Mapping[str, Any] = record
     own: Joining = {
@@ -168,7 +168,7 @@ def join_again(record: MemoryRecord) -> list[LogChange]:
     return [own, *others]
 
 
-def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | None:
+def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
     """Return the first of a thread's observations of its own messages that a log does not have.
 
     Args:
@@ -186,14 +186,17 @@ def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | 
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
-    return {
+    record = {
         **blank_record(),
         "scope": "resource",
         "resource_id": resource_id,
         "generation": shared["generation"],
         "log": shared["log"],
         "revision": revision,
+        "outbox": [],
+        "others": [],
     }
+    return cast("MemoryRecord", record)
 
 
 # --- Effects: one per kind of change -------------------------------------------------------------

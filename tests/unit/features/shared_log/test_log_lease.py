@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from langgraph_om.core.cycles.shared_log import claim_reflection, keep_log
 from langgraph_om.core.effects import KeepLease
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.shared_log.reading import (
+    claim_reflection,
+    keep_log,
+)
 from langgraph_om.testing import drive
 
 DOWN = ArchiveError("the disk is full")

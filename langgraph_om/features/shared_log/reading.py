@@ -18,12 +18,14 @@ from langgraph_om.core.effects import (
     call_storage,
     warn_once_an_outage,
 )
-from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.record.record import find_newest_observed, log_tokens
-from langgraph_om.core.record.shared_log import apply_changes
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.wire import LogChange, MemoryRecord, Operation, SharedLog
+from langgraph_om.core.wire import MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.shared_log.log import apply_changes
+from langgraph_om.features.shared_log.reducers import OTHERS
+from langgraph_om.features.shared_log.threads import OtherThread
+from langgraph_om.features.shared_log.wire import LogChange, SharedLog, SharingRecord
 
 # One thread at a time works on what all threads of a resource share, over all workers.
 #
@@ -118,7 +120,7 @@ def release_after(record: MemoryRecord, sent: Sequence[LogChange]) -> EffectFlow
     if any(
         change["kind"] == "extend" and change["thread_id"] != record["thread_id"] for change in sent
     ):
-        yield from release_log(record, "others")
+        yield from release_log(record, OTHERS)
     if any(change["kind"] == "replace" for change in sent):
         yield from release_log(record, "reflection")
 
@@ -153,7 +155,7 @@ class OtherThreads(NamedTuple):
     """The part of the threads behind the newest that was read; `None` where there are no more."""
 
 
-def read_other_threads(settings: Settings, record: MemoryRecord) -> EffectFlow[OtherThreads]:
+def read_other_threads(settings: Settings, record: SharingRecord) -> EffectFlow[OtherThreads]:
     """Read the other threads of a resource with their unobserved messages.
 
     Of these, the newest and a part of the rest. What the thread could not send yet counts as
@@ -199,7 +201,7 @@ def read_other_threads(settings: Settings, record: MemoryRecord) -> EffectFlow[O
 
 
 def read_other_threads_if_possible(
-    settings: Settings, record: MemoryRecord
+    settings: Settings, record: SharingRecord
 ) -> EffectFlow[list[OtherThread]]:
     """Read the other threads of a resource; none when the archive fails."""
     try:

@@ -1,4 +1,4 @@
-"""What a step exchanges and reads, told by the calls that its flows make."""
+"""What a step exchanges with a shared log and reads of other threads, told by its calls."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
-from langgraph_om.core.cycles.results import FarEnd, judge_lease
-from langgraph_om.core.cycles.shared_log import (
-    read_other_threads,
-    read_other_threads_if_possible,
-)
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.effects import Storage, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord, SharedLog
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.writer import ArchiveWriter, LogCache
-from langgraph_om.features.shared_log import (
+from langgraph_om.features.archive.writer import ArchiveWriter
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.archive import LogCache
+from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
     exchange,
     rewind_if_forked,
 )
+from langgraph_om.features.shared_log.reading import (
+    read_other_threads,
+    read_other_threads_if_possible,
+)
+from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.testing import FlowRun, drive
 from support.simulation import settings
 
@@ -66,7 +69,7 @@ def warnings(run: FlowRun[Any]) -> list[str]:
 
 # --- The shared log ------------------------------------------------------------------------------
 
-SHARING = replace(SETTINGS, scope="resource")
+SHARING = replace(SETTINGS, features=Features((SharedLogs(),)))
 
 
 def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:
@@ -296,7 +299,7 @@ def test_threads_that_cannot_be_read_are_none() -> None:
     assert warnings(run) == [f"{text} {SAID_ONCE}"]
 
 
-# --- What answers, and leases --------------------------------------------------------------------
+# --- What answers --------------------------------------------------------------------------------
 
 
 def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
@@ -322,21 +325,3 @@ def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
     assert stored <= set(dir(MessageArchive))
     assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
     assert not cached & set(dir(ArchiveWriter))
-
-
-@pytest.mark.parametrize(
-    ("expires_in", "now", "noted", "expected"),
-    [
-        (60.0, 0.0, None, (False, None)),
-        (60.0, 9.0, FarEnd(4000.0, 0.0), (False, None)),
-        (3600.0, 10.0, None, (False, FarEnd(3610.0, 10.0))),
-        (3500.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3610.0, 10.0))),
-        (3600.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3710.0, 110.0))),
-        (3480.0, 130.0, FarEnd(3610.0, 10.0), (True, FarEnd(3610.0, 10.0))),
-    ],
-    ids=["in time", "in time again", "far", "still far", "renewed", "stranded"],
-)
-def test_a_lease_is_stranded_when_it_ends_too_late_and_nobody_renews_it(
-    expires_in: float, now: float, noted: FarEnd | None, expected: tuple[bool, FarEnd | None]
-) -> None:
-    assert judge_lease(expires_in, 120.0, 30.0, now, noted) == expected

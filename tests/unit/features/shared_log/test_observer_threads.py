@@ -9,11 +9,13 @@ from langchain_core.messages import AIMessage
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.effects import ModelReply
-from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
-from langgraph_om.core.observe.other_threads import (
-    parse_sections,
-)
 from langgraph_om.errors import ObserverError
+from langgraph_om.features.shared_log.questions import (
+    ThreadInput,
+    ThreadsInput,
+    observe_threads,
+)
+from langgraph_om.features.shared_log.sections import parse_sections
 from support.threads import (
     NONE,
     NOW,

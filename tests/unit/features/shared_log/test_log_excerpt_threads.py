@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.actor.prompt import frame_sections
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.wire import Group
+from langgraph_om.features.shared_log.sections import frame_sections, select_previous_sections
 from support.threads import (
     LOG,
     group,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.other_threads import (
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.features.shared_log.sections import (
     parse_sections,
     read_id,
     wrap_section,
     write_opening,
 )
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
 from support.examples import examples
 from support.rendering import render_output
 from support.threads import (
@@ -273,3 +273,26 @@ def test_a_flood_ends(name: str) -> None:
     flood = FLOODS[name]()
     for cut_off in (False, True):
         assert "B" not in parse_sections(flood, ["A", "B"], cut_off=cut_off).threads
+
+
+# --- Answers in odd forms ------------------------------------------------------------------------
+
+NOTED = "<observations>\n* 🔴 (10:00) User likes tea\n</observations>"
+
+
+def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None:
+    text = f'<think>\nSo\n<thread id="B">\n{NOTED}\n</thread>'
+    assert not parse_sections(text, ["A"]).threads
+
+
+@pytest.mark.parametrize(
+    "text", ["<observations/>", "<observations>\nNo new observations.\n</observations>", NOTED]
+)
+def test_an_answer_in_sections_is_read_alike(text: str) -> None:
+    sections = f'<thread id="A">\n{text}\n</thread>\n<thread id="B">\nI can not.\n</thread>'
+    assert parse_sections(sections, ["A", "B"]).threads == {"A": parse_output(text)}
+
+
+def test_without_tags_prose_is_nobodys_memory() -> None:
+    text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
+    assert parse_sections(text, ["A"]).status == "malformed"

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import write_others
-from langgraph_om.core.additions import find_label, find_removed
-from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
+from langgraph_om.core.additions import as_event, find_label, find_removed
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
-from langgraph_om.core.cycles.other_threads import count_in_others
-from langgraph_om.core.cycles.shared_log import read_other_threads, release_after
 from langgraph_om.core.effects import (
     EffectFlow,
     Storage,
@@ -29,10 +26,15 @@ from langgraph_om.core.effects import (
     call_storage,
     warn_once_an_outage,
 )
-from langgraph_om.core.observe.other_threads import build_excerpts
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
-from langgraph_om.core.record.shared_log import (
+from langgraph_om.core.record.strays import check_observed, find_left_behind
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Counted, Event, Group
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
+from langgraph_om.features.shared_log.log import (
     apply_changes,
     complete_log,
     diff_record,
@@ -41,21 +43,16 @@ from langgraph_om.core.record.shared_log import (
     lacks_groups,
     rewind,
 )
-from langgraph_om.core.record.strays import check_observed, find_left_behind
-from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import (
-    Counted,
-    Event,
-    Group,
+from langgraph_om.features.shared_log.observing import count_in_others
+from langgraph_om.features.shared_log.reading import read_other_threads, release_after
+from langgraph_om.features.shared_log.reducers import read_sharing
+from langgraph_om.features.shared_log.threads import build_excerpts
+from langgraph_om.features.shared_log.wire import (
     LogChange,
-    MemoryRecord,
     OthersDescribed,
     SharedLog,
+    SharingRecord,
 )
-from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
@@ -68,7 +65,7 @@ class _BusyLogError(ArchiveError):
 class Exchanged(NamedTuple):
     """What came of an exchange."""
 
-    record: MemoryRecord
+    record: SharingRecord
     """The memory, with the events folded in it."""
     events: list[Event]
     named: Sequence[str] = ()
@@ -88,7 +85,7 @@ class _Committed(NamedTuple):
 
 def exchange(
     settings: Settings,
-    record: MemoryRecord,
+    record: SharingRecord,
     messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
@@ -106,8 +103,11 @@ def exchange(
     try:
         done = yield from _exchange_log(settings, record, messages, now, is_new_turn=is_new_turn)
         if done.events or is_new_turn:
-            described = yield from _describe_others(settings, done.record, now)
-            record_now = fold(done.record, [described])
+            described = [
+                as_event(event)
+                for event in (yield from _describe_others(settings, done.record, now))
+            ]
+            record_now = read_sharing(fold(done.record, [described]))
             done = Exchanged(record_now, [*done.events, *described], done.named)
     except ArchiveError as error:
         text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
@@ -120,22 +120,8 @@ def exchange(
     return done
 
 
-def check_resource_id(identity: Identity) -> None:
-    """Check that a run says with which threads it shares a log.
-
-    Raises:
-        ConfigurationError: When it does not.
-    """
-    if not identity.resource_id:
-        msg = (
-            '`scope` is "resource" and the run has no resource id; write one into the '
-            'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
-        )
-        raise ConfigurationError(msg)
-
-
 def select_refused(
-    known: MemoryRecord, record: MemoryRecord, observed: Sequence[BaseMessage]
+    known: SharingRecord, record: SharingRecord, observed: Sequence[BaseMessage]
 ) -> list[str]:
     """Return the keys behind the place from which the log did not take the thread's observations.
 
@@ -194,7 +180,7 @@ def note_left_behind(
 
 def _exchange_log(
     settings: Settings,
-    record: MemoryRecord,
+    record: SharingRecord,
     messages: Sequence[BaseMessage],
     now: datetime,
     *,
@@ -207,17 +193,17 @@ def _exchange_log(
         if revision == record["revision"]:
             return Exchanged(record, [])
     shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
-    kept = fold(record, [noted])
+    kept = read_sharing(fold(record, [noted]))
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
-    events = [*noted, diff_record(kept, shared, revision, changes)]
+    events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
     events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
-    synced = fold(record, [events])
+    synced = read_sharing(fold(record, [events]))
     return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
 
 
 def _commit_changes(
-    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
+    settings: Settings, record: SharingRecord, messages: Sequence[BaseMessage], now: datetime
 ) -> EffectFlow[_Committed]:
     """Put the thread's changes into the log, whatever that is by now.
 
@@ -230,7 +216,7 @@ def _commit_changes(
         before = complete_log(stored)
         # Asked last: what is missing in the log because of a deletion is never taken for lost.
         noted = yield from look_for_deletion(record)
-        kept = fold(record, [noted])
+        kept = read_sharing(fold(record, [noted]))
         changes = kept["outbox"]
         if lacks_groups(before, revision, kept):
             yield from warn_of_loss(record)
@@ -254,7 +240,7 @@ def _commit_changes(
 
 
 def drop_deleted_threads(
-    record: MemoryRecord, changes: Sequence[LogChange]
+    record: SharingRecord, changes: Sequence[LogChange]
 ) -> EffectFlow[list[LogChange]]:
     """Leave out what was observed of other threads that are deleted by now."""
     kept: list[LogChange] = []
@@ -268,7 +254,7 @@ def drop_deleted_threads(
 
 
 def _archive_groups(
-    resource: str, record: MemoryRecord, shared: SharedLog, now: datetime
+    resource: str, record: SharingRecord, shared: SharedLog, now: datetime
 ) -> EffectFlow[None]:
     """Archive what the log took of other threads; of its own the thread archives it itself.
 
@@ -304,7 +290,7 @@ def _archive_groups(
 
 def rewind_if_forked(
     shared: SharedLog,
-    record: MemoryRecord,
+    record: SharingRecord,
     messages: Sequence[BaseMessage],
     counter: TokenCounter,
 ) -> SharedLog:
@@ -329,7 +315,7 @@ def rewind_if_forked(
     keys = [key for key, _ in keyed_conversation(messages)]
     places = {key: at for at, key in enumerate(keys)}
     if places.keys().isdisjoint(record["cursor"]):
-        record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
+        record = cast("SharingRecord", {**record, "log": own, "cursor": known["cursor"]})
     stop = max(
         _find_own_end(record, messages, places, counter, {group["id"] for group in own}),
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
@@ -342,7 +328,7 @@ def rewind_if_forked(
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
 
 
-def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
+def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:
     """Return the newest message that the thread knows as observed, where its copy still holds.
 
     In a fork it may lie within a range that goes on in the other conversation. Groups that were
@@ -373,7 +359,7 @@ def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str
 
 
 def _find_own_end(
-    record: MemoryRecord,
+    record: SharingRecord,
     messages: Sequence[BaseMessage],
     places: Mapping[str, int],
     counter: TokenCounter,
@@ -411,7 +397,7 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 
 
 def _describe_others(
-    settings: Settings, record: MemoryRecord, now: datetime
+    settings: Settings, record: SharingRecord, now: datetime
 ) -> EffectFlow[list[OthersDescribed]]:
     """Describe the other threads, when that is news."""
     threads, rest = yield from read_other_threads(settings, record)
@@ -427,54 +413,3 @@ def _describe_others(
         timezone=settings.timezone,
     )
     return [{"type": "others", "others": found}] if found != record["others"] else []
-
-
-# --- The feature ---------------------------------------------------------------------------------
-
-
-class SharedLogs(Feature):
-    """Has the threads of a resource share one log."""
-
-    name = "shared_log"
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `scope`."""
-        return cls() if setup.options["scope"] == "resource" else None
-
-    def enter(self, step: Step) -> EffectFlow[None]:
-        """Check that the run says with whom the log is shared."""
-        check_resource_id(step.identity)
-        yield from ()
-
-    def collect(self, step: Step) -> EffectFlow[None]:
-        """Exchange what is new with the log."""
-        if not step.identity.thread_id:
-            return
-        known, unobserved = step.record, {*step.window.span.places}
-        exchanged = yield from exchange(
-            step.settings, step.record, step.messages, step.window, step.now
-        )
-        if not exchanged.events:
-            return
-        step.take_in(exchanged.record, exchanged.events)
-        window = step.open()
-        refused = select_refused(known, exchanged.record, step.messages[: window.start])
-        noted = note_left_behind(
-            step.settings, exchanged, step.messages, window, {*unobserved, *refused}
-        )
-        if noted:
-            step.apply(noted)
-            step.open(anew=True)
-
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
-    ) -> BaseMessage | None:
-        """Show the recent messages of other threads."""
-        del settings, window, texts
-        return write_others(record)
-
-    def is_due(self, step: Step) -> bool:
-        """Say so always: only an exchange tells what is due."""
-        del step
-        return True

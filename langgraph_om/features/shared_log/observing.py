@@ -21,15 +21,16 @@ from langgraph_om.core.cycles.cycle import (
     run_blocking,
     select_hints,
     tell_left_out,
+    waive,
 )
 from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints
-from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
-from langgraph_om.core.cycles.shared_log import (
-    claim_log,
-    keep_log,
-    read_other_threads_if_possible,
-    release_log,
+from langgraph_om.core.cycles.questions import (
+    merge_answers,
+    rewrite_answer,
+    rewrite_by_hook,
+    show_messages,
 )
+from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.cycles.values import (
     announce_found,
     ask_for_values,
@@ -38,22 +39,8 @@ from langgraph_om.core.cycles.values import (
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.log_excerpt import select_previous_sections
-from langgraph_om.core.observe.observer import (
-    ThreadInput,
-    ThreadsInput,
-    build_threads_question,
-    observe_threads,
-)
-from langgraph_om.core.observe.other_threads import (
-    OtherThread,
-    Shares,
-    count_to_observe,
-    split_batches,
-)
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
-from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
@@ -68,12 +55,32 @@ from langgraph_om.core.wire import (
     Group,
     Hints,
     MemoryRecord,
-    Operation,
-    OthersEnd,
-    Section,
-    Waived,
 )
 from langgraph_om.errors import ObserverError
+from langgraph_om.features.shared_log.questions import (
+    ThreadInput,
+    ThreadsInput,
+    ThreadsReflectorInput,
+    build_threads_question,
+    observe_threads,
+    reflect_threads,
+    regroup_threads,
+)
+from langgraph_om.features.shared_log.reading import (
+    claim_log,
+    keep_log,
+    read_other_threads_if_possible,
+    release_log,
+)
+from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read_sharing
+from langgraph_om.features.shared_log.sections import select_previous_sections
+from langgraph_om.features.shared_log.threads import (
+    OtherThread,
+    Shares,
+    count_to_observe,
+    split_batches,
+)
+from langgraph_om.features.shared_log.wire import OthersEnd, Section
 
 # Ask the Observer about other threads: in one question, or in rounds where one is too short.
 #
@@ -257,16 +264,15 @@ def observe_others_cycle(
     found = yield from _begin(settings, record, window, started, mode="blocking")
     if found is not None:
         cycle, threads = found
-        size = count_others_tokens(record["others"])
+        size = count_others(record)
         end = yield from run_blocking(cycle, size, window.last_key)
         if end is not None:
             tally: Tally = yield ReadTally()
-            sections = cast("OthersEnd", end)["sections"]
+            ended = cast("OthersEnd", cast("object", end))
             at = cycle.info.last_reply(tally)
-            yield from _announce_hints(cycle.info, at, threads, sections)
-            entries = cast("OthersEnd", end).get("found", {})
-            yield from announce_found(cycle.info, at, entries)
-    yield waive(window, "others")
+            yield from _announce_hints(cycle.info, at, threads, ended["sections"])
+            yield from announce_found(cycle.info, at, ended.get("found", {}))
+    yield waive(window, OTHERS)
 
 
 def begin_others_ahead(
@@ -302,11 +308,6 @@ def count_in_others(
     return count_to_observe(threads, shares)
 
 
-def waive(window: Window, operation: Operation) -> Waived:
-    """Say that a turn does no more of an operation; others did it, or there may always be more."""
-    return {"type": "waived", "operation": operation, "turn": window.turn}
-
-
 def _begin(
     settings: Settings,
     record: MemoryRecord,
@@ -317,12 +318,12 @@ def _begin(
     cycle_id: str | None = None,
 ) -> EffectFlow[tuple[Cycle, Sequence[OtherThread]] | None]:
     """Become the one that observes, and describe the cycle from how the threads are by then."""
-    if not (yield from claim_log(record, "others", mode)):
+    if not (yield from claim_log(record, OTHERS, mode)):
         return None
-    threads = yield from read_other_threads_if_possible(settings, record)
+    threads = yield from read_other_threads_if_possible(settings, read_sharing(record))
     cycle = _describe(settings, record, window, threads, now, mode=mode, cycle_id=cycle_id)
     if cycle is None:
-        yield from release_log(record, "others")
+        yield from release_log(record, OTHERS)
         return None
     return cycle, threads
 
@@ -352,10 +353,10 @@ def _describe(
         f"{digest_entries(thread.entries[:count])}"
         for thread, count in parts
     )
-    attempt = count_failures(record, "others")
+    attempt = count_failures(record, OTHERS)
     cycle_id = cycle_id or derive_id("observe-others", record["resource_id"], attempt, *names)
     tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
-    info = CycleInfo(settings, record, "others", cycle_id, tokens, now, mode)
+    info = CycleInfo(settings, record, OTHERS, cycle_id, tokens, now, mode)
     ids = [thread.thread_id for thread, _ in parts]
     covers = {"covers": {"thread_ids": ids, "turn": window.turn}} if mode == "ahead" else {}
     return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, batches))
@@ -363,10 +364,10 @@ def _describe(
 
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
     """Have messages of other threads observed; what is written goes to the shared log."""
-    yield from keep_log(info.record, "others", info.mode)
+    yield from keep_log(info.record, OTHERS, info.mode)
     sections, error, left_out, found = yield from _observe_batches(info, batches)
     if not sections:
-        yield from release_log(info.record, "others")
+        yield from release_log(info.record, OTHERS)
     if not sections and error is not None:
         raise error
     tally: Tally = yield ReadTally()
@@ -444,4 +445,48 @@ def _announce_hints(
             stated = map(section["hints"].get, announce.__self__.hints())
             entries = [hint for hint in stated if hint is not None]
             if entries:
-                yield from announce(_view_thread(info, thread), at, thread, entries)
+                own, about = _view_thread(info, thread), {"label": thread.title}
+                yield from announce(own, at, entries, **about, fixed=thread.fixed)
+
+
+# Condense the log, each thread's observations for themselves.
+
+
+def rewrite_threads(
+    cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+) -> EffectFlow[tuple[list[Group], str]]:
+    """Have a shared log written anew, each thread's observations for themselves.
+
+    Args:
+        cycle: The cycle.
+        groups: The log.
+        shown: What the Reflector is shown of each group.
+        questions: How often it is asked at most.
+
+    Returns:
+        The groups that take the place of those that were read, and what was written.
+    """
+    settings = cycle.settings
+    views = zip(groups, shown, strict=True)
+    read = [cast("Group", {**group, "text": view or group["text"]}) for group, view in views]
+    request = ThreadsReflectorInput(
+        read,
+        settings.show_id,
+        target=find_target(cycle, groups),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )
+    result = yield from reflect_threads(request, settings.counter, questions=questions)
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
+    said = {
+        key: check_left({"observations": text}, "after_reflection") for key, text in kept.items()
+    }
+    tally: Tally = yield ReadTally()
+    written = regroup_threads(
+        groups,
+        said,
+        cycle_id=cycle.cycle_id,
+        reflected_at=iso(cycle.last_reply(tally)),
+        counter=settings.counter,
+    )
+    return written, "\n\n".join(said.values())

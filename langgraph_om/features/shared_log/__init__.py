@@ -1,0 +1,245 @@
+"""One log for all threads of a resource, with `scope="resource"`.
+
+The archive keeps the log; each thread has a copy of it in its record, sends what it changes there,
+and takes in what others changed (`exchange`). What is unobserved in other threads is shown to the
+Actor (`threads`), and observed when it becomes too much (`observing`), by one thread at a time
+(`reading`). Where a model reads or writes of several threads, each has a section (`sections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Self
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from typing_extensions import TypedDict
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.actor.prompt import Framing
+from langgraph_om.core.config.checks import Preset
+from langgraph_om.core.config.options import Scope, one_of
+from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.plan import is_waived, may_begin
+from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.reflect.edits import Division
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import Group, MemoryRecord, Operation
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.shared_log.archive import LogCache, list_generations, restore_resource
+from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
+from langgraph_om.features.shared_log.observing import (
+    begin_others_ahead,
+    observe_others_cycle,
+    rewrite_threads,
+)
+from langgraph_om.features.shared_log.reading import claim_reflection, keep_log, release_log
+from langgraph_om.features.shared_log.reducers import (
+    ADDITIONS,
+    OTHERS,
+    OTHERS_ID,
+    count_others,
+    read_sharing,
+    write_others,
+)
+from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
+
+
+class SharingOptions(TypedDict, total=False):
+    """The option of the shared log."""
+
+    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
+    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
+    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
+    messages, and its Actor is also shown what the other threads said lately."""
+
+
+class SharedLogs(Feature):
+    """Has the threads of a resource share one log."""
+
+    name = "shared_log"
+    needs = ("archive",)
+    additions = ADDITIONS
+    prompts = __name__
+    operations: ClassVar[frozenset[str]] = frozenset({OTHERS})
+    scope: Scope = "resource"
+    hides_ids = True
+    asks_for_model = "scope"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `scope`."""
+        if setup.options["scope"] != "resource":
+            return None
+        if setup.options["archive"] is None:
+            msg = (
+                '`scope` is "resource" and there is no `archive` to keep what the threads share; '
+                'set `archive` too, such as archive="sqlite:///memory.db"'
+            )
+            raise ConfigurationError(msg)
+        return cls()
+
+    # --- A step ----------------------------------------------------------------------------------
+
+    def enter(self, step: Step) -> EffectFlow[None]:
+        """Check that the run says with whom the log is shared."""
+        check_resource_id(step.identity)
+        yield from ()
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Exchange what is new with the log."""
+        if not step.identity.thread_id:
+            return
+        known, unobserved = read_sharing(step.record), {*step.window.span.places}
+        exchanged = yield from exchange(step.settings, known, step.messages, step.window, step.now)
+        if not exchanged.events:
+            return
+        step.take_in(exchanged.record, exchanged.events)
+        window = step.open()
+        refused = select_refused(known, exchanged.record, step.messages[: window.start])
+        noted = note_left_behind(
+            step.settings, exchanged, step.messages, window, {*unobserved, *refused}
+        )
+        if noted:
+            step.apply(noted)
+            step.open(anew=True)
+
+    def is_due(self, step: Step) -> bool:
+        """Say so always: only an exchange tells what is due."""
+        del step
+        return True
+
+    # --- The Actor's input -----------------------------------------------------------------------
+
+    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
+        """Put the observations of each thread into a section of its own."""
+        frames = frame_sections(groups, settings.show_id, current=record["thread_id"])
+        return Framing(load("actor_threads"), frames, bool(read_sharing(record)["others"]))
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
+    ) -> BaseMessage | None:
+        """Show the recent messages of other threads, with a line on those that have no room."""
+        del settings, window, texts
+        text = write_others(record)
+        return HumanMessage(text, id=OTHERS_ID) if text else None
+
+    def excerpts(self, record: MemoryRecord) -> dict[str, str]:
+        """Return what the Actor is shown of other threads."""
+        return {other["thread_id"]: other["text"] for other in read_sharing(record)["others"]}
+
+    # --- Work ------------------------------------------------------------------------------------
+
+    def find_due(self, record: MemoryRecord, window: Window) -> str | None:
+        """Find out whether other threads have more unobserved messages than may stay so."""
+        if is_waived(record, window, OTHERS):
+            return None
+        if not any(thread["observable"] for thread in read_sharing(record)["others"]):
+            return None
+        return OTHERS if may_begin(record, OTHERS, count_others(record)) else None
+
+    def work(
+        self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    ) -> EffectFlow[None]:
+        """Observe other threads while the turn waits."""
+        return observe_others_cycle(settings, record, window, now)
+
+    def begin(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        now: datetime,
+        *,
+        cycle_id: str | None = None,
+    ) -> EffectFlow[Cycle | None]:
+        """Describe the job that observes other threads."""
+        return begin_others_ahead(settings, record, window, now, cycle_id=cycle_id)
+
+    def claim(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        operation: Operation,
+        mode: Mode,
+    ) -> EffectFlow[bool]:
+        """Ask to condense the log: one thread at a time may do it.
+
+        What another thread does ahead of need is left to it until the log is as large again.
+        """
+        if operation != "reflection":
+            return True
+        limits = settings.thresholds
+        if mode == "ahead" or limits.buffer_tokens is None:
+            return (yield from claim_reflection(record, mode))
+        leave_below = limits.block_observations_at(window.tokens) + limits.observation_tokens
+        return (yield from claim_reflection(record, mode, leave_below=leave_below))
+
+    def keep_claim(
+        self, record: MemoryRecord, operation: Operation, mode: Mode
+    ) -> EffectFlow[None]:
+        """Keep what was claimed for as long as the work takes."""
+        return keep_log(record, operation, mode)
+
+    def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
+        """Let another thread do it."""
+        return release_log(record, operation)
+
+    def divide(self, settings: Settings) -> Division:
+        """Show the Reflector the items of each thread in a section of its own."""
+
+        def wrap(thread_id: str, text: str) -> str:
+            return wrap_section(settings.show_id(thread_id), text)
+
+        return Division(wrap, fill("reflector_edits_threads"))
+
+    def rewrite(
+        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+    ) -> EffectFlow[tuple[list[Group], str]]:
+        """Have the log written anew, each thread's observations for themselves."""
+        return rewrite_threads(cycle, groups, shown, questions)
+
+    # --- The archive -----------------------------------------------------------------------------
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Remember what is read of the logs of the archive."""
+        return [LogCache(runner.settings.features.storage)]
+
+    def read_history(
+        self,
+        archive: MessageArchive,
+        resource_id: str,
+        limit: int,
+        until: datetime | None = None,
+    ) -> list[MemoryRecord]:
+        """Return the last record of each generation of a resource's log, newest first."""
+        return list_generations(archive, resource_id, limit, until)
+
+    def restore(
+        self, archive: MessageArchive, resource_id: str, generation: int, now: datetime
+    ) -> MemoryRecord:
+        """Restore an earlier generation of a resource's log as a new generation.
+
+        Raises:
+            ConfigurationError: When there is no such generation.
+            ArchiveError: When the storage fails, or the log keeps changing.
+        """
+        return restore_resource(archive, resource_id, generation, now)
+
+
+def check_resource_id(identity: Identity) -> None:
+    """Check that a run says with which threads it shares a log.
+
+    Raises:
+        ConfigurationError: When it does not.
+    """
+    if not identity.resource_id:
+        msg = (
+            '`scope` is "resource" and the run has no resource id; write one into the '
+            'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
+        )
+        raise ConfigurationError(msg)

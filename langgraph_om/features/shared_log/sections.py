@@ -1,0 +1,269 @@
+"""Tell threads apart where a model reads or writes of several: the section of each, and its id.
+
+An id is any text. In the tag it is one line without a character that could end the attribute. Of an
+answer, only sections whose bounds are certain are read.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.content.text import escape, escape_attribute
+from langgraph_om.core.items import ITEM_START
+from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.core.record.record import group_by_thread, write_log
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Group
+
+CLOSE: Final = "</thread>"
+_NO_SECTION: Final = (
+    'The answer holds no whole `<thread id="...">` section with an id of the request.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAnswers:
+    """The answers for each thread in one answer of a model."""
+
+    threads: Mapping[str, Parsed]
+    """By shown id, in the order of the answer; `ok` or `none` only."""
+    problem: str = ""
+    """One sentence on why `threads` is empty, or an empty text."""
+    status: str = "ok"
+    """The status of the whole answer, one of those of `Parsed`; `ok` unless `threads` is empty."""
+
+    @property
+    def observations(self) -> str:
+        """What could be read of an answer that cannot be used: nothing is told of any thread."""
+        return ""
+
+
+def write_opening(shown_id: str, *, current: bool = False) -> str:
+    """Return the tag that opens a section.
+
+    Args:
+        shown_id: The id that models are shown.
+        current: Whether it is the Actor's thread.
+    """
+    mark = ' current="yes"' if current else ""
+    return f'<thread id="{escape_attribute(shown_id)}"{mark}>'
+
+
+def wrap_section(shown_id: str, text: str) -> str:
+    """Wrap a text, in which such tags are escaped already, in the section of a thread."""
+    return f"{write_opening(shown_id)}\n{text}\n{CLOSE}"
+
+
+def read_id(attributes: str) -> str | None:
+    """Return the id among the attributes of a tag; `None` unless there is exactly one."""
+    ids: list[str] = []
+    at = 0
+    end = len(attributes.rstrip(" \t"))
+    while at < end:
+        match = _ATTRIBUTE.match(attributes, at)
+        if match is None:
+            return None
+        if match[1].casefold() == "id":
+            ids.append(next(value for value in match.groups()[1:] if value is not None))
+        at = match.end()
+    return _ENTITY.sub(_unescape_character, ids[0]) if len(ids) == 1 else None
+
+
+def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) -> ThreadAnswers:
+    """Return what an answer says about each thread.
+
+    Args:
+        text: The whole answer, as the model wrote it.
+        known: The shown ids of the threads that were asked about.
+        cut_off: Whether the provider said that the answer ended too early; the sections that were
+            closed before that are complete.
+
+    Returns:
+        The usable answers. A thread with two sections has none.
+    """
+    plain = strip_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
+    sections = _split_sections(plain)
+    if not sections:
+        return _parse_without_sections(plain, known, cut_off=cut_off)
+    found: dict[str, Parsed] = {}
+    counts: dict[str, int] = {}
+    worst: Parsed | None = None
+    for section in sections:
+        if section.shown_id is None or section.shown_id not in known:
+            continue
+        counts[section.shown_id] = counts.get(section.shown_id, 0) + 1
+        if not section.is_closed or section.is_ambiguous:
+            continue
+        parsed = parse_output("\n".join(section.lines))
+        if parsed.status in ("ok", "none"):
+            found[section.shown_id] = parsed
+        else:
+            worst = parsed
+    usable = {shown_id: parsed for shown_id, parsed in found.items() if counts[shown_id] == 1}
+    if usable:
+        return ThreadAnswers(usable)
+    if cut_off:
+        return ThreadAnswers(
+            {}, "The answer was cut off before the end of its first section.", "cut_off"
+        )
+    if worst is not None:
+        return ThreadAnswers({}, worst.problem, worst.status)
+    return ThreadAnswers({}, _NO_SECTION, "malformed")
+
+
+# --- Attributes ----------------------------------------------------------------------------------
+
+
+_CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_ENTITY: Final = re.compile(r"&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|(\w{2,4}));", re.IGNORECASE)
+_ATTRIBUTE: Final = re.compile(
+    r"""[ \t]++([a-z][\w-]*+)[ \t]*+=[ \t]*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'=]++))""",
+    re.IGNORECASE,
+)
+
+
+def _unescape_character(entity: re.Match[str]) -> str:
+    hexadecimal, decimal, name = entity.groups()
+    if name:
+        return _CHARACTERS.get(name.lower(), entity[0])
+    code = int(hexadecimal, 16) if hexadecimal else int(decimal)
+    return chr(code) if code <= sys.maxunicode else entity[0]
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+_OPENS: Final = re.compile(r"<thread(?P<attributes>[ \t][^<>]*+)>")
+_JOINED: Final = re.compile(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)
+_MENTION: Final = re.compile(r"</?+[ \t]*+thread(?=[\s>/])", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Section:
+    shown_id: str | None
+    lines: list[str]
+    is_closed: bool = False
+    is_ambiguous: bool = False
+    """Whether it may end earlier or later than it seems."""
+
+
+def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool) -> ThreadAnswers:
+    """Parse an answer without sections, which is usable when only one thread was asked about."""
+    alone = parse_output(text, cut_off=cut_off)
+    if alone.status in ("ok", "none") and len(known) == 1:
+        return ThreadAnswers({next(iter(known)): alone})
+    if alone.status in ("ok", "none", "malformed"):
+        return ThreadAnswers({}, _NO_SECTION, "malformed")
+    return ThreadAnswers({}, alone.problem, alone.status)
+
+
+def _split_sections(text: str) -> list[_Section]:
+    """Split a text at the lines that are tags."""
+    sections: list[_Section] = []
+    for line in _JOINED.sub(r"\1\n", text).split("\n"):
+        bare = line.strip(" \t")
+        opened = _OPENS.fullmatch(bare)
+        last = sections[-1] if sections else None
+        if opened is not None:
+            sections.append(_Section(read_id(opened["attributes"]), []))
+        elif last is None:
+            continue
+        elif bare == CLOSE:
+            # A second closing tag: one of the two was quoted, and nothing tells which.
+            last.is_ambiguous = last.is_ambiguous or last.is_closed
+            last.is_closed = True
+        elif not last.is_closed:
+            last.lines.append(line)
+            # Within an item a tag is quoted; anywhere else it may have been meant.
+            if _MENTION.search(line) is not None and not ITEM_START.match(bare):
+                last.is_ambiguous = True
+    return sections
+
+
+# --- Sections of a log ---------------------------------------------------------------------------
+
+
+def frame_sections(
+    groups: Sequence[Group], show_id: ShowId, *, current: str | None = None
+) -> list[str]:
+    """Return the text before each group, and as the last item the text after all of them.
+
+    A closing tag belongs to the frame that follows it, so that all but the last frame stay the
+    same, byte by byte, when the log grows.
+
+    Args:
+        groups: The groups that are shown, which are those with a text.
+        show_id: Writes a thread's id for the model.
+        current: The thread that the Actor is in; its sections are marked.
+    """
+    frames: list[str] = []
+    before: str | None = None
+    for at, group in enumerate(groups):
+        thread = group["thread_id"]
+        gap = "\n\n" if at else ""
+        if at and thread == before:
+            frames.append(gap)
+        else:
+            close = f"\n{CLOSE}" if before is not None else ""
+            tag = _open_section(thread, show_id, current)
+            frames.append(f"{close}{gap}{tag}")
+        before = thread
+    return [*frames, f"\n{CLOSE}" if before is not None else ""]
+
+
+def _open_section(thread: str | None, show_id: ShowId, current: str | None) -> str:
+    if thread is None:
+        return ""
+    return f"{write_opening(show_id(thread), current=thread == current)}\n"
+
+
+def select_previous_sections(
+    groups: Sequence[Group],
+    budget: int | Literal[False],
+    counter: TokenCounter,
+    show_id: ShowId,
+    *,
+    first: Collection[str] = (),
+) -> list[tuple[str, str]]:
+    """Return the log of each thread, cut so that all of them together keep to a budget.
+
+    Each thread may take half of what those before it left over. The threads that are asked about
+    come first, then the others, both in order from the most recently observed one.
+
+    Args:
+        groups: The log.
+        budget: Tokens to keep within; 0 keeps nothing, `False` everything.
+        counter: What counts tokens.
+        show_id: Writes a thread's id for the model.
+        first: The threads that are asked about.
+
+    Returns:
+        Shown id and text of each thread that got a share, the most recently observed one last.
+    """
+    by_thread = group_by_thread(groups)
+    recent = list(dict.fromkeys(group["thread_id"] for group in reversed(groups)))
+    newest = [thread for thread in recent if thread is not None]
+    waiting = sorted(newest, key=lambda thread: thread not in first)
+    left = budget
+    shares: dict[str, str] = {}
+    for at, thread in enumerate(waiting):
+        share = left if left is False or at == len(waiting) - 1 else (left + 1) // 2
+        text = select_previous(by_thread[thread], share, counter)
+        shares[thread] = text
+        if left is not False:
+            left = max(0, left - counter.count_text(text))
+    return [(show_id(thread), shares[thread]) for thread in reversed(newest) if shares[thread]]
+
+
+def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
+    """Render a log to condense: one section per thread, in the order of their first groups."""
+    texts = {thread: write_log(own) for thread, own in group_by_thread(groups).items()}
+    return "\n\n".join(
+        wrap_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
+    )

@@ -1,0 +1,69 @@
+"""The Actor's input where threads share a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langgraph_om.core.config.settings import Features
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, is_reminder
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
+from support.groups import group
+from support.views import assemble
+from support.words import Words
+
+SHARING = Features((SharedLogs(),))
+
+
+def talk(count: int) -> list[BaseMessage]:
+    return [
+        (AIMessage if at % 2 else HumanMessage)(f"word{at}", id=f"m{at}") for at in range(count)
+    ]
+
+
+def remembering(cursor: Sequence[str], others: Any) -> MemoryRecord:
+    log = [group("g0", "* 🔴 Rex")]
+    return fold(None, [{"log": log, "cursor": list(cursor), "others": others}])
+
+
+def prompt(
+    record: MemoryRecord, messages: Sequence[BaseMessage], features: Features = SHARING
+) -> list[BaseMessage]:
+    window = open_window(record, messages, Words())
+    return assemble(record, messages, window, today=date(2026, 3, 4), features=features)
+
+
+def other(text: str) -> dict[str, Any]:
+    return {"thread_id": "o", "messages": 1, "rest": 0, "tokens": 9, "observable": 1, "text": text}
+
+
+def test_what_other_threads_said_stands_before_the_live_request() -> None:
+    record = remembering(["m0", "m1"], [other("<x>Tent?</x>"), other("")])
+    messages = talk(5)
+    shown = prompt(record, messages)
+    assert [message.id for message in shown[1:]] == [
+        CONTINUATION_ID,
+        "m2",
+        "m3",
+        OTHERS_ID,
+        "m4",
+    ]
+    assert "[1 other conversation left out]\n\n<x>Tent?</x>" in shown[4].text
+    assert is_reminder(shown[4])
+    plain = prompt({**record, "others": []}, messages)
+    assert [each for each in shown if each.id != OTHERS_ID] == plain
+    while_working = [
+        *messages,
+        AIMessage("call", id="m5", tool_calls=[{"name": "f", "args": {}, "id": "c"}]),
+        ToolMessage("result", id="m6", tool_call_id="c"),
+    ]
+    pinned = remembering(["m3", "m4"], record["others"])
+    order = [message.id for message in prompt(pinned, while_working)[1:]]
+    assert order == [CONTINUATION_ID, OTHERS_ID, "m4", "m5", "m6"]

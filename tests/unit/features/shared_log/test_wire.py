@@ -1,0 +1,52 @@
+"""What a shared log stores has the form that its types say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import TypeAdapter
+
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.features.shared_log.reducers import OTHERS
+from langgraph_om.features.shared_log.wire import (
+    OthersBuffered,
+    OthersEnd,
+    SharedLog,
+)
+from support.clock import Clock
+from support.shared_world import said, sharing
+from support.wire import check, check_all, take_turn
+
+FORMS = {
+    ("observation-end", OTHERS): OthersEnd,
+    ("buffering-end", OTHERS): OthersBuffered,
+}
+LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
+
+
+@pytest.mark.parametrize("buffers", [True, False])
+def test_shared_log(*, buffers: bool) -> None:
+    clock = Clock()
+    limits = {"message_tokens": 300, "buffer_tokens": 0.2 if buffers else False}
+    memory = sharing(
+        "sqlite://", observation=limits, reflection={"observation_tokens": 400}, clock=clock
+    )
+    threads = [*["one"] * 16, *(thread for thread in ("two", "three", "four") for _ in range(5))]
+    records = {thread: blank_record() for thread in threads}
+    talks: dict[str, list[BaseMessage]] = {thread: [] for thread in threads}
+    seen: set[Any] = set()
+    for at, thread in enumerate(threads):
+        clock.advance(hours=1)
+        talks[thread].append(said(thread, at))
+        outcome = take_turn(memory, records[thread], talks[thread], thread)
+        seen |= check_all(outcome.events, records[thread], FORMS)
+        records[thread] = outcome.record
+        talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
+    assert memory.archive is not None
+    stored, _ = memory.archive.load_record("ada")
+    check(LOG, stored)
+    assert {("synced", None), ("others", None), ("archived", None)} <= seen
+    ends = "buffering-end" if buffers else "observation-end"
+    assert {(ends, "observation"), (ends, "others")} <= seen
