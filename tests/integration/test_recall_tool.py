@@ -31,7 +31,7 @@ from langgraph_om import (
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
-from langgraph_om.recall.answer import write_guidance
+from langgraph_om.features.recall.answer import write_guidance
 from support.agents import (
     DOORS,
     SCHEMAS,

@@ -67,7 +67,8 @@ class Previews(Feature):
     @classmethod
     def build(cls, setup: Setup) -> Self:
         """Read the option `preview_tokens`; without recall nothing is cut until it has to be."""
-        tokens, reads_on = setup.options["preview_tokens"], setup.retrieval is not None
+        tokens = setup.options["preview_tokens"]
+        reads_on = any(feature.reads_on for feature in setup.built)
         tools = texts = NEVER
         if tokens is not None and reads_on:
             tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
