@@ -176,7 +176,7 @@ def _name(value: Any) -> Any:
     return key if isinstance(key, str) else f"{type(value).__qualname__} {value}"
 
 
-# Hand work to the executor: a job ahead of need, one for a pause, or the question for a title.
+# Hand work to the executor: a job ahead of need, or what a feature does beside the run.
 
 
 def submit_job(
