@@ -169,14 +169,15 @@ def test_the_reflector_reads_numbered_items_inside_their_tag(
 ) -> None:
     given: Group = {**group(f"* x\n{log}", "a", "b"), "thread_id": thread, "tokens": 10}
     hints = {"current_task": task}
-    request = EditsInput([given], target=5, division=divide(), hints=hints)
+    division = divide()
+    request = EditsInput([given], target=5, division=division, hints=hints)
     text = question(reflect_by_edits(request, COUNTER))
     before, closed, after = text.rpartition("</observation-log>")
     inside = [tag for tag in tags_in(before) if tag not in ("thread", "/thread")]
     assert closed
     assert inside == ["observation-log"]
     assert tags_in(after)[: 2 * bool(task)] == ["current-task", "/current-task"][: 2 * bool(task)]
-    assert tags_in(after)[2 * bool(task) :] == ["thread"]
+    assert tags_in(after)[2 * bool(task) :] == tags_in(division.rule)
 
 
 # --- What the Actor gets -------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def make_view(
         extra = count_extra(settings, record, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     shown = select_shown(messages, window, dropped)
-    if settings.features.having("shorten"):
+    if settings.features.shorteners:
         shown = shown.replace_messages(settings.features.show)
     return View(
         day,

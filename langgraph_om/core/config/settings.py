@@ -44,9 +44,15 @@ class Features:
 
     def show(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view; mostly the message itself."""
-        for shorten in self.having("shorten"):
+        for shorten in self.shorteners:
             message = shorten(message, key)
         return message
+
+    @cached_property
+    def shorteners(self) -> tuple[Callable[[BaseMessage, str], BaseMessage], ...]:
+        """The hooks `shorten` of features that shorten anything."""
+        hooks = self.having("shorten")
+        return tuple(shorten for shorten in hooks if shorten.__self__.view_rule)
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
@@ -56,7 +62,7 @@ class Features:
 
     def select_log(self, groups: Sequence[Group]) -> list[Group]:
         """Return the groups of a log but for those that a feature shows apart from it."""
-        return [group for group in groups if not self.find(group.get("feature", ""))]
+        return [group for group in groups if group.get("feature") not in self._names]
 
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""
@@ -89,6 +95,10 @@ class Features:
     def storage(self) -> Any:
         """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
         return next(iter(self.having("storage")), None)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(feature.name for feature in self.all)
 
     @cached_property
     def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
