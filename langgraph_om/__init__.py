@@ -14,8 +14,6 @@ from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.config.options import (
     ReflectionConfig,
     ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
@@ -30,6 +28,7 @@ from langgraph_om.errors import (
     ObserverError,
 )
 from langgraph_om.features import ObservationConfig, ObservationOptions
+from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
@@ -43,12 +42,12 @@ from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
-from langgraph_om.recall.lookup import SearchHit
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import StepResult
+from langgraph_om.search.lookup import SearchHit
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

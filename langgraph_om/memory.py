@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Self, Unpack, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -44,9 +43,6 @@ from langgraph_om.options import (
     signature_of_options,
     with_defaults,
 )
-from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.source import find_near_search
-from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
@@ -84,10 +80,8 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         chosen = read_options(with_defaults(model, options))
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering
-        retrieving, settings = chosen.retrieval, chosen.settings
-        near = find_near_search(settings.features)
         self._runner = StepRunner(
-            settings,
+            chosen.settings,
             chosen.models,
             chosen.hooks,
             chosen.buffering,
@@ -96,11 +90,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
-            recalling=(
-                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
-                if retrieving
-                else None
-            ),
         )
 
     def __reduce__(self) -> Any:
@@ -130,25 +119,11 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         return self._runner.window
 
-    @cached_property
-    def recall_tool(self) -> BaseTool | None:
-        """The tool that pages back to raw messages, when `retrieval` is on."""
-        recalling = self._runner.recalling
-        if recalling is None or not self.enabled:
-            return None
-        config = recalling.config
-        return build_recall_tool(
-            self._runner.answer_recall,
-            reaches_others=config.scope == "resource",
-            near=recalling.near,
-        )
-
     @property
     def tools(self) -> list[BaseTool]:
         """The tools to bind to the Actor's model, beside the agent's own."""
-        own = [self.recall_tool] if self.recall_tool is not None else []
-        hooks = self._runner.settings.features.having("list_tools")
-        return [*own, *(tool for list_tools in hooks for tool in list_tools())]
+        hooks = self._runner.settings.features.having("list_tools") if self.enabled else ()
+        return [tool for list_tools in hooks for tool in list_tools()]
 
     def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
         """Return a function that calls the Actor's model with memory, again with less if refused.
@@ -291,44 +266,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 if (written := write(record)) is not None
             ],
         )
-
-    def recall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Answer as the tool `recall` does, without a graph.
-
-        Args:
-            state: As for `llm_input_messages`, or a mapping with the conversation alone.
-            config: The run's configuration, which says whose conversation it is.
-            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
-            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
-                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
-
-        Returns:
-            What was asked for, or one field `error` or `hint` that says what to write instead.
-
-        Raises:
-            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
-            TypeError: When there is no such argument.
-        """
-        refuse_unknown_arguments(args)
-        return self._runner.answer_recall(state, args, config=config, store=store)
-
-    async def arecall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Do the same as `recall` without blocking the event loop."""
-        return await asyncio.to_thread(self.recall, state, config, store=store, **args)
 
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
         """Return the last record of each generation of a log, newest first.

@@ -34,15 +34,12 @@ from langgraph_om.core.config.checks import (
 from langgraph_om.core.config.options import (
     ReflectionConfig,
     ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
     is_default,
     one_of,
 )
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
-    resolve_retrieval,
     resolve_thresholds,
     split_budget,
 )
@@ -58,8 +55,6 @@ from langgraph_om.features import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
-from langgraph_om.recall.source import find_near_search
-from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
@@ -129,7 +124,6 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
     configs = {
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
-        "retrieval": RetrievalConfig,
         **list_configs(),
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
@@ -195,16 +189,6 @@ class CoreOptions(TypedDict, total=False):
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
     """Whether messages may use the room that observations leave, and the other way round. `None`:
     with a `token_budget` alone, not beside a threshold that is given."""
-    retrieval: Annotated[
-        bool | RetrievalConfig | RetrievalOptions,
-        Takes(bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
-        Hint("True, False, a RetrievalConfig or a mapping"),
-        Preset(value=False),
-    ]
-    """Whether the Actor gets the tool `recall`, with which it reads the messages behind its
-    observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current
-    thread; with one, all threads of the resource. With `{"inject": True}` each new message of the
-    user is searched for, too, and shown with what is found."""
     observation: Annotated[
         ObservationConfig | ObservationOptions | None,
         Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | None),
@@ -331,8 +315,6 @@ class Options:
     enabled: bool
     models: ModelPool
     settings: Settings
-    retrieval: RetrievalConfig | None
-    """`None`: no recall."""
     archive: MessageArchive | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
@@ -355,14 +337,9 @@ def read_options(given: Mapping[str, Any]) -> Options:
             names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
-    clock, has_archive = given["clock"], given.get("archive") is not None
-    retrieval = resolve_retrieval(given["retrieval"], has_archive=has_archive)
-    if retrieval is not None and not has_archive:
-        logger.info(
-            "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
-        )
+    clock = given["clock"]
     hooks = check_hooks(given["hooks"], given["on_debug_event"])
-    settings = _read_settings(given, retrieval, hooks)
+    settings = _read_settings(given, hooks)
     models = _choose_models(given, settings)
     if settings.features.storage is None:
         _refuse_without_archive(given)
@@ -370,7 +347,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
         enabled=given["enabled"],
         models=models,
         settings=settings,
-        retrieval=retrieval,
         archive=settings.features.storage,
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
@@ -381,9 +357,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
     )
 
 
-def _read_settings(
-    given: Mapping[str, Any], retrieval: RetrievalConfig | None, hooks: Hooks
-) -> Settings:
+def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
@@ -400,7 +374,7 @@ def _read_settings(
         )
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
     thresholds = resolve(observation, reflection)
-    features = choose_features(Setup(given, observation, retrieval, counter))
+    features = choose_features(Setup(given, observation, counter))
     counter = features.count_as_shown(counter)
     hides_ids = given["obscure_thread_ids"]
     return Settings(
@@ -416,11 +390,6 @@ def _read_settings(
         continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
         hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
-        guide=(
-            build_guide(retrieval, counter, find_near_search(features))
-            if retrieval and given["enabled"]
-            else None
-        ),
         features=features,
     )
 
@@ -449,7 +418,6 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
             **dict.fromkeys(settings.features.having("asks_for_model"), True),
             "token_budget": given["token_budget"] is not None,
             "share_token_budget": given["share_token_budget"] is True,
-            "retrieval": given["retrieval"] is not False,
             "observation": given["observation"] is not None,
             "reflection": given["reflection"] is not None,
             **{each.option.partition(".")[0]: True for each in settings.features.having("role")},

@@ -8,9 +8,9 @@ from typing import Any
 
 from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.recall.lookup import Lookup, SearchHit, build_filter, read_time
-from langgraph_om.recall.source import find_near_search
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.search.lookup import Lookup, SearchHit, build_filter, read_time
+from langgraph_om.search.source import find_near_search
 
 
 class Searchable:

@@ -26,7 +26,7 @@ from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, runner_of
-from langgraph_om.recall.lookup import Lookup
+from langgraph_om.search.lookup import Lookup
 
 # Write to the terminal: plain text, with colours where `rich` is installed, or JSON.
 

@@ -125,7 +125,7 @@ class CallWithConfig:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A call of a method of the archive, or of what a process remembers of it.
+    """A call of a method of the storage, or of what a process remembers of it.
 
     The reply is a `StorageReply`.
     """
@@ -161,7 +161,7 @@ def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any
 
 @dataclass(frozen=True, slots=True)
 class KeepLease:
-    """A lease of the archive to renew while this flow is waited for, until it ends. No reply."""
+    """A lease of the storage to renew while this flow is waited for, until it ends. No reply."""
 
     job_id: str
     owner: str

@@ -21,6 +21,8 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.recall.config import RecallOptions
+from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
@@ -49,6 +51,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Archiving,
     Evicting,
     SharedLogs,
+    Meaning,
+    Recall,
     KnownOfUser,
     WorkingText,
     Extract,
@@ -57,7 +61,6 @@ FEATURES: tuple[type[Feature], ...] = (
     Gaps,
     ShowState,
     Injecting,
-    Meaning,
     Steering,
     NamedThreads,
     SuggestedTitles,
@@ -68,6 +71,7 @@ FEATURES: tuple[type[Feature], ...] = (
 class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
+    RecallOptions,
     StandingOptions,
     StateOptions,
     PreviewOptions,
@@ -116,6 +120,7 @@ class FeatureMethods(
     WithRules,
     Extractable,
     Steerable,
+    Recallable,
     Nameable,
     Acting,
 ):
@@ -149,8 +154,11 @@ def choose_features(setup: Setup) -> Features:
     Raises:
         ConfigurationError: When an option of a feature cannot be meant.
     """
-    built = (feature.build(setup) for feature in FEATURES)
-    features = Features(tuple(feature for feature in built if feature is not None))
+    for kind in FEATURES:
+        feature = kind.build(setup)
+        if feature is not None:
+            setup.built.append(feature)
+    features = Features(tuple(setup.built))
     check_value_names(features)
     return features
 

@@ -34,12 +34,12 @@ from langgraph_om.integrations.state_graph import (
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, find_window
-from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import SecondTries
+from langgraph_om.runtime.tools import refuse_second_tools
 
 
 def create_memory_agent(
@@ -80,7 +80,7 @@ def create_memory_agent(
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
-    refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
+    refuse_second_tools(_check_tools(tools), runner_of(memory))
     all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"

@@ -47,12 +47,12 @@ from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import find_window
 from langgraph_om.options import MemoryOptions
-from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
+from langgraph_om.runtime.tools import refuse_second_tools
 from langgraph_om.runtime.turn import turn
 
 logger = logging.getLogger("langgraph_om")
@@ -175,7 +175,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
-        refuse_second_recall_tool(request.tools, self.memory.recall_tool)
+        refuse_second_tools(request.tools, self._runner)
         if not self._runner.is_on():
             return handler(self._without_writing_tools(request))
         offered, view = self._prepare(request)
@@ -187,7 +187,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
-        refuse_second_recall_tool(request.tools, self.memory.recall_tool)
+        refuse_second_tools(request.tools, self._runner)
         if not self._runner.is_on():
             return await handler(self._without_writing_tools(request))
         offered, view = self._prepare(request)

@@ -58,7 +58,7 @@ class RunContext:
     carry_out: Callable[[Work], RunFlow[None]]
     """Makes the cycle that carries out a decision."""
     storage: Sequence[object] = ()
-    """What has the methods that flows call; empty without an archive."""
+    """What has the methods that flows call; empty where no feature brings any."""
     emit: Callable[[Event], None] = discard
     """Shows an event at the moment it happens."""
     work: Callable[[Work], Any] | None = None

@@ -21,7 +21,6 @@ from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
@@ -32,13 +31,11 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
-from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
-from langgraph_om.runtime.drivers import POLL_SECONDS, drive
+from langgraph_om.runtime.drivers import POLL_SECONDS
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
 from langgraph_om.runtime.flows import log_failures
 from langgraph_om.runtime.hooks import Hooks
@@ -106,8 +103,6 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    recalling: Recalling | None = None
-    """What answers recall; `None` without it."""
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
     runs: Runs = field(init=False)
@@ -142,10 +137,12 @@ class StepRunner:
         if self.window is not None and tokens >= self.window:
             return  # counted once: schemas of tools take a while
         self.window = tokens
-        before, guide = self.settings.thresholds, self.settings.guide
+        before = self.settings.thresholds
         own = system.text if isinstance(system, BaseMessage) else system or ""
         beside = sum(map(self.settings.counter.count_text, [own, *map(write_schema, tools)]))
-        beside += FIXED_TOKENS + (guide.tokens if guide is not None else 0)
+        beside += FIXED_TOKENS + sum(
+            count() for count in self.settings.features.having("instruction_tokens")
+        )
         room = max(_LEAST_ROOM, int(tokens * _WINDOW_PART) - beside)
         self.settings = self.settings.fit(room)
         if before.largest_tokens > room:
@@ -473,33 +470,6 @@ class StepRunner:
         """Return, by feature, what it shows that a graph's state holds."""
         hooks = self.settings.features.having("read_text")
         return {read.__self__.name: read(state) for read in hooks}
-
-    # --- Recall ----------------------------------------------------------------------------------
-
-    def answer_recall(
-        self,
-        state: Any,
-        arguments: Mapping[str, Any],
-        *,
-        config: RunnableConfig | None = None,
-        store: Any = None,
-    ) -> dict[str, Any]:
-        """Answer what a model wrote, names and values of any kind."""
-        if self.recalling is None:
-            msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
-            raise ConfigurationError(msg)
-        values, who = values_of(state, self.messages_key), self.identity(config)
-        record, conversation = self.stored_record(values), self.conversation(values)
-        if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
-            who = replace(who, thread_id=record["thread_id"])
-        step = Step(self.settings, record, conversation, who, self.clock())
-        try:
-            if not self.is_read_only(config):
-                for prepare in self.settings.features.having("before_tool"):
-                    drive(prepare(step), self.context(config))
-        except ArchiveError as error:
-            return self.recalling.unreadable(who, error)
-        return self.recalling.answer(arguments, who, step.record, conversation, store)
 
     # --- Background work -------------------------------------------------------------------------
 

@@ -119,8 +119,7 @@ class SecondTries:
         self, look: Step, size: int, target: int, *, most: float
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
-        reads_on = self._runner.settings.guide is not None
-        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
+        shorter = find_shorter(look, target, system=self._system)
         if shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens

@@ -17,7 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import (
@@ -31,7 +30,6 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.recall.answer import write_guidance
 from support.counters import COUNTER
 from support.examples import examples
 from support.material import (
@@ -44,7 +42,7 @@ from support.material import (
     texts,
 )
 from support.rendering import divide
-from support.views import assemble
+from support.views import assemble, recall_of
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LIMITS = TranscriptLimits(arguments_tokens=200, result_tokens=200, text_tokens=200)
@@ -196,11 +194,12 @@ def group(text: str, first: str, last: str) -> Group:
     }
 
 
-GUIDE = RecallGuide(write_guidance("resource", True, None), 1)  # noqa: FBT003
-INTRO = {
-    None: load("actor_instructions"),
-    GUIDE: f"{load('actor_instructions')}\n\n{GUIDE.text}",
-}
+RECALL = recall_of("resource")
+
+
+def intro_of(recall: Any) -> str:
+    own = load("actor_instructions")
+    return own if recall is None else f"{own}\n\n{recall.instructions({}, has_memory=True)}"
 
 
 @examples(40)
@@ -208,7 +207,7 @@ INTRO = {
     st.lists(st.builds(group, long_texts.filter(bool), ids, ids), min_size=1, max_size=4),
     st.none() | texts,
     st.none() | texts,
-    st.sampled_from([None, GUIDE]),
+    st.sampled_from([None, RECALL]),
     st.lists(st.builds(HumanMessage, texts), min_size=1, max_size=3),
     st.sampled_from([date(2026, 3, 2), date.min, date.max]),
 )
@@ -216,7 +215,7 @@ def test_one_system_message_opens_and_closes_the_memory_once(  # noqa: PLR0917 b
     log: list[Group],
     task: str | None,
     reply: str | None,
-    guide: RecallGuide | None,
+    recall: Any,
     talk: list[BaseMessage],
     today: date,
 ) -> None:
@@ -228,17 +227,17 @@ def test_one_system_message_opens_and_closes_the_memory_once(  # noqa: PLR0917 b
         "suggested_response": reply,
     }
     window = open_window(record, talk, COUNTER)
-    shown = assemble(record, talk, window, today=today, system="Own.", guide=guide)
+    shown = assemble(record, talk, window, today=today, system="Own.", recall=recall)
     assert [isinstance(message, SystemMessage) for message in shown].count(True) == 1
     content: Any = shown[0].content
     text = "".join(block["text"] for block in content)
-    assert text.startswith(f"Own.\n\n{INTRO[guide]}\n\n<observations>\n")
-    memory = text.removeprefix(f"Own.\n\n{INTRO[guide]}\n\n")
+    assert text.startswith(f"Own.\n\n{intro_of(recall)}\n\n<observations>\n")
+    memory = text.removeprefix(f"Own.\n\n{intro_of(recall)}\n\n")
     tags = ["observations", "/observations"]
     tags += ["current-task", "/current-task"] if task else []
     tags += ["suggested-response", "/suggested-response"] if reply else []
     assert tags_in(memory) == tags
-    assert memory.count("\n_range: `") >= (len(log) if guide else 0)
+    assert memory.count("\n_range: `") >= (len(log) if recall else 0)
     assert shown[2:] == talk, "raw messages stay word for word"
 
 

@@ -18,10 +18,11 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.features.recall.answer import recall
+from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.memory import runner_of
-from langgraph_om.recall.answer import recall
-from langgraph_om.recall.arguments import RECALL_ARGUMENTS
-from langgraph_om.recall.source import (
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.search.source import (
     RecallHit,
     RecallLimits,
     RecallScope,
@@ -29,7 +30,6 @@ from langgraph_om.recall.source import (
     SearchRequest,
     StateSource,
 )
-from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.counters import COUNTERS
 from support.examples import examples
@@ -182,6 +182,12 @@ RESOURCES = (HIS, "an", "ana2", "Ana", "ana ", "ana\x00", "ana\\", "ana%", "an_"
 THREADS = ("t-ana", "t-ana-2")
 
 
+def answer_call(memory: ObservationalMemory, state: Any, written: Any, *, config: Any) -> Any:
+    """Answer what a model wrote, names of any kind."""
+    recall = runner_of(memory).settings.features.find("recall")
+    return recall.answer_call(state, written, config=config)
+
+
 @pytest.fixture(scope="module")
 def archive() -> Iterator[SQLAlchemyArchive]:
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
@@ -262,11 +268,17 @@ def test_nobody_reads_the_threads_of_somebody_else(
 ) -> None:
     config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
     state = {"messages": []}
-    answer = runner_of(memory).answer_recall(state, written, config=config)
+    answer = (
+        runner_of(memory)
+        .settings.features.find("recall")
+        .answer_call(state, written, config=config)
+    )
     text = json.dumps(answer)
     assert HIDDEN not in (text.replace(HIDDEN, "") if "error" in answer else text)
-    guessed = runner_of(memory).answer_recall(
-        state, {key: _unknown(value) for key, value in written.items()}, config=config
+    guessed = (
+        runner_of(memory)
+        .settings.features.find("recall")
+        .answer_call(state, {key: _unknown(value) for key, value in written.items()}, config=config)
     )
     if set(written) <= {"cursor", "thread_id"} and _is_secret(written):
         assert _without_values(answer, written) == _without_values(guessed, written)
@@ -361,12 +373,20 @@ def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemy
     memory = ObservationalMemory(model, retrieval={"scope": "resource"}, archive=archive)
     config: Any = {"configurable": {"thread_id": "t-new"}}
     for written in ({"thread_id": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
-        answer = runner_of(memory).answer_recall({"messages": []}, written, config=config)
+        answer = (
+            runner_of(memory)
+            .settings.features.find("recall")
+            .answer_call({"messages": []}, written, config=config)
+        )
         assert OWN not in json.dumps(answer)
         assert HIDDEN not in json.dumps(answer)
     # Both belong to nobody, which makes them no one's together.
     last = HIDDEN_NAMES[RESOURCES.index(None)]
-    answer = runner_of(memory).answer_recall({"messages": []}, {"thread_id": last}, config=config)
+    answer = (
+        runner_of(memory)
+        .settings.features.find("recall")
+        .answer_call({"messages": []}, {"thread_id": last}, config=config)
+    )
     assert HIDDEN not in json.dumps(answer)
 
 

@@ -249,6 +249,7 @@ def test_the_log_of_a_resource_in_an_archive(
     archive.close()
 
 
+@pytest.mark.needs("archive")
 def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -155,6 +156,7 @@ def test_messages_of_earlier_days_that_are_put_in_front_later_make_a_group_a_day
     assert result.record["observed"]["strays"] == []
 
 
+@pytest.mark.needs("archive")
 def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
     clock = Clock()
     with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")) as archive:

@@ -33,6 +33,7 @@ def test_a_text_in_the_place_of_a_conversation(method: str) -> None:
         getattr(memory, method)(None, "hello")
 
 
+@pytest.mark.needs("archive")
 def test_an_archive_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="whose folder is not there; make it"):
         ObservationalMemory(ScriptedChatModel(), archive=f"sqlite:///{tmp_path / 'no' / 'a.db'}")

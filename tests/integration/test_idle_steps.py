@@ -228,6 +228,7 @@ def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
     assert "Name: Ana" in graph.get_state(config).values["om_working"]
 
 
+@pytest.mark.needs("evict")
 def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own() -> None:
     states = []
     for door in READY:

@@ -33,6 +33,8 @@ from support.agents import (
 from support.clock import Clock
 from support.recalling import WALNUTS, index_of, recalling
 
+pytestmark = pytest.mark.needs("archive")
+
 DOORS = ("agent", "middleware", "plain")
 GATE = HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate")
 ASKS = HumanMessage("Which gate code did I give you for the flat?", id="asks")

@@ -91,6 +91,7 @@ def worker(**options: Any) -> ObservationalMemory:
     return remembering(scripted(), Clock(), observation=AHEAD, **options)
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize(
     ("door", "keeps"), [("agent", "messages"), ("middleware", "messages"), ("agent", "message_ids")]
 )

@@ -41,6 +41,7 @@ def wait_for(agent: Agent, questions: int) -> None:
     agent.memory.flush(30)
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("archived", ["", "archived"])
 def test_a_pause_is_used_and_the_next_turn_has_what_came_of_it(
@@ -184,6 +185,7 @@ def test_a_timer_does_not_keep_a_process_alive() -> None:
     assert done.stdout == "end\n", done.stderr
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize("deletes", ["here", "elsewhere", "the resource"])
 def test_a_thread_that_is_deleted_is_not_observed_in_its_pause(
     deletes: str, tmp_path: Path

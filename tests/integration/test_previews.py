@@ -25,6 +25,8 @@ from support.agents import (
 )
 from support.clock import Clock
 
+pytestmark = pytest.mark.needs("previews")
+
 COUNTER = EstimatingCounter()
 PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(5_000))
 OPTIONS: dict[str, Any] = {
@@ -69,6 +71,7 @@ async def test_asynchronous_turns_do_the_same() -> None:
     assert count_messages(COUNTER, agent.prompts()[0]) < 8000
 
 
+@pytest.mark.needs("evict")
 @pytest.mark.parametrize("door", ["agent", "middleware", "delta"])
 def test_the_observer_reads_the_whole_and_recall_the_archive(door: str, tmp_path: Path) -> None:
     files = f"sqlite:///{tmp_path}/memory.db"

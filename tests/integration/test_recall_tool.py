@@ -31,7 +31,7 @@ from langgraph_om import (
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
-from langgraph_om.recall.answer import write_guidance
+from langgraph_om.features.recall.answer import write_guidance
 from support.agents import (
     DOORS,
     SCHEMAS,
@@ -425,6 +425,7 @@ def arguments_of_nobody(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.needs("evict")
 def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = recalling(archive=archive, evict=True)
@@ -438,6 +439,7 @@ def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     assert newest["has_prev_page"] is True
 
 
+@pytest.mark.needs("archive")
 def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(SQLAlchemyArchive):
         def messages(self, *_: Any, **__: Any) -> Any:

@@ -93,6 +93,7 @@ def test_hits_go_on_page_by_page() -> None:
     assert (far["count"], far["has_more"]) == (0, False)
 
 
+@pytest.mark.needs("archive")
 def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = three_threads(archive)
@@ -289,6 +290,7 @@ def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     assert found["results"].count("cursor walnuts") == 1
 
 
+@pytest.mark.needs("archive")
 def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = recalling(archive=archive, retrieval={"instructions": "Look up bookings."})
@@ -311,6 +313,7 @@ def test_retrieval_without_an_archive_says_what_can_be_searched(
 # --- For users' code -----------------------------------------------------------------------------
 
 
+@pytest.mark.needs("archive")
 def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     found = memory.search("gate code", resource_id="ana")
@@ -332,6 +335,7 @@ def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
     assert len(memory.search("gate", resource_id="ana", limit=1)) == 1
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize("before", ["2026-03-16", "2026-03-16T00:00:00Z", datetime(2026, 3, 16)])  # noqa: DTZ001
 def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
@@ -342,6 +346,7 @@ def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) ->
     ]
 
 
+@pytest.mark.needs("archive")
 async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     assert await memory.asearch("gate", resource_id="ana") == memory.search(
@@ -350,6 +355,7 @@ async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
     assert await memory.athreads("ana") == memory.threads("ana")
 
 
+@pytest.mark.needs("archive")
 def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     listed = memory.threads("ana")
@@ -391,6 +397,7 @@ def test_what_cannot_be_meant_is_named(options: dict[str, Any], words: str) -> N
         remembering(scripted(), Clock()).search("x", **options)
 
 
+@pytest.mark.needs("archive")
 def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     with pytest.raises(ConfigurationError, match="`thread_id` and `resource_id`"):
@@ -416,6 +423,7 @@ class Unsearchable:
         return getattr(self._archive, name)
 
 
+@pytest.mark.needs("archive")
 def test_an_archive_without_a_search_is_read(archive: SQLAlchemyArchive) -> None:
     plain: Any = Unsearchable(archive)
     assert isinstance(plain, MessageArchive)

@@ -101,6 +101,7 @@ async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: An
     }
 
 
+@pytest.mark.needs("archive")
 def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive)
@@ -116,6 +117,7 @@ def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     assert len(of_kind(say(agent.graph, on_thread(), turn(3)), "buffering-end")) == 1
 
 
+@pytest.mark.needs("archive")
 async def test_a_run_that_is_not_checkpointed_is_not_warned_of(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive)
@@ -202,6 +204,7 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
     assert record_of(agent.graph, on_thread())["pending"] == {}
 
 
+@pytest.mark.needs("archive")
 def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
     server = ServerDouble(refuses=500)
     agent = agent_with(server, archive)
@@ -367,6 +370,7 @@ def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
     assert server.waiting == {}
 
 
+@pytest.mark.needs("archive")
 def test_what_is_deleted_where_no_server_is_known_is_said(
     archive: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -389,6 +393,7 @@ def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any)
 # --- What is refused -----------------------------------------------------------------------------
 
 
+@pytest.mark.needs("archive")
 def test_what_cannot_be_meant_is_refused(archive: Any, caplog: pytest.LogCaptureFixture) -> None:
     model = scripted()
     with pytest.raises(ConfigurationError, match="ServerBuffering\\(\\) and there is no `archive`"):

@@ -146,6 +146,7 @@ async def test_without_a_graph_the_same_is_observed() -> None:
 # --- With a shared log ---------------------------------------------------------------------------
 
 
+@pytest.mark.needs("archive")
 def test_other_threads_of_the_resource_know_it(tmp_path: Path) -> None:
     def sharing() -> ObservationalMemory:
         archive = f"sqlite:///{tmp_path}/memory.db"

@@ -373,6 +373,7 @@ def test_a_tool_steers_by_a_command_and_answers_what_it_cannot_do() -> None:
 # --- With a shared log ---------------------------------------------------------------------------
 
 
+@pytest.mark.needs("archive")
 def test_threads_that_share_a_log_share_what_a_person_did() -> None:
     agent = make_agent("plain", InMemorySaver(), scope="resource", archive="sqlite://")
     one, other = (on_thread(name, resource_id="ana") for name in ("one", "other"))

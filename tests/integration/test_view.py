@@ -164,6 +164,7 @@ def test_a_short_talk_is_called_no_compression() -> None:
     assert "buffered: nothing" in text
 
 
+@pytest.mark.needs("evict")
 def test_what_was_evicted_counts() -> None:
     agent = make_agent("plain", InMemorySaver(), archive="sqlite://", evict=True)
     talk(agent.graph, on_thread(), turns(20))

@@ -111,6 +111,7 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window == 8192
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_a_message_larger_than_the_window_is_previewed_at_once(*, retrieval: bool) -> None:
     actor = Actor(8192)
@@ -155,6 +156,7 @@ def test_a_thread_goes_on_with_a_smaller_model() -> None:
     assert small.refused == 0
 
 
+@pytest.mark.needs("previews")
 def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None:
     actor = Actor(8192)
     memory, graph = build("agent", actor)

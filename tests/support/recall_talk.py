@@ -18,8 +18,8 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.recall.answer import recall
-from langgraph_om.recall.source import (
+from langgraph_om.features.recall.answer import recall
+from langgraph_om.search.source import (
     RecallHit,
     RecallLimits,
     RecallMessage,

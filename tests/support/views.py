@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from importlib.util import find_spec
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -24,16 +25,27 @@ def assemble(
     today: date,
     system: Any = None,
     max_input_tokens: int | None = None,
-    guide: Any = None,
+    recall: Any = None,
     features: Features = NO_FEATURES,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input as of a day."""
     settings = replace(
         setup(),
-        guide=guide,
         max_input_tokens=max_input_tokens,
-        features=features,
+        features=Features((*([] if recall is None else [recall]), *features.all)),
     )
     view = prompt.make_view(settings, record, messages, window, today)
     return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)
+
+
+def recall_of(scope: str) -> Any:
+    """What tells the Actor of recall; `None` where that is taken out."""
+    if find_spec("langgraph_om.features.recall") is None:
+        return None
+    from langgraph_om.features.recall.answer import write_guidance  # noqa: PLC0415
+    from langgraph_om.features.recall.config import RetrievalConfig  # noqa: PLC0415
+    from langgraph_om.features.recall.recall import Recall  # noqa: PLC0415
+
+    config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
+    return Recall(config, None, write_guidance(config.scope, "recall_search", None), 1)

@@ -64,7 +64,10 @@ def take_out(name: str, root: Path) -> None:
     if rows == text:
         msg = f"the table of features has no import of {name!r}"
         raise ValueError(msg)
-    table.write_text(rows, encoding="utf-8")
+    # Its option may be a part of another one's, whose file is a table as well.
+    for path in features.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
     public = root / "langgraph_om" / "__init__.py"
     text = remove_rows(public.read_text(encoding="utf-8"), f"langgraph_om.features.{name}")
     for path in (root / "langgraph_om" / "integrations").glob(f"{name}*.py"):

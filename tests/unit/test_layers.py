@@ -16,7 +16,7 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- features <- options, "
+    "errors <- core <- models, archive <- search <- runtime <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
@@ -54,10 +54,8 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = (
-    "Only integrations, features.working, features.meaning, cli and recall.tool import langgraph."
-)
-WITH_LANGGRAPH = ("recall.tool", "features.meaning", "features.working")
+LANGGRAPH = "Only integrations, cli, runtime.tools and features import langgraph."
+WITH_LANGGRAPH = ("runtime.tools", "features.")
 LANGCHAIN = (
     "Only integrations.middleware, integrations.working_middleware and, inside functions, "
     "models.providers import langchain, which is optional."
@@ -323,7 +321,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
             LEFTWARDS,
         ),
         ("langgraph_om.options", "from langgraph_om.inspection import history", LEFTWARDS),
-        ("langgraph_om.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
+        ("langgraph_om.features.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
         (
             "langgraph_om.memory",
             "import importlib\nimportlib.import_module('langgraph_om.integrations.agent')",
@@ -336,7 +334,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
         ("langgraph_om.testing.scripted", "import sqlalchemy", TESTING_APART),
         ("langgraph_om", "from langgraph_om.testing import ScriptedChatModel", TESTING_APART),
         ("langgraph_om.memory", "from langgraph.store.base import BaseStore", LANGGRAPH),
-        ("langgraph_om.recall.answer", "import langgraph", LANGGRAPH),
+        ("langgraph_om.search.source", "import langgraph", LANGGRAPH),
         ("langgraph_om.integrations.agent", "from langchain.agents import x", LANGCHAIN),
         ("langgraph_om.models.providers", "import langchain", LANGCHAIN),
         ("langgraph_om.memory", IN_FUNCTION, LANGCHAIN),

@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, Syst
 
 from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
-from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, Texts
+from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
@@ -29,7 +29,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Rendered, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -120,7 +120,7 @@ def make_view(
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
-        extra = count_extra(record, settings.guide, asides)
+        extra = count_extra(settings, record, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     shown = select_shown(messages, window, dropped)
     if settings.features.having("shorten"):
@@ -206,11 +206,10 @@ def choose_reminder(record: MemoryRecord, dropped: int) -> str:
     return load("trimmed") if dropped else ""
 
 
-def count_extra(
-    record: MemoryRecord, guide: RecallGuide | None, asides: Sequence[BaseMessage]
-) -> int:
-    """Estimate the tokens beside window and log: what is said of recall, and the asides."""
-    return _count_recall(record, guide) + sum(len(aside.text) // 3 for aside in asides)
+def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseMessage]) -> int:
+    """Estimate the tokens beside window and log: what features say and show."""
+    said = _count_instructions(settings, record) + _count_lines(settings, record)
+    return said + sum(len(aside.text) // 3 for aside in asides)
 
 
 # --- The system message --------------------------------------------------------------------------
@@ -259,47 +258,73 @@ def render_memory(
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
-    guide = settings.guide
     writers = settings.features.having("memory_block")
     apart = [block for write in writers if (block := write(record))]
     log = settings.features.select_log(record["log"])
     groups = _select_groups(log)
     frame = settings.features.first("frame")
     framing: Framing = frame(settings, record, groups) if frame is not None else _UNFRAMED
-    if not log and not apart and not framing.is_needed:
-        return [guide.text] if guide is not None and _reaches_others(record, guide) else []
+    has_memory = bool(log or apart or framing.is_needed)
+    told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
+    if not has_memory:
+        return ["\n\n".join(told)] if told else []
     instructions = [load("actor_instructions")]
     if framing.instruction:
         instructions.append(framing.instruction)
-    if guide is not None:
-        instructions.append(guide.text)
-    blocks = ["\n\n".join([*instructions, *apart])]
+    blocks = ["\n\n".join([*instructions, *told, *apart])]
     if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(groups, framing, today, guide, span),
+            *_build_log_blocks(settings, groups, framing, today, span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
     return blocks
 
 
-def _reaches_others(record: MemoryRecord, guide: RecallGuide) -> bool:
-    """Return whether there is something to recall before anything of a thread is observed."""
-    return guide.reaches_others and bool(record["resource_id"])
+def _list_instructions(
+    settings: Settings, record: MemoryRecord, *, has_memory: bool
+) -> list[tuple[Any, str]]:
+    """Return the features that the system message says something of, with that."""
+    hooks = settings.features.having("instructions")
+    told = ((write.__self__, write(record, has_memory=has_memory)) for write in hooks)
+    return [(feature, text) for feature, text in told if text]
+
+
+def _count_instructions(settings: Settings, record: MemoryRecord) -> int:
+    told = _list_instructions(settings, record, has_memory=bool(record["log"]))
+    return sum(feature.instruction_tokens() for feature, _ in told)
+
+
+def _write_line(settings: Settings, group: Group) -> str:
+    """Return what features show behind a group; it is not annotated, as ids are not dates."""
+    lines = (write(group) for write in settings.features.having("line_after"))
+    return "\n".join(filter(None, lines))
+
+
+def _count_lines(settings: Settings, record: MemoryRecord) -> int:
+    """Estimate the tokens of the lines behind groups.
+
+    A group's own count leaves them out, because the thresholds are about what the Observer and the
+    Reflector write, and neither sees these lines.
+    """
+    if not settings.features.having("line_after"):
+        return 0
+    # A token of an id has two characters or more.
+    return sum(len(_write_line(settings, group)) // 2 for group in _select_groups(record["log"]))
 
 
 def _build_log_blocks(
+    settings: Settings,
     groups: Sequence[Group],
     framing: Framing,
     today: date,
-    guide: RecallGuide | None,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
-    lines = [_escape_range(group) if guide is not None else "" for group in groups]
+    lines = [_write_line(settings, group) for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
     source = (today, frames, [group["text"] for group in groups], tails)
     known = span.rendered if span is not None else None
@@ -322,16 +347,6 @@ def _build_log_blocks(
 def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
     return [group for group in log if group["text"]]
-
-
-def _escape_range(group: Group) -> str:
-    """Return the escaped range line of a group; it is not annotated, as ids are not dates."""
-    return _escape_ranges(list_ranges(group))
-
-
-@lru_cache(maxsize=1024)
-def _escape_ranges(ranges: Ends) -> str:
-    return escape(write_ranges(ranges))
 
 
 @lru_cache(maxsize=1024)
@@ -365,16 +380,3 @@ def _build_hints(record: Mapping[str, Any]) -> str:
     return "".join(
         f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
     )
-
-
-def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
-    """Estimate the tokens that recall adds: the guide, and the range line of each group.
-
-    A group's own count leaves the range line out, because the thresholds are about what the
-    Observer and the Reflector write, and neither sees a range line.
-    """
-    if guide is None or not (record["log"] or _reaches_others(record, guide)):
-        return 0
-    # A token of an id has two characters or more.
-    groups = _select_groups(record["log"])
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)

@@ -190,21 +190,6 @@ class ReflectionOptions(TypedDict, total=False):
     the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
-class RetrievalOptions(TypedDict, total=False):
-    """The option `retrieval` as a mapping; `RetrievalConfig` says what its keys mean."""
-
-    vector: bool
-    """Whether search is by meaning too, in the graph's store, beside the search by words."""
-    scope: Scope
-    """Whether the tool reaches other threads of the resource, or only its own thread. Left out, and
-    without an archive, it is its own thread."""
-    instructions: str | None
-    """Added to the guidance the Actor gets about recall."""
-    inject: bool | Mapping[Any, Any]
-    """Whether each new message of the user is searched for, and what is found shown before it: a
-    flag, or a mapping with `top_k`, `message_range` and `min_score`, see `InjectConfig`."""
-
-
 # Settings that are a ratio of a threshold, or tokens: what they come down to.
 #
 # Each function raises `ValueError` for what cannot be meant, and so serves as a rule, too.
@@ -421,28 +406,3 @@ class ReflectionConfig:
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ] = None
     form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetrievalConfig:
-    """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
-
-    Args:
-        vector: Whether search is by meaning too, in the graph's store, beside the search by words.
-        scope: Whether the tool reaches other threads of the resource, or only its own thread. Left
-            out, and without an archive, it is its own thread.
-        instructions: Added to the guidance the Actor gets about recall.
-        inject: Whether each new message of the user is searched for, and what is found shown before
-            it: a flag, or a mapping with `top_k`, `message_range` and `min_score`, see
-            `InjectConfig`.
-    """
-
-    vector: Flag = False
-    scope: Annotated[Scope, one_of(Scope)] = _WIDEST
-    instructions: Text = None
-    inject: Annotated[
-        bool | Mapping[Any, Any],
-        Hint(
-            'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
-        ),
-    ] = False

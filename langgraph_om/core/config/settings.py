@@ -13,7 +13,6 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
-    RetrievalConfig,
     Scope,
 )
 from langgraph_om.core.config.thresholds import Thresholds
@@ -47,6 +46,12 @@ class Features:
         """Return what stands for a message in the Actor's view; mostly the message itself."""
         for shorten in self.having("shorten"):
             message = shorten(message, key)
+        return message
+
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        for cut in self.having("cut"):
+            message = cut(message, key, tokens)
         return message
 
     def select_log(self, groups: Sequence[Group]) -> list[Group]:
@@ -106,9 +111,9 @@ class Setup:
     options: Mapping[str, Any]
     """Each option by name, checked; of one that was left out its default."""
     observation: ObservationConfig
-    retrieval: RetrievalConfig | None
-    """`None`: no recall."""
     counter: TokenCounter
+    built: list[Any] = field(default_factory=list)
+    """The features that are on and stand before in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +136,6 @@ class Settings:
     """The transform hooks that the user has set."""
     hides_ids: bool = False
     """Whether models are shown thread ids in a hashed form only."""
-    guide: RecallGuide | None = None
-    """With recall, what the Actor is told about it."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
 
@@ -198,13 +201,3 @@ class Identity:
     resource_id: str | None = None
     place: tuple[str, ...] = ()
     """The nodes of other graphs within which the agent runs: none, or such as `("tools",)`."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallGuide:
-    """What the Actor is told about recall, the same in every call."""
-
-    text: str
-    tokens: int
-    reaches_others: bool = False
-    """Whether other threads of the user can be read, so that a new one has something to recall."""

@@ -11,7 +11,6 @@ from langgraph_om.core.config.options import (
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
-    RetrievalConfig,
     block_tokens,
     interval_tokens,
     is_default,
@@ -60,32 +59,6 @@ def check_config(option: str, config: object) -> None:
             )
             raise ConfigurationError(msg)
     check_fields(ModelSettings, settings, f"{option}.model_settings[{{!r}}]")
-
-
-def resolve_retrieval(
-    value: bool | RetrievalConfig | Mapping[Any, Any],  # noqa: FBT001 it is an option
-    *,
-    has_archive: bool,
-) -> RetrievalConfig | None:
-    """Read the option `retrieval`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant, or it reaches further than what
-            is kept.
-    """
-    if value is False:
-        return None
-    config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
-    check_config("retrieval", config)
-    if config.scope == "thread" or has_archive:
-        return config
-    if not is_default(config.scope):
-        msg = (
-            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
-            "of other threads; set `archive`, or pass 'thread'"
-        )
-        raise ConfigurationError(msg)
-    return replace(config, scope="thread")
 
 
 DEFAULT_BLOCK_AFTER = 1.2

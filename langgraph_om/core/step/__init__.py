@@ -1,1 +1,1 @@
-"""One step before a model call: inspect, archive, exchange, state the status."""
+"""One step before a model call: inspect, let features take part, state the status."""

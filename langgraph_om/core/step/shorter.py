@@ -1,7 +1,7 @@
 """The Actor's input once more with less, after its provider refused it as too long.
 
-What is enormous is shown as previews first, then the oldest messages of the window are left out,
-then the oldest observations. The memory itself does not change by it.
+Features cut what is enormous first, then the oldest messages of the window are left out, then the
+oldest observations. The memory itself does not change by it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langgraph_om.core.actor.preview import PreviewRule, preview_message
 from langgraph_om.core.actor.prompt import View, assemble, choose_reminder, render_memory
 from langgraph_om.core.actor.shown import select_shown
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.content.bound_reasoning import without_bound_reasoning
 from langgraph_om.core.prompts import load
 from langgraph_om.core.step.count_new import describe_trim
@@ -24,10 +24,8 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, ViewTrimmed
 
-_PREVIEWED: Final = (8000, 2000, 500)
-"""Tokens above which results of tools are previewed, one after the other; other texts at as many
-times as `preview_tokens` allows them by default."""
-_TEXTS: Final = 2.5
+_CUT: Final = (8000, 2000, 500)
+"""Tokens above which messages are cut, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,6 @@ def find_shorter(
     target: int,
     *,
     system: str | SystemMessage | None = None,
-    reads_on: bool,
 ) -> Shorter:
     """Return the input that leaves out the least and keeps to a target, or else the shortest one.
 
@@ -56,15 +53,12 @@ def find_shorter(
         step: A look at the conversation.
         target: Tokens.
         system: The agent's own system prompt.
-        reads_on: Whether `recall` can read what a preview leaves out.
     """
 
     @cache
-    def build(previewed: int, dropped: int = 0, groups: int = 0) -> Shorter:
-        count = step.settings.counter.count_text
-        rule = PreviewRule(previewed, int(previewed * _TEXTS), count, reads_on=reads_on)
+    def build(tokens: int, dropped: int = 0, groups: int = 0) -> Shorter:
         dropped = max(dropped, step.view.shown.dropped)
-        view, changed = _leave_out(step, rule, dropped, groups)
+        view, changed = _leave_out(step, tokens, dropped, groups)
         messages = assemble(view, step.record, step.messages, system=system, with_reasoning=False)
         notice = describe_trim(
             step.record, step.window, dropped, target, previewed=changed, groups=groups
@@ -76,9 +70,9 @@ def find_shorter(
         fits = bisect_left(ways, 1, key=lambda way: make(way).tokens <= target)
         return ways[min(fits, len(ways) - 1)]
 
-    least = _PREVIEWED[-1]
-    for previewed in _PREVIEWED:
-        found = build(previewed)
+    least = _CUT[-1]
+    for tokens in _CUT:
+        found = build(tokens)
         if found.tokens <= target:
             break
     else:
@@ -89,20 +83,20 @@ def find_shorter(
     return found
 
 
-def _leave_out(step: Step, rule: PreviewRule, dropped: int, groups: int) -> tuple[View, int]:
+def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View, int]:
     """Return the view without the window's first messages and the log's first groups.
 
     Args:
         step: A look at the conversation.
-        rule: What is shown as a preview.
+        tokens: Above how many a message is cut.
         dropped: How many of the first messages are left out.
         groups: How many of the oldest groups of observations.
 
     Returns:
-        The view, and how many of its messages are previews by this rule.
+        The view, and how many of its messages are cut.
     """
     whole = select_shown(step.messages, step.window, dropped)
-    shown = whole.replace_messages(partial(_cut, rule=rule))
+    shown = whole.replace_messages(partial(_cut, features=step.settings.features, tokens=tokens))
     previewed = sum(
         before.message.content != after.message.content
         for before, after in zip(whole.entries, shown.entries, strict=True)
@@ -119,6 +113,6 @@ def _leave_out(step: Step, rule: PreviewRule, dropped: int, groups: int) -> tupl
     return replace(step.view, shown=shown, memory=memory, reminder=reminder), previewed
 
 
-def _cut(message: BaseMessage, key: str, rule: PreviewRule) -> BaseMessage:
+def _cut(message: BaseMessage, key: str, *, features: Features, tokens: int) -> BaseMessage:
     plain = without_bound_reasoning(message)
-    return message if plain is None else preview_message(plain, key, rule)
+    return message if plain is None else features.cut(plain, key, tokens)

@@ -201,6 +201,10 @@ class Feature:
     """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    asks_for_model: ClassVar[str] = ""
+    """The option that sets the memory up by it, so that a model has to be named; mostly none."""
+    reads_on = False
+    """Whether the Actor can read what its view leaves out."""
     operations: ClassVar[frozenset[str]] = frozenset()
     """Kinds of work that it brings, of those in its `additions`."""
     store_use: ClassVar[str] = ""
@@ -444,6 +448,27 @@ class Feature:
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return events that tell users of entries that have taken effect."""
+        raise NotImplementedError
+
+    def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
+        """Return what the system message says of the feature, the same in each call.
+
+        Args:
+            record: The memory of the thread.
+            has_memory: Whether the message shows something of the memory.
+        """
+        raise NotImplementedError
+
+    def instruction_tokens(self) -> int:
+        """Return the tokens of the instructions."""
+        raise NotImplementedError
+
+    def line_after(self, group: Group) -> str:
+        """Return the line behind a group of observations, escaped; empty for none."""
+        raise NotImplementedError
+
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
         raise NotImplementedError
 
     def describe_marks(self) -> str:

@@ -37,3 +37,29 @@ class InjectConfig:
     min_score: Annotated[
         float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
     ] = None
+
+
+class InjectKeys(TypedDict, total=False):
+    """The key of the option `retrieval` for what is shown without asking."""
+
+    inject: bool | InjectOptions
+    """Whether each new message of the user is searched for, and what is found shown before it: a
+    flag, or a mapping with `top_k`, `message_range` and `min_score`, see `InjectConfig`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InjectField:
+    """The same as a field of `RetrievalConfig`.
+
+    Args:
+        inject: Whether each new message of the user is searched for, and what is found shown before
+            it: a flag, or a mapping with `top_k`, `message_range` and `min_score`, see
+            `InjectConfig`.
+    """
+
+    inject: Annotated[
+        bool | InjectOptions,
+        Hint(
+            'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
+        ),
+    ] = False

@@ -12,15 +12,16 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.inject.block import EarlierMessage
 from langgraph_om.features.inject.config import InjectConfig
-from langgraph_om.recall.source import RecallHit, RecallMessage, RecallSource, SearchRequest
-from langgraph_om.recall.tool import Recalling, find_store
+from langgraph_om.features.recall.recall import Recall
+from langgraph_om.runtime.tools import find_store
+from langgraph_om.search.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 
 QUERY_CHARACTERS: Final = 4000
 """Of a longer message the beginning is searched for, which is as much as an embedding is made of.
@@ -37,8 +38,10 @@ HEAD_CHARACTERS: Final = 200
 class Finder:
     """Finds what is shown before messages of the user; called by flows as storage."""
 
-    recalling: Recalling
+    recalling: Recall
     config: InjectConfig
+    features: Features
+    """Those that are on, some of which show excerpts of other threads."""
 
     def find_earlier(
         self,
@@ -64,7 +67,7 @@ class Finder:
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
-        shown = self.recalling.settings.features.having("excerpts")
+        shown = self.features.having("excerpts")
         excerpts = {key: text for show in shown for key, text in show(record).items()}
         hits = [*self._select(source.search(asked), source, excerpts)]
         found = [_describe(message, hit, hit.score) for hit, message in hits]

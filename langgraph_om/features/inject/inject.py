@@ -31,6 +31,7 @@ from langgraph_om.features.inject.block import (
 )
 from langgraph_om.features.inject.config import InjectConfig
 from langgraph_om.features.inject.find import Finder
+from langgraph_om.features.recall.config import read_retrieval
 
 RECALLED_ID = "om-recalled"
 """Id of what shows the Actor earlier messages that a search for its request has found."""
@@ -113,6 +114,7 @@ class Injecting(Feature):
     """Shows the Actor earlier messages that may bear on what the user says."""
 
     name = "inject"
+    needs = ("recall",)
     prompts = __package__
     shows_other_threads = True
     additions = Additions(
@@ -140,7 +142,8 @@ class Injecting(Feature):
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `retrieval.inject`."""
-        given = False if setup.retrieval is None else setup.retrieval.inject
+        retrieval = read_retrieval(setup)
+        given = False if retrieval is None else retrieval.inject
         if given is False:
             return None
         config = as_config(InjectConfig, "retrieval.inject", None if given is True else given)
@@ -149,7 +152,8 @@ class Injecting(Feature):
 
     def connect(self, runner: Any) -> Sequence[object]:
         """Return what searches where `recall` does."""
-        return [Finder(runner.recalling, self._config)]
+        features = runner.settings.features
+        return [Finder(features.find("recall"), self._config, features)]
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""

@@ -35,7 +35,7 @@ from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import Kind
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.recall.source import (
+from langgraph_om.search.source import (
     RecallHit,
     RecallThread,
     SearchError,

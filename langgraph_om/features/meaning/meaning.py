@@ -10,8 +10,9 @@ from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.step.step import Step
 from langgraph_om.features.meaning.index import StoreIndex, list_messages
-from langgraph_om.recall.source import NearSearch, RecallHit
-from langgraph_om.recall.tool import find_store
+from langgraph_om.features.recall.config import read_retrieval
+from langgraph_om.runtime.tools import find_store
+from langgraph_om.search.source import NearSearch, RecallHit
 
 
 class Meaning(NearSearch):
@@ -31,7 +32,8 @@ class Meaning(NearSearch):
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `retrieval.vector`."""
-        return cls() if setup.retrieval is not None and setup.retrieval.vector else None
+        retrieval = read_retrieval(setup)
+        return cls() if retrieval is not None and retrieval.vector else None
 
     def connect(self, runner: Any) -> Sequence[object]:
         """Have the archive tell which threads are deleted."""

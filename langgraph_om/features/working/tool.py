@@ -15,7 +15,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 
 from langgraph_om.core.forms import Form, TemplateForm, Value, merge
-from langgraph_om.recall.tool import part_runtime
+from langgraph_om.runtime.tools import part_runtime
 
 PATCH = "om_patch"
 """The key of an update in a graph's state that is merged; any other value replaces what is there.

@@ -24,7 +24,10 @@ from support.examples import examples
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
+    **dict.fromkeys(("recall", "recall_search", "recall_threads"), "recall"),
     "observer_title": "titles",
+    "preview": "previews",
+    "preview_unread": "previews",
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",

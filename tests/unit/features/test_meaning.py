@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from langgraph_om.features.meaning.config import VectorConfig, VectorOptions
 from langgraph_om.features.meaning.meaning import Meaning
-from langgraph_om.recall.answer import write_guidance
-from langgraph_om.recall.tool import build_recall_tool
+from langgraph_om.features.recall.answer import write_guidance
+from langgraph_om.features.recall.tool import build_recall_tool
+from support.docstrings import assert_same
+
+
+def test_the_option_says_the_same_in_both_forms() -> None:
+    assert_same(VectorConfig, VectorOptions)
 
 
 def test_the_guidance_tells_of_meaning_where_there_is_a_search_by_it() -> None:

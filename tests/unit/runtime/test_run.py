@@ -105,6 +105,7 @@ def test_contradictions_are_errors_that_name_both(door: str) -> None:
         run(agent.graph, {"om_enabled": "no"})
 
 
+@pytest.mark.needs("archive")
 def test_recall_reads_what_the_context_owns() -> None:
     calls = iter([AIMessage("", tool_calls=[{"name": "recall", "args": {}, "id": "c"}], id="a0")])
     model = scripted(actor=lambda _: next(calls, None) or AIMessage("done", id="a1"))

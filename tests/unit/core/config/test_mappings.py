@@ -13,7 +13,6 @@ from support.docstrings import assert_same, read_keys
 PAIRS = [
     (options.ObservationConfig, mappings.ObservationOptions),
     (options.ReflectionConfig, mappings.ReflectionOptions),
-    (options.RetrievalConfig, mappings.RetrievalOptions),
 ]
 
 

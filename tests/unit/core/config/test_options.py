@@ -319,6 +319,7 @@ def test_observer_and_reflector_fall_back_to_each_other(
     assert chosen[1] is reflector
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize(
     ("options", "option"),
     [
@@ -406,6 +407,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
+@pytest.mark.needs("archive")
 def test_retrieval_without_an_archive_says_what_it_reaches(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

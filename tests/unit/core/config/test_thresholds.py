@@ -13,11 +13,9 @@ from langgraph_om import (
     ObservationOptions,
     ReflectionConfig,
     ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
 )
 from langgraph_om.core.config.options import is_default
-from langgraph_om.core.config.thresholds import as_config, resolve_thresholds
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.memory import runner_of
 from support.options import MODEL, OFF, thresholds
 
@@ -121,8 +119,6 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
     by_class = ObservationalMemory(MODEL, observation=ObservationConfig(**options))
     assert runner_of(by_mapping).settings.observation == runner_of(by_class).settings.observation
     assert by_mapping.thresholds == by_class.thresholds
-    assert as_config(RetrievalConfig, "retrieval", {}) == RetrievalConfig()
-    assert as_config(RetrievalConfig, "retrieval", {"vector": True}) == RetrievalConfig(vector=True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,6 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
     [
         (ObservationConfig, ObservationOptions),
         (ReflectionConfig, ReflectionOptions),
-        (RetrievalConfig, RetrievalOptions),
     ],
 )
 def test_a_mapping_has_the_keys_and_types_of_its_config_class(config: Any, options: Any) -> None:
@@ -143,9 +138,7 @@ def test_what_is_left_out_is_known_after_a_replacement() -> None:
     assert is_default(kept.buffer_tokens)
     assert is_default(kept.model_settings)
     assert is_default(replace(ReflectionConfig(), observation_tokens=9).buffer_activation)
-    assert is_default(replace(RetrievalConfig(), vector=True).scope)
     assert not is_default(replace(kept, buffer_tokens=0.2).buffer_tokens)
-    assert not is_default(RetrievalConfig(scope="resource").scope)
     assert not is_default(ObservationConfig(model_settings={}).model_settings)
     assert ReflectionConfig(buffer_activation=0.5) == ReflectionConfig()
 
@@ -158,6 +151,7 @@ def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
     assert (type(kept), kept) == (type(value), value)
 
 
+@pytest.mark.needs("archive")
 def test_a_shared_log_is_buffered_as_any_other() -> None:
     memory = ObservationalMemory(MODEL, scope="resource", archive="sqlite://")
     assert asdict(memory.thresholds) == {**DEFAULTS, "deadline": 60.0}

@@ -34,6 +34,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     return calls
 
 
+@pytest.mark.needs("archive")
 @pytest.mark.parametrize("keeps_archive", [False, True])
 def test_an_idle_step_opens_the_window_and_makes_the_view_once(
     monkeypatch: pytest.MonkeyPatch, *, keeps_archive: bool

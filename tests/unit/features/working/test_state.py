@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.features.working.record import find_known, find_unwritten
@@ -50,6 +52,7 @@ def test_what_is_another_users_is_neither_written_nor_shown() -> None:
     assert find_known(own) == {"city": "Oslo"}
 
 
+@pytest.mark.needs("archive")
 def test_what_waits_goes_with_the_user() -> None:
     state = {"resource_id": "ana", "value": None, "updates": [update(1, city="Cork")]}
     chunk = {"id": "k", "groups": [], "found": {"working": [update(2, city="Oslo")]}}

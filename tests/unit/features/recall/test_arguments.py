@@ -13,9 +13,9 @@ from langchain_core.messages import (
     HumanMessage,
 )
 
-from langgraph_om.recall.answer import recall
-from langgraph_om.recall.arguments import RECALL_ARGUMENTS
-from langgraph_om.recall.source import (
+from langgraph_om.features.recall.answer import recall
+from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
+from langgraph_om.search.source import (
     RecallHit,
     RecallThread,
     StateSource,

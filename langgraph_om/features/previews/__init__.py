@@ -5,16 +5,26 @@ In the view, never in the state: the Observer reads all of it, and `recall` show
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from dataclasses import replace
+from typing import Annotated, Final, Self
 
 from langchain_core.messages import BaseMessage
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from langgraph_om.core.actor.preview import LEAST_PREVIEWED, NEVER, PreviewRule, preview_message
 from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.step.step import Feature
+from langgraph_om.features.previews.preview import (
+    LEAST_PREVIEWED,
+    NEVER,
+    PreviewRule,
+    preview_message,
+)
+
+_TEXTS: Final = 2.5
+"""Times as much as of tools is shown of other texts, as by default, where a view must be shorter.
+"""
 
 
 def _check_previews(tokens: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
@@ -45,23 +55,25 @@ class Previews(Feature):
 
     Args:
         rule: What counts as enormous.
+        is_on: Whether messages are cut before a prompt was refused as too long.
     """
 
     name = "previews"
+    prompts = __package__
 
-    def __init__(self, rule: PreviewRule) -> None:
-        self._rule = rule
+    def __init__(self, rule: PreviewRule, *, is_on: bool = True) -> None:
+        self._rule, self._is_on = rule, is_on
 
     @classmethod
-    def build(cls, setup: Setup) -> Self | None:
+    def build(cls, setup: Setup) -> Self:
         """Read the option `preview_tokens`; without recall nothing is cut until it has to be."""
-        tokens, reads_on = setup.options["preview_tokens"], setup.retrieval is not None
-        if tokens is None:
-            return None
-        tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
-        if not reads_on:
-            tools = texts = NEVER
-        return cls(PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on))
+        tokens = setup.options["preview_tokens"]
+        reads_on = any(feature.reads_on for feature in setup.built)
+        tools = texts = NEVER
+        if tokens is not None and reads_on:
+            tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
+        rule = PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on)
+        return cls(rule, is_on=tokens is not None)
 
     @property
     def view_rule(self) -> str:
@@ -70,8 +82,13 @@ class Previews(Feature):
 
     def fit(self, room: int) -> Previews:
         """Return the previews for an Actor that has so many tokens of room."""
-        return Previews(self._rule.fit(room))
+        return Previews(self._rule.fit(room)) if self._is_on else self
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return the preview of an enormous message; any other message itself."""
         return preview_message(message, key, self._rule)
+
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return the preview of a message of more tokens, whatever the option says."""
+        rule = replace(self._rule, tool_tokens=tokens, text_tokens=int(tokens * _TEXTS))
+        return preview_message(message, key, rule)

@@ -14,8 +14,8 @@ from langchain_core.messages import (
 
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.answer import recall, write_guidance
-from langgraph_om.recall.source import (
+from langgraph_om.features.recall.answer import recall, write_guidance
+from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
     RecallThread,

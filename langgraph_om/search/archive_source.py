@@ -18,7 +18,7 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import Filter, tools_of
-from langgraph_om.recall.source import (
+from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
     RecallThread,

@@ -25,7 +25,7 @@ from langgraph_om.core.content.text import (
     to_whole_character,
 )
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
+from langgraph_om.search.source import RecallLimits, RecallMessage, RecallScope
 
 # Render an overview of messages, and hold how much of each part it shows.
 #

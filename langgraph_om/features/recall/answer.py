@@ -17,7 +17,7 @@ from langgraph_om.core.content.text import as_label, escape, find_longest_head, 
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.search import Filter, cut_excerpt, query_words
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.recall.arguments import (
+from langgraph_om.features.recall.arguments import (
     RecallRequest,
     RefusedError,
     quote,
@@ -25,8 +25,8 @@ from langgraph_om.recall.arguments import (
     quote_reference,
     read_arguments,
 )
-from langgraph_om.recall.pages import Answer, AnswerWriter, show_time
-from langgraph_om.recall.source import (
+from langgraph_om.features.recall.pages import Answer, AnswerWriter, show_time
+from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
     RecallScope,

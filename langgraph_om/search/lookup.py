@@ -17,8 +17,8 @@ from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.recall.archive_source import ArchiveSource, FindGroups, IndexedStateSource
-from langgraph_om.recall.source import NearSearch, RecallHit, SearchRequest
+from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
+from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest
 
 MAX_LIMIT: Final = 1_000
 

@@ -18,8 +18,8 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.answer import recall
-from langgraph_om.recall.source import (
+from langgraph_om.features.recall.answer import recall
+from langgraph_om.search.source import (
     RecallHit,
     RecallLimits,
     RecallScope,

@@ -1,0 +1,27 @@
+"""The key `vector` of the option `retrieval`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import TypedDict
+
+from langgraph_om.core.config.checks import Flag
+
+
+class VectorOptions(TypedDict, total=False):
+    """The key of the option `retrieval` for search by meaning."""
+
+    vector: bool
+    """Whether search is by meaning too, in the graph's store, beside the search by words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorConfig:
+    """The same as a field of `RetrievalConfig`.
+
+    Args:
+        vector: Whether search is by meaning too, in the graph's store, beside the search by words.
+    """
+
+    vector: Flag = False

@@ -1,0 +1,1 @@
+"""The tool `recall`, with which the Actor reads the messages behind its observations."""

@@ -1,1 +1,0 @@
-"""Recall: the tool and its answers."""

@@ -1,0 +1,67 @@
+"""What tools and features need of the graph around them, and of the tools beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from langgraph.config import get_store
+from langgraph.prebuilt import ToolRuntime
+from langgraph.store.base import BaseStore
+
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.runner import StepRunner
+
+
+def part_runtime(parsed: object, tool: str, outside: str) -> tuple[ToolRuntime, dict[str, Any]]:
+    """Return the runtime of a call, and what the model wrote.
+
+    Args:
+        parsed: The arguments of the call as its tool reads them.
+        tool: The name of the tool.
+        outside: What can not be done outside of a graph, and what to do; for the error.
+
+    Raises:
+        ConfigurationError: When no graph calls the tool.
+    """
+    given = parsed if isinstance(parsed, dict) else {}
+    runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
+    if runtime is None:
+        msg = f"the tool `{tool}` was called outside of a graph{outside}"
+        raise ConfigurationError(msg)
+    return runtime, {name: value for name, value in given.items() if value is not runtime}
+
+
+def find_store() -> BaseStore | None:
+    """Return the store of the run around this call; `None` outside of one."""
+    try:
+        return get_store()
+    except (RuntimeError, KeyError):
+        return None
+
+
+def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
+    """Refuse another tool of the name of one of the memory: a model could call only one of them.
+
+    Args:
+        tools: The agent's tools.
+        runner: What the memory runs its steps with.
+
+    Raises:
+        ConfigurationError: When there is one.
+    """
+    own = {
+        each.name: (each, bring.__self__.asks_for_model)
+        for bring in (runner.settings.features.having("list_tools") if runner.enabled else ())
+        if bring.__self__.asks_for_model
+        for each in bring()
+    }
+    for tool in tools if own else ():
+        name = tool.get("name") if isinstance(tool, dict) else None
+        name = name or getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        if name in own and tool is not own[name][0]:
+            msg = (
+                f"a tool of the agent is called `{name}`, and so is the memory's; give yours "
+                f"another name, or leave `{own[name][1]}` out"
+            )
+            raise ConfigurationError(msg)

@@ -1,0 +1,1 @@
+"""Where earlier messages and observations are read and searched: the archive, or a state."""
