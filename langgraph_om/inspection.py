@@ -20,6 +20,7 @@ from langgraph_om.core.page.html import (
     Html,
     Sizes,
     Window,
+    describe_actor_window,
     describe_ahead,
     describe_sizes,
     list_failures,
@@ -216,6 +217,8 @@ class MemoryView:
             f"buffered: {describe_ahead(self.record, self._status, is_closed=self.is_closed)}",
             f"compression: {describe_sizes(self._sizes)}",
         ]
+        actor = describe_actor_window(self._status)
+        lines += [f"agent's model reads: {actor}"] if actor else []
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
         lines += [f"not read: {said}" for said in list_unread(self.record)]

@@ -36,6 +36,7 @@ from langgraph_om.inspection import (
     render_log_as_of,
 )
 from langgraph_om.models.model_value import ModelValue
+from langgraph_om.models.providers import find_window, name_actor
 from langgraph_om.options import (
     MemoryOptions,
     NoMiddleware,
@@ -90,6 +91,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
+            budget=chosen.budget,
         )
 
     def __reduce__(self) -> Any:
@@ -114,8 +116,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
     def actor_window(self) -> int | None:
         """The most that the Actor's model reads, in tokens; `None` while nobody has said.
 
-        `create_memory_agent` and the middleware read it from the model's profile; else the first
-        prompt that is refused as too long tells. `thresholds` fit into it.
+        `max_input_tokens` says it, or the model's profile, which `create_memory_agent`, the
+        middleware and `with_second_try(model.invoke)` read; else the first prompt that is refused
+        as too long. `thresholds` fit into it. What a thread has learned in another process holds
+        for that thread alone, see `status`.
         """
         return self._runner.window
 
@@ -147,29 +151,33 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             A function of the state and, by name, of `system` and `config`, as those of
             `llm_input_messages`; it returns the answer. A coroutine function for one.
         """
+        model = getattr(call, "__self__", None)
+        name = name_actor(model)
+        self._runner.meet_actor(name, find_window(model))
         if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
-                tries, view = self._try(state, **options)
+                tries, view = self._try(name, state, **options)
                 return await tries.aask(call, view)
 
             return aask
 
         def ask(state: Any, **options: Any) -> Any:
-            tries, view = self._try(state, **options)
+            tries, view = self._try(name, state, **options)
             return tries.ask(call, view)
 
         return ask
 
     def _try(
         self,
+        model: str,
         state: Any,
         *,
         system: str | SystemMessage | None = None,
         config: RunnableConfig | None = None,
     ) -> tuple[SecondTries, list[BaseMessage]]:
         view = self.llm_input_messages(state, system=system, config=config)
-        return SecondTries(self._runner, state, system, config=config), view
+        return SecondTries(self._runner, state, system, model=model, config=config), view
 
     def shorten(
         self,
@@ -329,11 +337,13 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner
-        return open_window(record, runner.conversation(state), runner.settings.counter)
+        counter = runner.read_window(record)[0].counter
+        return open_window(record, runner.conversation(state), counter)
 
     def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
-        return build_status(record, window, self.thresholds, step=step)
+        settings, actor = self._runner.read_window(record)
+        return build_status(record, window, settings.thresholds, step=step, actor=actor)
 
     # --- Without a graph -------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The options as a whole, read from what the user set.
 
-The rules of single options are those of `Given`; what relates several is checked here.
+Each option has its rule in the table; rules that relate several are checked here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Annotated, Any, Literal, get_type_hints
@@ -39,6 +39,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
+    Thresholds,
     as_config,
     resolve_thresholds,
     split_budget,
@@ -178,14 +179,18 @@ class CoreOptions(TypedDict, total=False):
     enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
     """Whether memory does anything; an agent with `enabled=False` works as without it."""
     token_budget: Annotated[
-        int | None,
-        Takes(Tokens | None),
-        Hint("a whole number of tokens, 1 or more, or None"),
+        int | tuple[Literal["fraction"], float] | None,
+        Takes(Tokens | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]] | None),
+        Hint(
+            "a whole number of tokens, 1 or more, a part of the Actor's window, such as "
+            '("fraction", 0.6), or None'
+        ),
         Preset(None),
     ]
-    """Tokens that messages and observations may take in the Actor's prompt together, at most. Both
-    thresholds follow from it; one that is given stays, and the other gets the rest. `None`: as the
-    thresholds say."""
+    """Tokens that messages and observations may take in the Actor's prompt together, at most, or a
+    part of the Actor's window, such as `("fraction", 0.6)`. Both thresholds follow from it; one
+    that is given stays, and the other gets the rest. While nobody has said how much the Actor's
+    model reads, a fraction counts as `None`: as the thresholds say."""
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
     """Whether messages may use the room that observations leave, and the other way round. `None`:
     with a `token_budget` alone, not beside a threshold that is given."""
@@ -236,8 +241,10 @@ class CoreOptions(TypedDict, total=False):
         Hint("a whole number of tokens, 1 or more"),
         Preset(None),
     ]
-    """Tokens of observations and messages together, above which messages are left out of the
-    Actor's view, oldest first; the agent's own prompt and tools come on top. `None`: no limit."""
+    """The Actor's window: the most tokens that its model reads, with the agent's own prompt and
+    tools. It takes the place of the model's profile; thresholds are scaled down to fit into four
+    fifths of it, and what messages and observations have beyond it is left out of the view, oldest
+    messages first. `None`: the profile tells it, or the first prompt that is refused."""
     cache_seconds: Annotated[
         float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(300.0)
     ]
@@ -315,6 +322,8 @@ class Options:
     enabled: bool
     models: ModelPool
     settings: Settings
+    budget: Callable[[int], Settings] | None
+    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     archive: MessageArchive | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
@@ -340,6 +349,9 @@ def read_options(given: Mapping[str, Any]) -> Options:
     clock = given["clock"]
     hooks = check_hooks(given["hooks"], given["on_debug_event"])
     settings = _read_settings(given, hooks)
+    budget = _read_budget(given, settings)
+    if budget is not None and given["max_input_tokens"] is not None:
+        budget(given["max_input_tokens"])  # it is refused here, and not in a turn
     models = _choose_models(given, settings)
     if settings.features.storage is None:
         _refuse_without_archive(given)
@@ -347,6 +359,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
         enabled=given["enabled"],
         models=models,
         settings=settings,
+        budget=budget,
         archive=settings.features.storage,
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
@@ -359,21 +372,9 @@ def read_options(given: Mapping[str, Any]) -> Options:
 
 def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    observation: core.ObservationConfig
-    observation = as_config(ObservationConfig, "observation", given["observation"])
-    reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
-    resolve = partial(
-        resolve_thresholds,
-        share_token_budget=_shares_room(given, observation, reflection),
-        cache_seconds=float(given["cache_seconds"]),
-        deadline=float(given["deadline"]),
-    )
-    if given["token_budget"] is not None:
-        observation, reflection = split_budget(
-            given["token_budget"], observation, reflection, resolve
-        )
+    budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
+    observation, reflection, thresholds = _resolve_limits(given, budget)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
-    thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, counter))
     counter = features.count_as_shown(counter)
     hides_ids = given["obscure_thread_ids"]
@@ -394,8 +395,53 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     )
 
 
+def _resolve_limits(
+    given: Mapping[str, Any], budget: int | None
+) -> tuple[core.ObservationConfig, ReflectionConfig, Thresholds]:
+    """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
+
+    Raises:
+        ConfigurationError: When an option is out of range or contradicts another.
+    """
+    observation: core.ObservationConfig
+    observation = as_config(ObservationConfig, "observation", given["observation"])
+    reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
+    resolve = partial(
+        resolve_thresholds,
+        share_token_budget=_shares_room(given, budget, observation, reflection),
+        cache_seconds=float(given["cache_seconds"]),
+        deadline=float(given["deadline"]),
+    )
+    if budget is not None:
+        observation, reflection = split_budget(budget, observation, reflection, resolve)
+    return observation, reflection, resolve(observation, reflection)
+
+
+def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int], Settings] | None:
+    """Read a budget that is a part of the Actor's window: `None` for any other."""
+    if not isinstance(given["token_budget"], tuple):
+        return None
+    _, part = given["token_budget"]
+
+    def fit(window: int) -> Settings:
+        budget = max(1, int(window * part))
+        observation, reflection, thresholds = _resolve_limits(given, budget)
+        return replace(
+            settings,
+            observation=observation,
+            reflection=reflection,
+            thresholds=thresholds,
+            configured=(settings.observation, settings.reflection),
+        )
+
+    return fit
+
+
 def _shares_room(
-    given: Mapping[str, Any], observation: core.ObservationConfig, reflection: ReflectionConfig
+    given: Mapping[str, Any],
+    budget: int | None,
+    observation: core.ObservationConfig,
+    reflection: ReflectionConfig,
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 
@@ -404,7 +450,7 @@ def _shares_room(
     if given["share_token_budget"] is not None:
         return bool(given["share_token_budget"])
     limits = (observation.message_tokens, reflection.observation_tokens)
-    return given["token_budget"] is not None and all(map(is_default, limits))
+    return budget is not None and all(map(is_default, limits))
 
 
 def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:

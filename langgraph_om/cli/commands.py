@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langgraph_om.cli.doctor import diagnose
 from langgraph_om.cli.sources import ArchiveSource, Source, SourceError, hide_password
@@ -18,12 +18,12 @@ from langgraph_om.core.acts import Act
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import write_moment
+from langgraph_om.core.page.html import describe_actor_window, write_moment
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.search import Filter
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, runner_of
 from langgraph_om.search.lookup import Lookup
@@ -262,19 +262,23 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     """Say what costs what, and what to do."""
     runner, state = runner_of(memory), source.state(args.thread)
     record, messages = runner.record(state), runner.conversation(state)
-    counter = runner.settings.counter
+    settings, status = runner.read_window(record)[0], cast("StatusData", memory.status(state))
+    counter = settings.counter
     window = open_window(record, messages, counter)
     now = datetime.now(UTC)
-    found = diagnose(record, messages, window, memory.thresholds, counter, now=now)
+    found = diagnose(record, messages, window, settings.thresholds, counter, now=now)
     if out.as_json:
         advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
-        out.value({"sections": found.sections, "cacheHits": found.cache_hits, "advice": advice})
+        actor = status.get("actorWindow")
+        told = {"sections": found.sections, "cacheHits": found.cache_hits, "actorWindow": actor}
+        out.value({**told, "advice": advice})
     else:
         total = sum(found.sections.values())
         rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
         out.table(("section of the prompt", "tokens", "share"), rows)
         hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
         out.text(f"\nfrom the provider's cache: {hits}")
+        out.text(f"the agent's model reads: {describe_actor_window(status) or 'not known'}")
         for own in found.advice:
             out.text(f"\n- {own.text}", "yellow")
         if not found.advice:

@@ -23,7 +23,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import ResourceForm, find_label, resource_form, write_into_log
+from langgraph_om.core.additions import (
+    ResourceForm,
+    find_label,
+    resource_form,
+    write_into_log,
+    write_label,
+)
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
@@ -225,11 +231,11 @@ class ArchiveSource:
             raise SourceError(msg)
         groups = self.archive.groups(thread_id=name, limit=1000)
         messages = self.archive.messages(name, limit=1000, newest_first=True)
-        record = {
+        record: dict[str, Any] = {
             **blank_record(),
             "id": f"archive-{name}",
             "thread_id": name,
-            "thread_title": thread.title,
+            **write_label(thread.title),
             "resource_id": thread.resource_id,
             "log": [{**_GROUP, **group} for group in reversed(groups)],
         }

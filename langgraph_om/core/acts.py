@@ -41,7 +41,7 @@ class Clearing:
     name: str
     """The `action` of the form."""
     help: str
-    """What it does, such as `let memory make titles again`."""
+    """What it does, such as `let memory choose again`."""
     label: str
     """Of the button."""
     done: str

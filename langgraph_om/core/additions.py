@@ -139,9 +139,9 @@ class Additions:
     """Of these keys, the values of those that each record has from the beginning."""
     hints: Mapping[str, ReadHint] = field(default_factory=dict)
     """Hints that the Observer may state beside its items, by name, with functions that read what it
-    wrote. The tag of `thread_title` is `<thread-title>`."""
+    wrote. The tag of `my_mood` is `<my-mood>`."""
     labels: Sequence[str] = ()
-    """Paths of a record to what lists call its thread, such as `title.words`; the first that leads
+    """Paths of a record to what lists call its thread, such as `place.name`; the first that leads
     to a text counts."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     """By the type of an event of the feature, what it changes."""
@@ -231,6 +231,11 @@ def added_hints() -> Mapping[str, ReadHint]:
 def label_paths() -> Sequence[str]:
     """Return the paths of a record to what lists call its thread, those that count more first."""
     return [path for each in _TABLE.values() for path in each.labels]
+
+
+def write_label(label: str | None) -> dict[str, str | None]:
+    """Return the keys of a record whose thread lists call so; none where no feature has a place."""
+    return dict.fromkeys(label_paths()[:1], label)
 
 
 def find_label(record: Mapping[str, Any]) -> str | None:

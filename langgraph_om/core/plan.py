@@ -34,6 +34,7 @@ from typing import Literal
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.bound_reasoning import has_provider_changed, holds_bound_reasoning
+from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.record.groups import place_reflection
 from langgraph_om.core.record.record import count_failures, log_tokens
@@ -336,10 +337,21 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
 
 
 def _weigh_giant_request(window: Window, piece: int) -> int:
-    """Count the tokens of a live request without an answer that is larger than a cycle, else 0."""
+    """Count the tokens of a live request without an answer that is larger than a cycle, else 0.
+
+    One that is shown as a preview counts little, and is read as a whole all the same.
+    """
     newest = window.entries[-1] if window.entries else None
-    is_new = newest is not None and newest.key == window.request
-    return newest.tokens if newest and is_new and newest.tokens > piece else 0
+    if newest is None or newest.key != window.request:
+        return 0
+    size = len(newest.message.text)
+    if size > newest.tokens * CHARACTERS_PER_TOKEN_CEILING:
+        return newest.tokens if size > piece * _USUAL_CHARACTERS else 0
+    return newest.tokens if newest.tokens > piece else 0
+
+
+_USUAL_CHARACTERS = 4
+"""Of a token."""
 
 
 def _limit_piece(record: MemoryRecord, thresholds: Thresholds) -> int:
@@ -423,12 +435,15 @@ def _decide_buffering(
         and window.tokens < thresholds.block_messages_at(log)
     )
     if may_buffer and may_begin(record, "observation", window.tokens):
+        stop = window.count_before_turns(thresholds.keep_turns)
+        if _weigh_giant_request(window, thresholds.piece_at(log)):  # where the turn waits for it
+            stop = min(stop, len(window.entries) - 1)
         end = find_chunk_end(
             window,
             count_covered(live),
             interval=thresholds.interval_at(log) or 0,
             most=_limit_piece(record, thresholds),
-            stop=window.count_before_turns(thresholds.keep_turns),
+            stop=stop,
         )
         if end:
             return Decision("buffer", "observation", end)

@@ -207,6 +207,16 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
+class ActorWindow(TypedDict):
+    """How long a prompt one of the Actor's models reads."""
+
+    tokens: int
+    """The most that the model reads."""
+    source: Literal["option", "profile", "refused"]
+    """Who said so: the option `max_input_tokens`, the model's profile, or its provider, when it
+    refused a prompt as too long."""
+
+
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -265,6 +275,9 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
+    windows: dict[str, ActorWindow]
+    """How long a prompt the Actor's models read, by their names, empty for one without a name;
+    missing while nobody has said."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -586,6 +599,14 @@ class Stepped(TypedDict):
     """Of the view that the Actor is given."""
 
 
+class WindowsKnown(TypedDict):
+    """How long a prompt the Actor's models read."""
+
+    type: Literal["windows"]
+    windows: dict[str, ActorWindow]
+    """All that are known, by the models' names, empty for one without a name."""
+
+
 class Tripped(CycleEvent):
     """A failure ends the turn without an answer."""
 
@@ -697,6 +718,18 @@ class Windows(TypedDict):
     buffered: BufferedWindows
 
 
+class ActorWindowData(TypedDict):
+    """How long a prompt the Actor's model reads, and what follows from it."""
+
+    tokens: int
+    source: Literal["option", "profile", "refused"]
+    """See `ActorWindow`."""
+    scaledFrom: NotRequired[int]
+    """Only where limits were scaled down: how large messages and observations might have grown."""
+    scaledTo: NotRequired[int]
+    """How large they may grow now."""
+
+
 class StatusData(TypedDict):
     """The state of memory before a call of the Actor's model."""
 
@@ -706,6 +739,8 @@ class StatusData(TypedDict):
     stepNumber: int
     """Calls of the Actor's model since the newest human message, 0-based."""
     generationCount: int
+    actorWindow: NotRequired[ActorWindowData]
+    """Missing while nobody has said how long a prompt the Actor's model reads."""
 
 
 class Status(TypedDict):
@@ -729,6 +764,7 @@ Event = (
     | Opened
     | Counted
     | Stepped
+    | WindowsKnown
     | Tripped
     | Waived
     | Extracted

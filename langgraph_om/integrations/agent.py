@@ -33,7 +33,7 @@ from langgraph_om.integrations.state_graph import (
 )
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.models.providers import chat_model, check_model, find_window
+from langgraph_om.models.providers import chat_model, check_model, find_window, name_actor
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.foresight import is_idle
@@ -85,7 +85,9 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    runner_of(memory).fit_window(find_window(chat), all_tools, prompt or system_prompt)
+    runner_of(memory).meet_actor(
+        name_actor(chat), find_window(chat), all_tools, prompt or system_prompt
+    )
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
@@ -135,7 +137,7 @@ def _build_actor_node(
         prompt: The agent's own system prompt.
         entry: What the node begins with.
     """
-    runner = runner_of(memory)
+    runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
         return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
@@ -147,12 +149,12 @@ def _build_actor_node(
 
     def agent(state: Any) -> dict[str, Any]:
         known, update, step = entry.enter(state)
-        tries = SecondTries(runner, known, prompt)
+        tries = SecondTries(runner, known, prompt, model=name)
         return _add_answer(update, tries.ask(choose().invoke, show(known, step)))
 
     async def aagent(state: Any) -> dict[str, Any]:
         known, update, step = await entry.aenter(state)
-        tries = SecondTries(runner, known, prompt)
+        tries = SecondTries(runner, known, prompt, model=name)
         return _add_answer(update, await tries.aask(choose().ainvoke, show(known, step)))
 
     return PlainNode(agent, name="agent", afunction=aagent)

@@ -28,7 +28,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
@@ -45,7 +44,7 @@ from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.models.providers import find_window
+from langgraph_om.models.providers import find_window, name_actor
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
@@ -197,8 +196,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], list[BaseMessage]]:
         """Return a request with the tools that this run may use, and the Actor's input."""
-        window = find_window(request.model)
-        self._runner.fit_window(window, request.tools, request.system_message)
+        name, window = name_actor(request.model), find_window(request.model)
+        self._runner.meet_actor(name, window, request.tools, request.system_message)
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         is_read_only = self._runner.runs.is_read_only(None)
         return self._without_writing_tools(request) if is_read_only else request, view
@@ -207,7 +206,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return without_tools(request, self._runner.settings.writing_tools)
 
     def _tries(self, request: ModelRequest[Any]) -> SecondTries:
-        return SecondTries(self._runner, _seen(request), request.system_message, mark=_marked)
+        name = name_actor(request.model)
+        return SecondTries(
+            self._runner, _seen(request), request.system_message, model=name, mark=_marked
+        )
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):
@@ -254,15 +256,17 @@ def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> Mode
     return request.override(messages=messages)
 
 
-def _marked(response: ModelResponse[Any]) -> ModelResponse[Any]:
+def _marked(
+    response: ModelResponse[Any], mark: Callable[[BaseMessage], BaseMessage]
+) -> ModelResponse[Any]:
     """Mark the answer in what a handler returned, of any of the kinds that it may return."""
     given: Any = response
     if isinstance(given, BaseMessage):
-        return cast("ModelResponse[Any]", mark_other_view(given))
+        return cast("ModelResponse[Any]", mark(given))
     if isinstance(given, ExtendedModelResponse):
-        inner = _marked(given.model_response)
+        inner = _marked(given.model_response, mark)
         return cast("ModelResponse[Any]", replace(given, model_response=inner))
-    return replace(response, result=[mark_other_view(message) for message in response.result])
+    return replace(response, result=[*map(mark, response.result)])
 
 
 # --- Before the model ----------------------------------------------------------------------------

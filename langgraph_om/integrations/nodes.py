@@ -97,7 +97,7 @@ REFLECT = "om_reflect"
 """Condenses the log while the turn waits."""
 
 FINISH = "om_finish"
-"""Archives the Actor's last answer, has a title made, waits for a pause; only where asked for."""
+"""Takes the last step of a turn, after the Actor's answer; only where a feature asks for it."""
 
 STATED = "om_stated"
 """Where the node before an Actor's node says that it has inspected and stated the step."""

@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph_om.core.config.checks import find_near
 from langgraph_om.core.config.options import DEFAULT_MODEL
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.model_value import is_leaf, leaves_of, show_model
+from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
 
 # Choose the settings that a model is sent, in the terms of its client.
 #
@@ -356,6 +356,21 @@ def find_window(model: Any) -> int | None:
             return None
         model = model.bound
     return None
+
+
+def name_actor(model: Any) -> str:
+    """Return the name of the Actor's model; of fallbacks that of the first.
+
+    Args:
+        model: A chat model, perhaps with tools bound or with fallbacks, or a method of one.
+    """
+    model = getattr(model, "__self__", model)
+    for _ in range(_MOST_WRAPPERS):
+        inner = getattr(model, "bound", None) or getattr(model, "runnable", None)
+        if isinstance(model, BaseChatModel) or inner is None:
+            break
+        model = inner
+    return name_object(model) if isinstance(model, BaseChatModel) else ""
 
 
 _MOST_WRAPPERS = 8

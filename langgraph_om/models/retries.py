@@ -54,10 +54,22 @@ _OVERFLOW_PHRASES = (
     *("`inputs` must have less than", "input is too long for requested model"),
     *("exceeds the maximum number of tokens allowed", "input tokens exceeded"),
     # Ollama, OpenRouter, and proxies
-    *("exceeds the context length", "exceeds maximum context length"),
+    *(
+        "exceeds the context length",
+        "exceeds maximum context length",
+        "exceeded max context length",
+    ),
     *("exceed context limit", "context length is only", "exceeds the model's maximum context"),
+    # Together, xAI, Cohere
+    *("`max_new_tokens` must be <=", "maximum prompt length is", "in the prompt cannot exceed"),
 )
 """Of errors that say so, in lower case."""
+_TOO_LARGE = 413
+"""The status that says it by itself: of servers that count bytes, and of proxies before them."""
+_DETAILS = ("message", "error", "code", "type", "detail", "metadata", "raw")
+_SIZES = ("n_prompt_tokens", "n_ctx")
+"""In the body of an error, what is read of it; the rest may be words of the prompt."""
+_MOST_DETAILS = 10_000
 
 _REFUSAL_STATUSES = frozenset({400, 422})
 _NAMES_REASONING = re.compile(r"thinking\W{0,3} blocks?\b|thinking\.signature")
@@ -92,10 +104,11 @@ def is_context_overflow(error: BaseException) -> bool:
     """
     if any(isinstance(cause, ContextOverflowError) for cause in _walk_causes(error)):
         return True
-    if status_of(error) not in _OVERFLOW_STATUSES:
+    status = status_of(error)
+    if status not in _OVERFLOW_STATUSES:
         return False
-    text = " ".join(str(cause).lower() for cause in _walk_causes(error))
-    return any(phrase in text for phrase in _OVERFLOW_PHRASES)
+    text = _read_text(error).lower()
+    return status == _TOO_LARGE or any(phrase in text for phrase in _OVERFLOW_PHRASES)
 
 
 def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
@@ -106,7 +119,7 @@ def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
     Returns:
         `None` for a number that the error does not tell.
     """
-    text = " ".join(str(cause) for cause in _walk_causes(error))
+    text = _read_text(error)
     for pattern in _ASKED_AND_ALLOWED:
         found = pattern.search(text)
         if found is not None:
@@ -120,6 +133,29 @@ def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
                 return asked, None
             return asked, allowed - kept
     return None, None
+
+
+def _read_text(error: BaseException) -> str:
+    """Return what an error and its causes say, and the body of the reply they were made of.
+
+    Clients leave more or less of that out of their errors' texts.
+    """
+    said: list[str] = []
+    for cause in _walk_causes(error):
+        said += [str(cause), *_list_details(getattr(cause, "body", None))]
+    return " ".join(said)
+
+
+def _list_details(body: object, levels: int = 4) -> Iterator[str]:
+    if isinstance(body, str):
+        yield body[:_MOST_DETAILS]
+    if not levels or not isinstance(body, Mapping):
+        return
+    for name in _DETAILS:
+        yield from _list_details(body.get(name), levels - 1)
+    for name in _SIZES:
+        if isinstance(body.get(name), int):
+            yield f"{name}: {body[name]}"
 
 
 def _read_size(text: str) -> int:
@@ -141,6 +177,16 @@ _ASKED_AND_ALLOWED = _compile(
     r"passed <asked> input tokens and requested <kept>.{0,60}context length is only <allowed>",
     r"prompt (?:contains|\(length) (?:at least )?<asked>.{0,80}?"
     r"maximum (?:model|context) length (?:of|is) <allowed>",
+    # SGLang
+    r"length of <allowed> tokens.{0,40}total of <whole> tokens: <asked> tokens.{0,40}and <kept>",
+    r"input \(<asked> tokens\) is longer than the model's context length \(<allowed>",
+    # Mistral, Fireworks, xAI, Cohere, Together, Groq
+    r"prompt contains <asked> tokens.{0,60}with <allowed> maximum context length",
+    r"prompt is too long: <asked>, model maximum context length: <allowed>",
+    r"maximum prompt length is <allowed> but the request contains <asked>",
+    r"prompt cannot exceed <allowed> - received <asked>",
+    r"must be <= <allowed>\. given: <asked> `inputs` tokens and <kept>",
+    r"limit <allowed>, requested <asked>",
     # OpenAI's responses
     r"configured limit of <allowed> tokens.{0,40}resulted in <asked>",
     # Anthropic, also behind Bedrock and Vertex
@@ -151,7 +197,7 @@ _ASKED_AND_ALLOWED = _compile(
     r"maximum number of tokens allowed \(?<allowed>",
     # llama.cpp
     r"request \(<asked> tokens\) exceeds the available context size \(<allowed>",
-    r"\"n_prompt_tokens\": ?<asked>.{0,20}\"n_ctx\": ?<allowed>",
+    r"n_prompt_tokens\W{1,4}<asked>.{0,20}n_ctx\W{1,4}<allowed>",
     # text-generation-inference
     r"must have less than <allowed> tokens.{0,20}?given:? <asked>",
     # what is common
@@ -168,7 +214,7 @@ def is_refused_reasoning(error: BaseException) -> bool:
     """
     if status_of(error) not in _REFUSAL_STATUSES:
         return False
-    text = " ".join(str(cause).lower() for cause in _walk_causes(error))
+    text = _read_text(error).lower()
     return bool(_NAMES_REASONING.search(text)) and not _WANTS_REASONING.search(text)
 
 

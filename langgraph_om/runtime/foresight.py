@@ -39,7 +39,8 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 
 def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
-    record, settings = complete_record(state.get("om")), runner.settings_in_force
+    record = complete_record(state.get("om"))
+    settings = runner.settings_in_force(record)
     if not record["id"] or record["scope"] != settings.scope or record.get("tripwire") is not None:
         return False
     if not _is_all_running(runner, record):

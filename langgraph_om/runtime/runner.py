@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -20,6 +20,12 @@ from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
+from langgraph_om.core.actor.windows import (
+    ANY_MODEL,
+    find_smallest,
+    join_windows,
+    select_learned,
+)
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
@@ -30,7 +36,8 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, JobResult, MemoryRecord
+from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
@@ -69,6 +76,9 @@ _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
 _LEAST_ROOM = 300
+_MOST_FITTED = 16
+"""Windows for which settings are kept: those of the Actor's models, and what threads have learned
+of them."""
 
 
 @dataclass
@@ -103,58 +113,173 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
+    budget: Callable[[int], Settings] | None = None
+    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
-    window: int | None = field(init=False, default=None)
-    """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
+    windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
+    """How long a prompt the Actor's models read, by their names, as far as this process knows."""
+    _configured: Settings = field(init=False)
+    """The settings while nobody knows what the Actor's model reads."""
+    _fitted: dict[int, Settings] = field(init=False, default_factory=dict)
+    """By window, the settings that fit into it."""
+    _models: set[str] = field(init=False, default_factory=set)
+    """Names of the Actor's models that were told so far."""
+    _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
+    """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
+        self._configured = self.settings
+        self.learn_window(self.settings.max_input_tokens, "option")
         features = self.settings.features.all
         kept = (feature.store_use for feature in features if feature.uses_store)
         self.store_uses = frozenset(filter(None, kept))
         for connect in self.settings.features.having("connect"):
             self._storage += connect(self)
 
-    def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
+    # --- The Actor's window ----------------------------------------------------------------------
+
+    @property
+    def window(self) -> int | None:
+        """The most that the Actor's models read, in tokens; `None` where nobody has said."""
+        smallest = find_smallest(self.windows)
+        return None if smallest is None else smallest["tokens"]
+
+    def find_window(self, record: MemoryRecord, model: str) -> int | None:
+        """Return the most that one of the Actor's models reads, as far as that is known.
+
+        Args:
+            record: The memory of the thread, which may know it from another process.
+            model: Its name.
+        """
+        windows = self.list_windows(record)
+        own = {name: windows[name] for name in {ANY_MODEL, model} & windows.keys()}
+        smallest = find_smallest(own if model else windows)
+        return None if smallest is None else smallest["tokens"]
+
+    def list_windows(self, record: MemoryRecord) -> dict[str, ActorWindow]:
+        """Return the windows that count for a thread, by the names of models."""
+        if "windows" not in record or not self.enabled or self._configured.max_input_tokens:
+            return self.windows
+        return join_windows(self.windows, select_learned(record, self._models))
+
+    def settings_of(self, record: MemoryRecord) -> Settings:
+        """Return the settings of a thread: what it has learned of the Actor's window holds there.
+
+        It does not hold for other threads: whoever may write to a thread may write to its record.
+        """
+        windows = self.list_windows(record)
+        if windows is self.windows:
+            return self.settings
+        smallest = find_smallest(windows)
+        if smallest is None:
+            return self.settings
+        return self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+
+    def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
+        """Return the settings and the Actor's window as somebody sees them who looks at a thread.
+
+        Where this process has met no Actor, as in the command, the record tells of its window.
+        """
+        smallest = find_smallest(self.list_windows(record))
+        if smallest is not None:
+            return self.settings_of(record), smallest
+        kept = find_smallest(record.get("windows", {}))
+        return (self.settings, None) if kept is None else (self._fit(kept["tokens"]), kept)
+
+    def meet_actor(
+        self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
+    ) -> None:
         """Keep messages and observations to what the Actor's model can read.
 
         Limits are scaled down together where a prompt might grow beyond a part of the window; of
         several models the smallest one counts. What is too small is never made larger again.
 
         Args:
-            tokens: The most that the model reads; `None` where nobody says it.
+            model: The model's name.
+            tokens: The most that it reads, as its profile says; `None` where nobody says it.
             tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
-        if not self.enabled or tokens is None:
+        self._models.add(model)
+        if not any(self._actor) and (tools or system):
+            self._actor = (tools, system)
+            self._fit_all()
+        if not self._configured.max_input_tokens:  # which says it in the place of the profile
+            self.learn_window(tokens, "profile", model)
+
+    def learn_window(
+        self,
+        tokens: int | None,
+        source: Literal["option", "profile", "refused"],
+        model: str = ANY_MODEL,
+    ) -> None:
+        """Note how long a prompt one of the Actor's models reads; a larger window changes nothing.
+
+        Args:
+            tokens: The most that it reads; `None` where that is not known.
+            source: Who says so.
+            model: Its name.
+        """
+        known = self.windows.get(model)
+        if not self.enabled or tokens is None or (known and known["tokens"] <= tokens):
             return
-        if self.window is not None and tokens >= self.window:
-            return  # counted once: schemas of tools take a while
-        self.window = tokens
-        before = self.settings.thresholds
+        self.windows = {**self.windows, model: {"tokens": tokens, "source": source}}
+        self._fit_all()
+
+    def _fit_all(self) -> None:
+        self._fitted.clear()
+        if self.window is not None:
+            self.settings = self._warn_of_scaling(self.window, self._fit(self.window))
+
+    def _fit(self, window: int) -> Settings:
+        """Return the settings for a window, which are worked out once: schemas take a while."""
+        if window not in self._fitted:
+            if len(self._fitted) >= _MOST_FITTED:
+                self._fitted.clear()
+            self._fitted[window] = self._fit_anew(window)
+        return self._fitted[window]
+
+    def _fit_anew(self, window: int) -> Settings:
+        before, (tools, system) = self._resolve_budget(window), self._actor
         own = system.text if isinstance(system, BaseMessage) else system or ""
-        beside = sum(map(self.settings.counter.count_text, [own, *map(write_schema, tools)]))
-        beside += FIXED_TOKENS + sum(
-            count() for count in self.settings.features.having("instruction_tokens")
-        )
-        room = max(_LEAST_ROOM, int(tokens * _WINDOW_PART) - beside)
-        self.settings = self.settings.fit(room)
-        if before.largest_tokens > room:
-            after = self.settings.thresholds
+        beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
+        beside += FIXED_TOKENS
+        beside += sum(count() for count in before.features.having("instruction_tokens"))
+        return before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
+
+    def _warn_of_scaling(self, window: int, settings: Settings) -> Settings:
+        limits = settings.thresholds
+        if limits.scaled_from is not None:
             self.runs.warn_once(
                 "the Actor's model reads %d tokens, and messages and observations may grow to %d "
-                "before a turn waits: all limits are scaled down, so that they grow to %d; set "
-                "`token_budget` to choose them yourself",
-                tokens,
-                before.largest_tokens,
-                after.largest_tokens,
+                "before a turn waits: all limits are scaled down, so that they grow to %d; set a "
+                "smaller `token_budget` to choose them yourself",
+                window,
+                limits.scaled_from,
+                limits.largest_tokens,
             )
+        return settings
+
+    def _resolve_budget(self, window: int) -> Settings:
+        if self.budget is None:
+            return self._configured
+        try:
+            return self.budget(window)
+        except ConfigurationError as error:  # no reason to end a turn
+            self.runs.warn_once(
+                "`token_budget` is a part of what the Actor's model reads, %d tokens, and cannot "
+                "be kept: %s. The limits are scaled down from those without it",
+                window,
+                error,
+            )
+            return self._configured
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.
@@ -242,19 +367,18 @@ class StepRunner:
         """Whether background jobs are not taken any more."""
         return bool(getattr(self.buffering, "is_closed", False))
 
-    @property
-    def settings_in_force(self) -> Settings:
-        """The settings of a step: once closed, those of a memory that buffers nothing."""
-        if not self.is_closed or self.settings.thresholds.buffer_tokens is None:
-            return self.settings
+    def settings_in_force(self, record: MemoryRecord) -> Settings:
+        """Return the settings of a step: once closed, those of a memory that buffers nothing."""
+        settings = self.settings_of(record)
+        if not self.is_closed or settings.thresholds.buffer_tokens is None:
+            return settings
         if not self._warned_closed:
             self._warned_closed = True
             logger.warning(
                 "the memory is closed and goes on without background work; a turn waits where its "
                 "messages or observations exceed `block_after`"
             )
-        thresholds = self.settings.thresholds.without_buffering()
-        return replace(self.settings, thresholds=thresholds)
+        return replace(settings, thresholds=settings.thresholds.without_buffering())
 
     def context(
         self,
@@ -299,7 +423,7 @@ class StepRunner:
         around = RunScope(self) if scope is None else scope
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         step = Step(
-            self.settings_in_force,
+            self.settings_in_force(record),
             record,
             messages,
             identity,
@@ -307,6 +431,7 @@ class StepRunner:
             before=self.spans.recall(record["id"]),
             scope=around,
             is_final=is_final,
+            windows=self.list_windows(record),
             texts={} if around.state is None else self.read_texts(around.state),
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
@@ -324,7 +449,7 @@ class StepRunner:
 
     def _look_at_history(self, step: Step) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
-        thresholds = self.settings.thresholds
+        thresholds = step.settings.thresholds
         is_long = step.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
         if is_long and any(
             entry.message.type == "ai" for entry in step.window.entries[: step.window.fresh_from]
@@ -333,18 +458,21 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window, settings = self._window(record, messages), self.settings_in_force
+        window, settings = self._window(record, messages), self.settings_in_force(record)
         return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
         window = self._window(record, messages)
-        return plan_the_rest(record, window, self.settings_in_force.thresholds)
+        return plan_the_rest(record, window, self.settings_in_force(record).thresholds)
 
     def carry_out(self, work: Work) -> EffectFlow[None]:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        window = self._window(work.record, work.messages)
-        return carry_out(self.settings_in_force, work.record, window, work.decision, self.clock())
+        window, settings = (
+            self._window(work.record, work.messages),
+            self.settings_in_force(work.record),
+        )
+        return carry_out(settings, work.record, window, work.decision, self.clock())
 
     def start_job(
         self,
@@ -359,7 +487,8 @@ class StepRunner:
             Its start event; a failure when the executor has no room for it now.
         """
         window, now = self._window(record, messages), self.clock()
-        job = yield from describe_job(self.settings, record, window, decision, now)
+        settings = self.settings_of(record)
+        job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
             started: Event = waive(window, decision.operation)
         else:
@@ -369,7 +498,7 @@ class StepRunner:
             )
             for release in () if is_taken else self.settings.features.having("release"):
                 yield from release(record, decision.operation)
-            started = job.start if is_taken else build_deferred(self.settings, record, window, job)
+            started = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
 
@@ -391,7 +520,7 @@ class StepRunner:
         self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
     ) -> Window:
         """Open the window of a conversation that was inspected in this step."""
-        counter = self.settings.counter
+        counter = self.settings_of(record).counter
         before = self.spans.recall(record["id"])
         return open_window(
             record, messages, counter, is_counted=True, request=request, before=before
@@ -414,6 +543,12 @@ class StepRunner:
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
+        if self.budget is not None and not self.list_windows(step.record):
+            self.runs.warn_once(
+                "`token_budget` is a part of what the Actor's model reads, and nobody has said how "
+                "much that is: until a prompt is refused as too long, the limits are those without "
+                "it; set `max_input_tokens`, or the `profile` of the model"
+            )
         return assemble(
             step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
         )
@@ -433,7 +568,7 @@ class StepRunner:
             texts: By feature, what it shows that no record holds.
             config: The run's configuration.
         """
-        settings, now, shown = self.settings, self.clock(), dict(texts or {})
+        settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
         if self.is_read_only(config):  # nothing was inspected
             step = Step(settings, record, messages, self.identity(config), now, texts=shown)
@@ -461,7 +596,7 @@ class StepRunner:
         identity: Identity,
     ) -> RunFlow[Step]:
         """Have features read what a run is shown in which nothing is inspected or written."""
-        step = Step(self.settings, record, messages, identity, self.clock(), scope=scope)
+        step = Step(self.settings_of(record), record, messages, identity, self.clock(), scope=scope)
         for read in self.settings.features.having("read"):
             yield from read(step)
         return step

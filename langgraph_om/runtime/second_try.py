@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_om.core.actor.windows import ANY_MODEL, mark_learned
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning, mark_other_view
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.events import to_part
@@ -20,12 +21,19 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
 
 AnswerT = TypeVar("AnswerT")
+Mark = Callable[[BaseMessage], BaseMessage]
 
 _MOST_TRIES: Final = 4
 _SURE: Final = 0.95
 """Of the length that an error allows, so much is used: memory and provider count differently."""
+_LEAST_LEARNED: Final = 1000
+"""Tokens; no model reads less, and an error may hold other numbers than those of a window."""
 _HOPELESS: Final = 1.1
 """What is longer by so much than an error allows is not tried."""
+
+
+def _mark_message(answer: Any, mark: Mark) -> Any:
+    return mark(answer) if isinstance(answer, BaseMessage) else answer
 
 
 class SecondTries:
@@ -35,9 +43,10 @@ class SecondTries:
         runner: What the memory runs its steps with.
         state: The graph's state.
         system: The agent's own system prompt.
+        model: The name of the Actor's model; empty where it is not known.
         config: The run's configuration, where it is not found around the call.
         refused: The input that was refused; `None`: the one of the state.
-        mark: Marks an answer to such an input, which later views do not continue.
+        mark: Marks the messages in an answer to such an input.
     """
 
     def __init__(
@@ -46,12 +55,14 @@ class SecondTries:
         state: Any,
         system: str | SystemMessage | None = None,
         *,
+        model: str = ANY_MODEL,
         config: RunnableConfig | None = None,
         refused: Iterable[BaseMessage] | None = None,
-        mark: Callable[[Any], Any] = mark_other_view,
+        mark: Callable[[Any, Mark], Any] = _mark_message,
     ) -> None:
         self._runner, self._state, self._system = runner, state, system
-        self._config, self._mark = config, mark
+        self._model, self._config, self._mark_in = model, config, mark
+        self._learned: int | None = None
         self._left = _MOST_TRIES
         self._look: Step | None = None
         self._size = None if refused is None else self._count(refused)
@@ -98,28 +109,34 @@ class SecondTries:
         target, is_told = size // 2, False
         if asked and allowed and asked > allowed:
             target, is_told = int(size * allowed / asked * _SURE), True
-        runner.fit_window(allowed)  # the next call need not be refused
-        return self._leave_out(look, size, target, most=target * _HOPELESS if is_told else size)
+        if allowed is not None and allowed >= _LEAST_LEARNED:  # the next call is not refused
+            self._learned = allowed
+            runner.learn_window(allowed, "refused", self._model)
+        most = target * _HOPELESS if is_told else size
+        return self._leave_out(look, size, target, most=most, limit=allowed)
 
     def _fit(self, view: list[BaseMessage]) -> list[BaseMessage] | None:
         """Return a shorter input before any is refused, where the window is known not to hold it.
 
         What is short in characters is not counted.
         """
-        window = self._runner.window if self._runner.is_on(self._config) else None
+        runner = self._runner
+        if not runner.is_on(self._config):
+            return None
+        window = runner.find_window(runner.record(self._state), self._model)
         if window is None or sum(map(_count_characters, view)) <= 2 * window:
             return None
         size = self._count(view)
         if size <= window * _SURE:
             return None
         target = int(window * _SURE * _SURE)
-        return self._leave_out(self._open(), size, target, most=size)
+        return self._leave_out(self._open(), size, target, most=size, limit=window)
 
     def _leave_out(
-        self, look: Step, size: int, target: int, *, most: float
+        self, look: Step, size: int, target: int, *, most: float, limit: int | None
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
-        shorter = find_shorter(look, target, system=self._system)
+        shorter = find_shorter(look, target, system=self._system, limit=limit)
         if shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens
@@ -145,7 +162,7 @@ class SecondTries:
             except Exception as error:  # noqa: BLE001 raised again where nothing helps
                 shown = self.find(error)
             else:
-                return answer if shown is view else cast("AnswerT", self._mark(answer))
+                return answer if shown is view else self._mark(answer)
 
     async def aask(
         self, call: Callable[[list[BaseMessage]], Awaitable[AnswerT]], view: list[BaseMessage]
@@ -158,7 +175,20 @@ class SecondTries:
             except Exception as error:  # noqa: BLE001 raised again where nothing helps
                 shown = self.find(error)
             else:
-                return answer if shown is view else cast("AnswerT", self._mark(answer))
+                return answer if shown is view else self._mark(answer)
+
+    def _mark(self, answer: AnswerT) -> AnswerT:
+        """Mark an answer: later views do not continue its own, and how long a prompt may be."""
+
+        def mark(message: BaseMessage) -> BaseMessage:
+            marked = mark_other_view(message)
+            return (
+                marked
+                if self._learned is None
+                else mark_learned(marked, self._model, self._learned)
+            )
+
+        return cast("AnswerT", self._mark_in(answer, mark))
 
 
 def _count_characters(message: BaseMessage) -> int:

@@ -173,7 +173,9 @@ WAYS: dict[str, Make] = {
     "own graph": own(),
     "own graph, recall": own(retrieval=True),
     "own graph, recall, evict": own(**ALL),
-    "deepagents with this memory": middle(create_deep_agent, retrieval=True),
+    "deepagents with this memory": middle(create_deep_agent),
+    "deepagents with this memory, recall": middle(create_deep_agent, retrieval=True),
+    "deepagents with this memory, recall, evict": middle(create_deep_agent, **ALL),
 }
 
 

@@ -380,3 +380,43 @@ def test_edited_message_makes_a_pending_job_stale() -> None:
     assert of_kind(parts, "buffering-failed")[0]["error"].startswith("stale")
     talk(agent.graph, config, turns(15, start=100))
     assert uncovered(agent.memory, values(agent.graph, config)) == []
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("lookups", ["", " [look up 2,1]"])
+def test_request_larger_than_a_cycle_is_not_observed_before_its_first_answer(
+    executor: str, lookups: str
+) -> None:
+    agent = buffered("plain", EXECUTORS[executor]())
+    config = on_thread()
+    talk(agent.graph, config, turns(1))
+    asked = len(agent.prompts())
+    parts = say(agent.graph, config, HumanMessage("word " * 4000 + lookups, id="paste"))
+    kinds = [part["type"] for part in parts]
+    first = kinds.index("data-om-status")
+    assert not any("observation" in kind or "buffering" in kind for kind in kinds[:first])
+    assert [m.id for m in agent.prompts()[asked]][-1] == "paste"
+    agent.memory.flush()
+    talk(agent.graph, config, turns(4, start=2))
+    assert uncovered(agent.memory, values(agent.graph, config)) == []
+
+
+@pytest.mark.parametrize("executor", [*EXECUTORS, "blocking"])
+def test_request_that_is_shown_as_a_preview_is_not_read_before_its_first_answer(
+    executor: str,
+) -> None:
+    options: dict[str, Any] = {"retrieval": True, "preview_tokens": 500, "messages": 1000}
+    if executor == "blocking":
+        agent = make_agent("plain", InMemorySaver(), **options)
+    else:
+        agent = buffered("plain", EXECUTORS[executor](), **options)
+    config = on_thread()
+    talk(agent.graph, config, turns(11))
+    begun = len(agent.model.calls)
+    say(agent.graph, config, HumanMessage("zebra " * 4000, id="paste"))
+    agent.memory.flush()
+    calls = agent.model.calls[begun:]
+    first = next(at for at, call in enumerate(calls) if call["role"] == "actor")
+    assert "zebra" not in str(calls[:first])
+    talk(agent.graph, config, turns(8, start=12))
+    assert uncovered(agent.memory, values(agent.graph, config)) == []

@@ -97,6 +97,7 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert "of 'user' fill more than half of the window" in advised
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.needs("steering")
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)
 def test_a_checkpointer_is_written_to_by_the_agents_graph(
@@ -154,6 +155,24 @@ def test_postgresql(
     assert "Likes tea" not in run(capsys, "show", *where, "--thread", "t-1")
 
 
+def test_the_doctor_says_what_the_agents_model_reads(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--record", str(record_file))
+    main(["doctor", *where])
+    said = capsys.readouterr().out
+    assert "the agent's model reads: not known" in said
+    record = json.loads(record_file.read_text())
+    windows = {"ChatOpenAI(local)": {"tokens": 8192, "source": "refused"}}
+    record_file.write_text(json.dumps({**record, "windows": windows}))
+    main(["doctor", *where])
+    said = capsys.readouterr().out
+    assert "reads: 8,192 tokens, by a prompt that its provider refused; all limits" in said
+    main(["doctor", *where, "--json"])
+    found = json.loads(capsys.readouterr().out)["actorWindow"]
+    assert (found["tokens"], found["source"]) == (8192, "refused")
+
+
 # --- A file --------------------------------------------------------------------------------------
 
 
@@ -176,6 +195,7 @@ def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFi
     assert "User lives in Ghent" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.needs("titles")
 def test_a_thread_is_named_and_given_back(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,10 +317,15 @@ def test_a_limit_is_a_number_of_things(
         (("forget", "zebra"), 4, "no item matches 'zebra'"),
         (("forget", "User"), 4, "2 items match"),
         (("remember", " "), 2, "not blank"),
-        (("title",), 2, "`--clear`"),
-        (("title", "A", "--clear"), 2, "pass one of them"),
-        (("title", "x" * 121), 2, "1 to 120 characters"),
         (("diff", "7"), 2, "there is no generation 7"),
+        *(
+            pytest.param(*case, marks=pytest.mark.needs("titles"))
+            for case in (
+                (("title",), 2, "`--clear`"),
+                (("title", "A", "--clear"), 2, "pass one of them"),
+                (("title", "x" * 121), 2, "1 to 120 characters"),
+            )
+        ),
     ],
 )
 def test_mistakes_have_codes_and_say_what_to_do(
@@ -456,6 +481,7 @@ STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.needs("steering")
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_nothing_that_was_stored_steers_the_terminal(

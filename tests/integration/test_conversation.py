@@ -553,6 +553,7 @@ def test_backlog_never_exhausts_a_small_limit(door: str, limit: int) -> None:
     assert uncovered(agent.memory, state) == []
 
 
+@pytest.mark.needs("titles")
 def test_a_title_that_was_edited_is_a_persons() -> None:
     agent = talked("agent")
     agent.graph.update_state(CONFIG, {"om": {"thread_title": "Mine"}}, as_node="agent")

@@ -338,7 +338,9 @@ def test_what_it_takes_counts_towards_the_limit_of_the_prompt(archive: SQLAlchem
     said.append(HumanMessage("Which heron?", id="q"))
     seen = []
     for retrieval in (True, {"inject": True}):
-        memory = stepping(archive=archive, retrieval=retrieval, max_input_tokens=limit)
+        away = scripted(observer=ConnectionError("away"))  # so that the window grows beyond it
+        options: dict[str, Any] = {"retrieval": retrieval, "max_input_tokens": limit}
+        memory = remembering(away, Clock(), archive=archive, messages=4000, **options)
         thread = on_thread(f"new-{len(seen)}", **ANA)
         seen.append(memory.step(None, said, config=thread).messages)
     assert len(blocks(seen[1])) == 1

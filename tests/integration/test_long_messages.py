@@ -88,6 +88,16 @@ def test_what_is_left_out_is_told_whoever_waits_for_it(how: str) -> None:
     assert told.capitalize() in view.to_html()
 
 
+def test_the_questions_about_an_enormous_message_are_full() -> None:
+    model = ScriptedChatModel(observer=noting)
+    memory = remember(model, observation={**SETTINGS["blocking"], "message_tokens": 3000})
+    rows = "\n".join(f"row {at}: price {at * 7 % 991} euro, id X{at:06d}" for at in range(12_000))
+    memory.step(None, [HumanMessage(rows, id=LONG_ID), *SAID[1:], NEXT], thread_id="t")
+    sizes = [len(str(call["messages"][-1].content)) for call in model.calls]
+    assert len(sizes) == 8
+    assert min(sizes) > 0.8 * max(sizes)
+
+
 def told_of(number: int, who: str) -> str:
     return f"MARK-{who}-{number} " + " ".join(f"word{at}" for at in range(60))
 

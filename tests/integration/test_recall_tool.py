@@ -259,9 +259,8 @@ def test_the_guide_counts_in_the_limit_of_the_prompt() -> None:
     limit = 1500
     sizes = {}
     for retrieval in (True, False):
-        agent = make_agent(
-            clock=Clock(), retrieval=retrieval, max_input_tokens=limit, messages=6000, log=6000
-        )
+        away = scripted(observer=ConnectionError("away"))  # so that the window grows beyond it
+        agent = make_agent(model=away, clock=Clock(), retrieval=retrieval, max_input_tokens=limit)
         said = [m for at in range(20) for m in (turn(at), AIMessage("Yes.", id=f"a{at}"))]
         record = agent.memory.step(None, said).record
         record["log"] = [

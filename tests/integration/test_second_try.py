@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -79,6 +85,21 @@ def test_an_enormous_message_is_previewed_and_nothing_else_left_out(
     assert reply.refused == 1 if tells else reply.refused <= 4
     last = agent.prompts()[-1]
     assert "cannot be read now" in next(m.text for m in last if m.id == "p")
+
+
+@pytest.mark.parametrize("kind", ["tool_calls", "invalid_tool_calls"])
+def test_enormous_arguments_are_previewed_and_told_of(kind: str) -> None:
+    reply = Windowed(12_000, tells=False)
+    agent = build("agent", reply)
+    args: Any = {"text": LOG} if kind == "tool_calls" else f'{{"text": "{LOG}'
+    called = AIMessage("Writing.", id="c", **{kind: [{"name": "write", "args": args, "id": "c1"}]})
+    said: list[AnyMessage] = [turn(1), called]
+    if kind == "tool_calls":
+        said.append(ToolMessage("written", tool_call_id="c1", id="r"))
+    parts = say(agent.graph, on_thread(), *said, turn(2))
+    told = of_kind(parts, "view-trimmed")
+    assert told[-1]["previewedMessages"] == 1
+    assert told[-1]["droppedMessages"] == 0
 
 
 @pytest.mark.parametrize("tells", [True, False])

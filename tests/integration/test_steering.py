@@ -415,6 +415,7 @@ def test_what_a_person_did_survives_reflections_of_a_long_talk(*, evict: bool) -
 # --- Acts on a thread ----------------------------------------------------------------------------
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.parametrize("door", ["agent", "agent-plain", "plain", "delta", "middleware"])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_an_act_is_done_where_it_returns(door: Any, *, is_async: bool) -> None:

@@ -552,6 +552,7 @@ def titling() -> ScriptedChatModel:
     return scripted(observer=observing)
 
 
+@pytest.mark.needs("titles")
 def test_thread_title_is_announced_when_it_changes() -> None:
     agent = make_agent(
         "agent", InMemorySaver(), model=titling(), observation={"thread_title": True}
@@ -577,6 +578,7 @@ def test_thread_title_is_announced_when_it_changes() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] == updates[-1]["newTitle"]
 
 
+@pytest.mark.needs("titles")
 def test_without_titles_none_is_announced() -> None:
     agent = make_agent("agent", InMemorySaver(), model=titling())
     parts = talk(agent.graph, CONFIG, turns(8))
@@ -585,6 +587,7 @@ def test_without_titles_none_is_announced() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] is None
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.needs("archive")
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:
     item = "* 🔴 (09:00) User plans trips with Ana: museums, long walks, hotels near the river.\n"

@@ -223,6 +223,7 @@ Date: Mar 2, 2026
 FIELDS = {"observations", "current_task", "suggested_response", "thread_title"}
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
 def test_nothing_unredacted_is_kept_of_an_answer(executor: str) -> None:
     fields = set()

@@ -167,6 +167,7 @@ async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
         assert (await send(action="remember", text="x" * 70_000)).status_code == 413
 
 
+@pytest.mark.needs("titles")
 async def test_a_person_names_a_thread(agent: Agent) -> None:
     place = f"/memory/{THREAD}"
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
@@ -280,6 +281,7 @@ async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
         assert "trip number" not in refused.text
 
 
+@pytest.mark.needs("titles")
 async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> None:
     snapshot = agent.graph.get_state(on_thread(THREAD))
 

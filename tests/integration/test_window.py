@@ -11,16 +11,21 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import (
+    ConfigurationError,
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
+    add_observational_memory,
     create_memory_agent,
 )
 from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.memory import runner_of
 from langgraph_om.models.providers import find_window
+from langgraph_om.runtime.jobs.requests import digest_settings
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 COUNTER = EstimatingCounter()
@@ -55,11 +60,29 @@ def remember(**options: Any) -> ObservationalMemory:
     )
 
 
-def build(door: str, actor: Actor, *, says: bool = True, **options: Any) -> Any:
-    model: BaseChatModel = ScriptedChatModel(actor)
+class OtherModel(ScriptedChatModel):
+    """Has another name."""
+
+
+def build(
+    door: str,
+    actor: Actor,
+    *,
+    says: bool = True,
+    saver: Any = None,
+    kind: type[ScriptedChatModel] = ScriptedChatModel,
+    **options: Any,
+) -> Any:
+    model: BaseChatModel = kind(actor)
     if says:
         model.profile = {"max_input_tokens": actor.window}
-    memory, saver = remember(**options), InMemorySaver()
+    memory, saver = remember(**options), saver or InMemorySaver()
+    if door == "own":
+        ask = memory.with_second_try(model.invoke)
+        builder = StateGraph(MessagesState)
+        builder.add_node("agent", lambda state: {"messages": [ask(state)]})
+        builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
+        return memory, builder.compile(checkpointer=saver)
     if door == "agent":
         return memory, create_memory_agent(model, memory=memory, checkpointer=saver)
     middleware = [ObservationalMemoryMiddleware(memory)]
@@ -177,3 +200,189 @@ def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) 
             talk(graph, 1, ROWS)
     assert memory.actor_window is None
     assert "scaled down" not in caplog.text
+
+
+# --- The option ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+@pytest.mark.parametrize("retrieval", [False, True])
+def test_the_option_tells_the_window_as_a_profile_does(door: str, *, retrieval: bool) -> None:
+    actor = Actor(8192)
+    options: dict[str, Any] = {"max_input_tokens": 8192, "retrieval": retrieval}
+    memory, graph = build(door, actor, says=False, **options)
+    assert memory.actor_window == 8192
+    talk(graph, 30)
+    talk(graph, 1, ROWS)
+    talk(graph, 2)
+    assert actor.refused == 0
+    assert len(actor.sizes) == 33
+
+
+@pytest.mark.parametrize("tokens", [5000, 90_000])
+def test_the_option_counts_in_the_place_of_the_profile(tokens: int) -> None:
+    memory, _ = build("agent", Actor(20_000), max_input_tokens=tokens)
+    assert memory.actor_window == tokens
+    assert 0.5 * tokens < memory.thresholds.largest_tokens < 0.8 * tokens
+
+
+def test_a_refusal_counts_even_where_the_option_says_more() -> None:
+    actor = Actor(8192)
+    memory, graph = build("agent", actor, says=False, max_input_tokens=100_000)
+    talk(graph, 60)
+    assert actor.refused == 1
+    assert memory.actor_window == 8192
+
+
+def test_tools_take_of_the_room_that_the_option_tells() -> None:
+    def build_with(prompt: str) -> int:
+        model, memory = ScriptedChatModel(lambda _: "ok"), remember(max_input_tokens=8192)
+        create_memory_agent(model, memory=memory, prompt=prompt)
+        return memory.thresholds.largest_tokens
+
+    assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
+
+
+# --- A budget that is a part of it ---------------------------------------------------------------
+
+FRACTION = ("fraction", 0.6)
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+def test_a_fraction_is_the_budget_of_as_many_tokens(door: str) -> None:
+    actor = Actor(8192)
+    memory, graph = build(door, actor, token_budget=FRACTION)
+    talk(graph, 40)
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+    assert actor.refused == 0
+
+
+def test_a_fraction_of_the_option_is_known_at_once() -> None:
+    memory = remember(token_budget=FRACTION, max_input_tokens=8192)
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+    with pytest.raises(ConfigurationError, match="`token_budget` is 24, while that leaves"):
+        remember(token_budget=FRACTION, max_input_tokens=40)
+
+
+def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCaptureFixture) -> None:
+    actor = Actor(8192)
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        memory, graph = build("agent", actor, says=False, token_budget=FRACTION)
+        assert memory.thresholds == remember().thresholds
+        talk(graph, 3)
+    said = [r.getMessage() for r in caplog.records if "nobody has said" in r.getMessage()]
+    assert len(said) == 1
+    assert "set `max_input_tokens`, or the `profile` of the model" in said[0]
+    talk(graph, 40)
+    assert actor.refused == 1
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+
+
+def test_a_fraction_that_leaves_no_room_ends_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    actor = Actor(4096)
+    options: dict[str, Any] = {"token_budget": FRACTION, "observation": {"message_tokens": 20_000}}
+    model = ScriptedChatModel(actor)
+    model.profile = {"max_input_tokens": 4096}
+    options["observation"]["model"] = ExtractiveObserver()
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        memory = ObservationalMemory(buffering=InlineBuffering(), **options)
+        talk(create_memory_agent(model, memory=memory, checkpointer=InMemorySaver()), 10)
+    assert actor.refused == 0
+    assert "cannot be kept: `token_budget` is 2457" in caplog.text
+    assert memory.thresholds.largest_tokens < 4096
+
+
+def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> None:
+    agent = remember(token_budget=FRACTION, max_input_tokens=8192)
+    worker = remember(token_budget=FRACTION)
+    settings = [runner_of(memory).settings for memory in (agent, worker)]
+    assert settings[0].observation.message_tokens != settings[1].observation.message_tokens
+    assert digest_settings(settings[0]) == digest_settings(settings[1])
+
+
+# --- What a thread has learned -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(8192)
+    _, graph = build(door, first, says=False, saver=saver)
+    talk(graph, 1, ROWS)  # the last thing that this worker does
+    assert first.refused >= 1
+    memory, graph = build(door, second, says=False, saver=saver)
+    assert memory.actor_window is None
+    talk(graph, 1, ROWS[:30_000])
+    assert second.refused == 0
+    kept = graph.get_state({"configurable": {"thread_id": "t"}}).values["om"]["windows"]
+    assert [*kept.values()] == [{"tokens": 8192, "source": "refused"}]
+    talk(graph, 60)
+    assert second.refused == 0
+
+
+def test_another_model_is_not_kept_to_what_was_learned() -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(200_000)
+    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
+    _, graph = build("agent", second, says=False, saver=saver, kind=OtherModel)
+    talk(graph, 1, "And then? " * 5000)
+    assert second.sizes[-1] > 8192
+
+
+def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
+    actor = Actor(200_000)
+    memory, graph = build("agent", actor, says=False)
+    config: Any = {"configurable": {"thread_id": "hostile"}}
+    graph.invoke({"messages": [("user", "Hello.")]}, config)
+    windows = {"ScriptedChatModel": {"tokens": 900, "source": "refused"}}
+    graph.update_state(config, {"om": {"windows": windows}})
+    before = memory.thresholds
+    graph.invoke({"messages": [("user", "Hello? " * 2000)]}, config)
+    assert actor.sizes[-1] < 2000
+    assert memory.thresholds == before
+    talk(graph, 1, "Hello? " * 2000)
+    assert actor.sizes[-1] > 2000
+
+
+def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(100_000)
+    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
+    options: dict[str, Any] = {"saver": saver, "max_input_tokens": 100_000}
+    _, graph = build("agent", second, says=False, **options)
+    talk(graph, 1, "And then? " * 5000)
+    assert second.sizes[-1] > 8192
+
+
+# --- What is said of it --------------------------------------------------------------------------
+
+
+def test_status_view_and_page_say_what_the_actor_reads_and_who_said_so() -> None:
+    config: Any = {"configurable": {"thread_id": "t"}}
+    memory, graph = build("agent", Actor(8192))
+    said: Any = {"messages": [("user", "Hello.")]}
+    parts = [*graph.stream(said, config, stream_mode="custom")]
+    told = next(part["data"] for part in parts if part["type"] == "data-om-status")["actorWindow"]
+    limit = memory.thresholds.largest_tokens
+    assert told == {
+        "tokens": 8192,
+        "source": "profile",
+        "scaledFrom": remember().thresholds.largest_tokens,
+        "scaledTo": limit,
+    }
+    state = graph.get_state(config)
+    assert memory.status(state)["actorWindow"] == told
+    sentence = f"8,192 tokens, by its profile; all limits are scaled down, from 84,000 to {limit:,}"
+    assert f"agent's model reads: {sentence}" in str(memory.view(state))
+    assert f"The agent&#x27;s model reads {sentence}." in memory.view(state).to_html()
+    # Who looks from outside has the record alone.
+    assert f"reads: {sentence.split(';', maxsplit=1)[0]}" in str(remember().view(state))
+
+
+def test_nothing_is_said_of_a_window_that_nobody_knows() -> None:
+    memory, graph = build("agent", Actor(8192), says=False)
+    talk(graph, 1)
+    state = graph.get_state({"configurable": {"thread_id": "t"}})
+    assert "actorWindow" not in memory.status(state)
+    assert "model reads" not in str(memory.view(state))
+    _, graph = build("agent", Actor(200_000))
+    talk(graph, 1)
+    state = graph.get_state({"configurable": {"thread_id": "t"}})
+    assert memory.status(state)["actorWindow"] == {"tokens": 200_000, "source": "profile"}

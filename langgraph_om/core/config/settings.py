@@ -138,6 +138,9 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
+    configured: tuple[ObservationConfig, ReflectionConfig] | None = None
+    """`observation` and `reflection` as they were before a budget that is a part of the Actor's
+    window was known; `None`: as they are."""
 
     def fit(self, room: int) -> Settings:
         """Return the settings for an Actor that has so many tokens for messages and observations.

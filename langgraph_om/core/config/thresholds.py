@@ -102,6 +102,9 @@ class Thresholds:
     """Whether the interval is a part of what is observed at once beside the log as it is."""
     deadline: float | None = None
     """Seconds that one call of the Actor waits at most; `None`: for as long as it takes."""
+    scaled_from: int | None = None
+    """How large window and log might have grown before the limits were scaled down to the Actor's
+    window; `None`: they are as configured."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -132,6 +135,7 @@ class Thresholds:
             reflect_buffer_at=None if begin is None else scale(begin),
             reflect_block_after=max(log, scale(self.reflect_block_after)),
             total_tokens=None if total is None else messages + log,
+            scaled_from=self.largest_tokens,
         )
 
     def messages_at(self, log_tokens: int) -> int:

@@ -234,6 +234,10 @@ def _split_line(
     return parts, left_out
 
 
+_FILLED = 0.9
+"""How much of its room a piece takes, where the whole text is as dense as it is on average."""
+
+
 def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:
     """Split a text into pieces of so many tokens at most, which together are the text.
 
@@ -251,10 +255,14 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
 
 
 def _slice(text: str, tokens: int, total: int) -> list[str]:
-    """Cut a text that counts too much into pieces of about so many tokens."""
-    step = max(1, min(len(text) - 1, len(text) * tokens // total))
-    pieces, start = list[str](), 0
+    """Cut a text that counts too much into pieces of about as many tokens, so many at most.
+
+    A piece that counts more than the average would be cut once more, into two that are half full.
+    """
+    left, start, pieces = -(-total // max(1, int(tokens * _FILLED))), 0, list[str]()
     while start < len(text):
+        step = max(1, min(len(text) - 1, -(-(len(text) - start) // max(1, left))))
+        left -= 1
         stop = _find_break(text, start, min(len(text), start + step))
         pieces.append(text[start:stop])
         start = stop

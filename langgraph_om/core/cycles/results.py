@@ -57,8 +57,8 @@ def take_in_results(
         now: The current time.
 
     Returns:
-        One event for each job that is over: its result where that still fits, with the title that
-        comes with it; else a failure that says `superseded`, `stale`, `abandoned`, `overtaken` or
+        One event for each job that is over: its result where that still fits, with what features
+        say of it; else a failure that says `superseded`, `stale`, `abandoned`, `overtaken` or
         `lost`.
     """
     events: list[Event] = []

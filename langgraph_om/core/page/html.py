@@ -290,6 +290,25 @@ def list_windows(status: StatusData) -> list[Window]:
     ]
 
 
+_SOURCES: Final = {
+    "option": "by `max_input_tokens`",
+    "profile": "by its profile",
+    "refused": "by a prompt that its provider refused",
+}
+
+
+def describe_actor_window(status: StatusData) -> str:
+    """Say how long a prompt the Actor's model reads; empty where nobody has said."""
+    window = status.get("actorWindow")
+    if window is None:
+        return ""
+    said = f"{count(window['tokens'], 'token')}, {_SOURCES[window['source']]}"
+    if "scaledFrom" not in window:
+        return said
+    sizes = f"from {window['scaledFrom']:,} to {window['scaledTo']:,}"
+    return f"{said}; all limits are scaled down, {sizes}"
+
+
 def describe_sizes(sizes: Sizes) -> str:
     """Say how much less than the whole conversation the Actor is sent."""
     if not sizes.conversation and not sizes.shown:

@@ -21,6 +21,7 @@ from langgraph_om.core.page.html import (
     Sizes,
     Window,
     count,
+    describe_actor_window,
     describe_ahead,
     describe_sizes,
     element,
@@ -298,7 +299,7 @@ def render_memory_view(
     """
     windows = [_render_window(window) for window in list_windows(status)]
     return frame(
-        _render_head(record, sizes),
+        _render_head(record, sizes, describe_actor_window(status)),
         _render_trouble(record),
         element("div", *windows, class_="meters"),
         _render_hints(record),
@@ -312,7 +313,7 @@ def render_memory_view(
     )
 
 
-def _render_head(record: MemoryRecord, sizes: Sizes | None) -> Html:
+def _render_head(record: MemoryRecord, sizes: Sizes | None, actor: str) -> Html:
     facts = [
         f"Thread {show_key(record['thread_id'])}" if record["thread_id"] else "No thread id",
         f"of {show_key(record['resource_id'])}" if record["resource_id"] else "",
@@ -321,7 +322,8 @@ def _render_head(record: MemoryRecord, sizes: Sizes | None) -> Html:
     ]
     said = element("p", f"Compression: {describe_sizes(sizes)}.", class_="sub") if sizes else None
     sub = element("p", " · ".join(filter(None, facts)), class_="sub")
-    return element("header", element("h1", write_title(record), dir="auto"), sub, said)
+    reads = element("p", f"The agent's model reads {actor}.", class_="sub") if actor else None
+    return element("header", element("h1", write_title(record), dir="auto"), sub, said, reads)
 
 
 def _render_trouble(record: MemoryRecord) -> Html | None:

@@ -35,6 +35,7 @@ from langgraph_om.core.wire import (
     Tripped,
     Usage,
     Waived,
+    WindowsKnown,
 )
 
 # The record while events are folded into it, and what several kinds of events do to it.
@@ -254,6 +255,11 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["head"] = event["head"]
     record["tripwire"] = None
     run_beside("stepped", record, event)
+
+
+def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
+    """Note how long a prompt the Actor's models read."""
+    record["windows"] = event["windows"]
 
 
 def waive(record: MemoryRecord, event: Waived) -> None:

@@ -18,6 +18,7 @@ from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window, select_live_chunks
 from langgraph_om.core.wire import (
+    ActorWindow,
     BufferedObservations,
     Counted,
     Event,
@@ -33,7 +34,12 @@ from langgraph_om.core.wire import (
 
 
 def build_status(
-    record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    *,
+    step: int,
+    actor: ActorWindow | None = None,
 ) -> StatusData:
     """State both windows: the `data` of `data-om-status`.
 
@@ -42,9 +48,10 @@ def build_status(
         window: Its unobserved messages.
         thresholds: The limits in force.
         step: The agent's step since the newest human message, 0-based.
+        actor: How long a prompt the Actor's model reads; `None` where nobody has said.
     """
     observations = log_tokens(record)
-    return {
+    status: StatusData = {
         "windows": {
             "active": {
                 "messages": {
@@ -66,6 +73,12 @@ def build_status(
         "stepNumber": step,
         "generationCount": record["generation"],
     }
+    if actor is not None:
+        status["actorWindow"] = {"tokens": actor["tokens"], "source": actor["source"]}
+        if thresholds.scaled_from is not None:
+            status["actorWindow"]["scaledFrom"] = thresholds.scaled_from
+            status["actorWindow"]["scaledTo"] = thresholds.largest_tokens
+    return status
 
 
 def _sum_buffered(

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import Any
 
 from langgraph_om.core.actor.head import track_head
+from langgraph_om.core.actor.windows import find_smallest, list_known
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
@@ -51,6 +52,7 @@ def inspect(
         )
         thread_id = step.former["thread_id"] or step.identity.thread_id
         yield Warn(text, (thread_id, step.overlooked))
+    step.apply(list_known(step.record, step.windows, step.messages))
     for collect in features.having("collect"):
         yield from collect(step)
     if not step.is_final:
@@ -127,7 +129,8 @@ def _state_step(step: Step) -> None:
     )
     limit = step.settings.max_input_tokens
     step.events += build_trim_notice(step.record, window, view.shown.dropped, limit)
-    data = build_status(step.record, window, step.settings.thresholds, step=number)
+    actor = find_smallest(step.windows)
+    data = build_status(step.record, window, step.settings.thresholds, step=number, actor=actor)
     step.events.append({"type": "status", "data": data})
 
 

@@ -26,6 +26,8 @@ from langgraph_om.core.wire import MemoryRecord, ViewTrimmed
 
 _CUT: Final = (8000, 2000, 500)
 """Tokens above which messages are cut, one after the other."""
+_FIELDS: Final = ("content", "tool_calls", "invalid_tool_calls")
+"""Fields of a message that may be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ def find_shorter(
     target: int,
     *,
     system: str | SystemMessage | None = None,
+    limit: int | None = None,
 ) -> Shorter:
     """Return the input that leaves out the least and keeps to a target, or else the shortest one.
 
@@ -53,7 +56,9 @@ def find_shorter(
         step: A look at the conversation.
         target: Tokens.
         system: The agent's own system prompt.
+        limit: The Actor's window, in tokens, which the notice names; `None`: it names the target.
     """
+    named = target if limit is None else limit
 
     @cache
     def build(tokens: int, dropped: int = 0, groups: int = 0) -> Shorter:
@@ -61,7 +66,7 @@ def find_shorter(
         view, changed = _leave_out(step, tokens, dropped, groups)
         messages = assemble(view, step.record, step.messages, system=system, with_reasoning=False)
         notice = describe_trim(
-            step.record, step.window, dropped, target, previewed=changed, groups=groups
+            step.record, step.window, dropped, named, previewed=changed, groups=groups
         )
         return Shorter(messages, count_messages(step.settings.counter, messages), notice)
 
@@ -98,7 +103,10 @@ def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View
     whole = select_shown(step.messages, step.window, dropped)
     shown = whole.replace_messages(partial(_cut, features=step.settings.features, tokens=tokens))
     previewed = sum(
-        before.message.content != after.message.content
+        any(
+            getattr(before.message, part, None) != getattr(after.message, part, None)
+            for part in _FIELDS
+        )
         for before, after in zip(whole.entries, shown.entries, strict=True)
     )
     memory = step.view.memory

@@ -15,6 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import Framing, View, make_view
+from langgraph_om.core.actor.windows import Windows
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
@@ -54,6 +55,8 @@ class Step:
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
     """By feature, what it shows that no record holds."""
+    windows: Windows = field(default_factory=dict)
+    """How long a prompt the Actor's models read, as far as this process knows."""
     events: list[Event] = field(default_factory=list)
     """What to fold and to show; ends with the status when the Actor goes on."""
     kept: dict[str, Any] = field(default_factory=dict)

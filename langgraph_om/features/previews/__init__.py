@@ -1,6 +1,6 @@
 """Show the Actor the beginning and the end of what is enormous, and the call that reads the rest.
 
-In the view, never in the state: the Observer reads all of it, and `recall` shows all of it.
+In the view, never in the state: the Observer and `recall` have the message itself.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class PreviewOptions(TypedDict, total=False):
     ]
     """Tokens above which a message is shown to the Actor as its beginning, its end and the call of
     `recall` that reads the rest, so with `retrieval` alone: one number, or one for results and
-    arguments of tools and one for what a user or the Actor wrote. The Observer reads the whole.
-    `None`: all messages are shown whole."""
+    arguments of tools and one for what a user or the Actor wrote. The Observer has the message
+    itself. `None`: all messages are shown whole."""
 
 
 class Previews(Feature):

@@ -150,6 +150,8 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     size = len(content) if isinstance(content, str) else sum(map(_count_characters, content))
     if isinstance(message, AIMessage) and message.tool_calls:
         size += sum(len(write_json(call["args"])) for call in message.tool_calls)
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:
+        size += sum(len(call["args"] or "") for call in message.invalid_tool_calls)
     least = min(rule.tool_tokens, rule.text_tokens)
     if size * MAX_TOKENS_PER_CHARACTER <= least:
         return False
@@ -157,6 +159,8 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
 
 
 def _count_characters(block: str | Mapping[str, Any]) -> int:
+    if not isinstance(block, str) and "json" in block:
+        return len(write_json(block["json"]))
     text = block if isinstance(block, str) else block.get("text")
     # Of other blocks only calls can be cut, which are listed beside the content too.
     return len(text) if isinstance(text, str) else 0
@@ -173,7 +177,7 @@ def _find_texts(message: BaseMessage) -> Iterator[_Place]:
         for at, block in _numbered(content):
             for part in result_parts(block, Placeholders()):
                 text = part_text(part)
-                if _is_text(part, block):
+                if _is_text(part, block) or _is_json(part, block):
                     yield _Place(at, text, 0, offset)
                 offset += len(text) + 1  # they are joined by a line break
         return
@@ -217,6 +221,11 @@ def _is_text(part: Part, block: Any) -> bool:
     if part.kind != "text":
         return False
     return isinstance(block, str) or (isinstance(block, dict) and block.get("text") == part.body)
+
+
+def _is_json(part: Part, block: Any) -> bool:
+    """Return whether a block of a tool's result is JSON, which is cut as text."""
+    return part.kind == "other" and isinstance(block, dict) and "json" in block
 
 
 @lru_cache(maxsize=16)  # each call of the Actor shows the same texts
@@ -297,7 +306,8 @@ def _cut_content(content: Any, places: Sequence[_Place], cut: _Cut, note: str) -
 def _with_text(block: Mapping[str, Any], text: str) -> dict[str, Any]:
     # What cites or caches a place in the text does not hold for another text.
     kept = {name: block[name] for name in ("id", "phase") if name in block}
-    return {"type": block.get("type", "text"), "text": text, **kept}
+    kind = "text" if "json" in block else block.get("type", "text")
+    return {"type": kind, "text": text, **kept}
 
 
 def _write_note(rule: PreviewRule, key: str, part: int, offset: int, characters: int) -> str:
@@ -318,6 +328,12 @@ def _cut_calls(message: AIMessage, key: str, rule: PreviewRule) -> dict[str, Any
     listed = {id(call) for call in message.tool_calls}
     for part, index, _ in _place_parts(message):
         call = part.block
+        if isinstance(call, dict) and call.get("type") == "invalid_tool_call" and call.get("id"):
+            text = str(call.get("args") or "")
+            cut = _find_cut((text,), rule.tool_tokens, rule.count)
+            if cut is not None:  # it is no JSON, and stays a text
+                note = _write_note(rule, key, index, cut.head, cut.characters)
+                changed[str(call["id"])] = f"{text[: cut.head]}\n{note}\n{text[cut.tail :]}"
         if id(call) not in listed or not call.get("id"):
             continue
         text = part_text(part)
@@ -328,10 +344,11 @@ def _cut_calls(message: AIMessage, key: str, rule: PreviewRule) -> dict[str, Any
     if not changed:
         return {}
     update: dict[str, Any] = {
-        "tool_calls": [
+        name: [
             {**call, "args": changed[str(call["id"])]} if str(call["id"]) in changed else call
-            for call in message.tool_calls
+            for call in getattr(message, name)
         ]
+        for name in ("tool_calls", "invalid_tool_calls")
     }
     if isinstance(message.content, list):
         update["content"] = [_change_call(block, changed) for block in message.content]
@@ -386,11 +403,12 @@ def _change_call(block: Any, changed: Mapping[str, Any]) -> Any:
     call_id = next((str(block[name]) for name in ("call_id", "id") if block.get(name)), "")
     if call_id not in changed:
         return block
-    inner = block.get("function")
+    inner, arguments = block.get("function"), changed[call_id]
+    written = arguments if isinstance(arguments, str) else write_json(arguments)
     if isinstance(inner, dict):
-        return {**block, "function": {**inner, "arguments": write_json(changed[call_id])}}
+        return {**block, "function": {**inner, "arguments": written}}
     values = {
-        name: write_json(changed[call_id]) if isinstance(block[name], str) else changed[call_id]
+        name: written if isinstance(block[name], str) else arguments
         for name in _CALL_VALUES
         if name in block
     }

@@ -141,7 +141,7 @@ class Recall(Feature):
         record, conversation = runner.stored_record(values), runner.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
-        step = Step(runner.settings, record, conversation, who, runner.clock())
+        step = Step(runner.settings_of(record), record, conversation, who, runner.clock())
         try:
             if not runner.is_read_only(config):
                 for prepare in runner.settings.features.having("before_tool"):

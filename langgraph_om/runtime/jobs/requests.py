@@ -78,10 +78,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
     values |= {name: getattr(settings, name) for name in _COMPARED}
     values |= settings.features.join("job_settings")
-    for option, config in (
-        ("observation", settings.observation),
-        ("reflection", settings.reflection),
-    ):
+    observation, reflection = settings.configured or (settings.observation, settings.reflection)
+    for option, config in (("observation", observation), ("reflection", reflection)):
         values |= {
             f"{option}.{name}": value for name, value in vars(config).items() if name != "model"
         }
@@ -178,7 +176,7 @@ def _name(value: Any) -> Any:
     return key if isinstance(key, str) else f"{type(value).__qualname__} {value}"
 
 
-# Hand work to the executor: a job ahead of need, one for a pause, or the question for a title.
+# Hand work to the executor: a job ahead of need, or what a feature does beside the run.
 
 
 def submit_job(

@@ -33,7 +33,7 @@ from support.clock import START, Clock
 from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
 from support.shared_world import Agent, config, sharing
 
-pytestmark = pytest.mark.needs("working", "inject")
+pytestmark = pytest.mark.needs("working", "inject", "titles")
 
 WORD = "zanzibarquux"
 ANA, ANAS_OTHER = on_thread("trip", resource_id="ana"), on_thread("work", resource_id="ana")

@@ -265,6 +265,7 @@ def test_buffering_observes_other_threads_beside_the_turns(files: SQLAlchemyArch
     assert not blocked
 
 
+@pytest.mark.needs("titles")
 def test_custom_instructions_and_titles_reach_the_question_about_several(
     files: SQLAlchemyArchive,
 ) -> None:

@@ -36,6 +36,7 @@ DEFAULTS = {
     "activate_on_provider_change": False,
     "scales_interval": False,
     "deadline": None,
+    "scaled_from": None,
 }
 
 UNBUFFERED = {

@@ -170,6 +170,7 @@ PLAIN = Reader(page_of(record()))
 FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
+@pytest.mark.needs("titles")
 @pytest.mark.needs("extract", "working", "steering")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))

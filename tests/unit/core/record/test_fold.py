@@ -287,10 +287,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "what is only shown changes nothing",
-        [
-            {"type": kind}
-            for kind in ("observation-start", "thread-update", "status", "view-trimmed")
-        ],
+        [{"type": kind} for kind in ("observation-start", "status", "view-trimmed")],
         {},
     ),
     (

@@ -173,3 +173,38 @@ def test_without_recall_a_preview_says_that_the_rest_cannot_be_read() -> None:
     shown = preview_message(HumanMessage(rows(4000), id="m"), "m", rule)
     assert "cannot be read now" in shown.text
     assert "recall(" not in shown.text
+
+
+def test_arguments_that_are_no_json_are_cut_as_text() -> None:
+    text = f'{{"rows": "{rows(3000)}'  # an answer that ended at its limit
+    call = {"name": "write", "args": text, "id": "c1", "error": "no JSON"}
+    raw = {"id": "c1", "type": "function", "function": {"name": "write", "arguments": text}}
+    message = AIMessage(
+        "Writing.", invalid_tool_calls=[call], additional_kwargs={"tool_calls": [raw]}, id="m"
+    )
+    shown = preview_message(message, "m", RULE)
+    assert isinstance(shown, AIMessage)
+    written = str(shown.invalid_tool_calls[0]["args"])
+    found = CALL.search(written)
+    assert found is not None
+    assert len(written) < len(text) // 10
+    rest = read_on(message, *found.groups()[1:])
+    assert rest.startswith(text[int(found[4]) :])
+    assert written.endswith(text[-40:])
+    assert shown.additional_kwargs["tool_calls"][0]["function"]["arguments"] == written
+    assert message.invalid_tool_calls[0]["args"] == text
+
+
+def test_a_result_in_json_is_cut_as_text() -> None:
+    image = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+    block = {"type": "json", "json": {"rows": rows(3000)}}
+    message = ToolMessage(
+        [{"type": "text", "text": "Found:"}, block, image], tool_call_id="c", id="m"
+    )
+    shown = preview_message(message, "m", RULE)
+    assert [part["type"] for part in shown.content] == ["text", "text", "image"]
+    found = CALL.search(shown.content[1]["text"])
+    assert found is not None
+    assert shown.content[1]["text"].startswith('[json] {"json":{"rows":"row 0: price 0 euro')
+    assert "row 2999" in read_on(message, *found.groups()[1:])[-60:]
+    assert len(str(shown.content)) < 1000
