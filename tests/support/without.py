@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FEATURES = ROOT / "langgraph_om" / "features"
 COPIED = ("langgraph_om", "tests", "pyproject.toml", "README.md", "CHANGELOG.md", "docs")
-COPIED += ("examples", "mkdocs.yml", ".github", ".ci")
+COPIED += ("examples", "mkdocs.yml", ".github", ".ci", "hatch_build.py", "LICENSE")
 
 
 def names() -> list[str]:
@@ -104,7 +104,7 @@ def run(name: str, *, with_tests: bool) -> bool:
             take_out(each, root)
         # One cache for all copies, which differ in a few modules.
         cache = str(ROOT / ".mypy_cache" / "without")
-        env = {**os.environ, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
+        env = {**os.environ, "OM_WITHOUT": name, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
         commands = [
             ["-c", "import langgraph_om, langgraph_om.memory, langgraph_om.integrations.agent"],
             ["-m", "mypy", "langgraph_om"],
