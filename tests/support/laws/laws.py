@@ -18,15 +18,13 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import (
-    CONTINUATION_ID,
     GAP_ID,
-    WORKING_ID,
+    OWN_IDS,
     content_digest,
     derive_id,
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
@@ -409,7 +407,7 @@ def others_among_own(now: Moment) -> list[str]:
         f"{message.id} was not said here"
         for message in now.prompt
         if message.type != "system"
-        and message.id not in (CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID)
+        and message.id not in OWN_IDS
         and message.id not in now.told.messages
     ]
 
