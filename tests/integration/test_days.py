@@ -189,6 +189,7 @@ def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
 # --- What it is good for --------------------------------------------------------------------------
 
 
+@pytest.mark.needs("recall")
 def test_a_date_leads_recall_to_the_messages_of_that_day() -> None:
     days = Days(messages=1000, log=100_000, retrieval=True)
     days.talk(24)

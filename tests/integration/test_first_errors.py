@@ -80,6 +80,7 @@ def test_an_image_behind_a_url_that_is_not_sent_is_told(caplog: pytest.LogCaptur
     assert any("thread 't': 1 attachment(s) behind a URL" in each for each in warned(caplog))
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.slow
 def test_a_role_that_may_not_make_tables_uses_those_of_another(
     postgres_sqlalchemy_url: str,

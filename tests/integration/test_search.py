@@ -65,6 +65,7 @@ def archive() -> Iterator[SQLAlchemyArchive]:
 # --- The tool ------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("recall")
 def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     agent = recalling()
     talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
@@ -78,6 +79,7 @@ def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     assert (only["results"], only["count"]) == ("(nothing found)", 0)
 
 
+@pytest.mark.needs("recall")
 def test_hits_go_on_page_by_page() -> None:
     agent = recalling()
     talk(agent.graph, on_thread(), turns(12))
@@ -93,6 +95,7 @@ def test_hits_go_on_page_by_page() -> None:
     assert (far["count"], far["has_more"]) == (0, False)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("archive")
 def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
@@ -112,6 +115,7 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
 # --- What a person forgot ------------------------------------------------------------------------
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 @pytest.mark.parametrize("act", ["forget", "correct"])
 @pytest.mark.parametrize("where", ["state", "archive", "shared log"])
@@ -187,6 +191,7 @@ class Counting:
         return [item.value["text"] for item in items if item.namespace[-1] == kind]
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
@@ -214,6 +219,7 @@ def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str)
         assert agent.memory.flush(60)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_observations_are_searchable_while_they_are_buffered() -> None:
     found = Counting()
@@ -235,6 +241,7 @@ def test_observations_are_searchable_while_they_are_buffered() -> None:
     assert {found.seen[text] for text in buffered} == {1}
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_forks_and_other_processes_embed_nothing_twice() -> None:
     found, saver = Counting(), InMemorySaver()
@@ -249,6 +256,7 @@ def test_forks_and_other_processes_embed_nothing_twice() -> None:
     assert len(found.seen) == len(found.texts("messages")) + len(found.texts("groups"))
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     found = Counting()
@@ -267,6 +275,7 @@ def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     assert "scratches" not in str(texts)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     found = Counting()
@@ -279,6 +288,7 @@ def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     assert "cursor car" not in answer["results"]
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     store = InMemoryStore(index=index_of())
@@ -290,6 +300,7 @@ def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     assert found["results"].count("cursor walnuts") == 1
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("archive")
 def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
@@ -302,6 +313,7 @@ def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None
         assert "Looking up" not in system_text(agent.prompts()[-1])
 
 
+@pytest.mark.needs("recall")
 def test_retrieval_without_an_archive_says_what_can_be_searched(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -366,6 +378,7 @@ def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) ->
     assert memory.threads("nobody") == []
 
 
+@pytest.mark.needs("recall")
 def test_a_conversation_is_searched_without_an_archive() -> None:
     memory = remembering(scripted(), Clock())
     assert [hit.id for hit in memory.search("bergen", state=SAID)] == ["gate"]

@@ -378,6 +378,7 @@ def test_what_is_no_setting_is_refused(value: Any) -> None:
 # --- Shown ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("archive")
 @pytest.mark.parametrize("title", [TITLE, RuntimeError("no key")])
 async def test_lists_show_the_title_and_until_then_the_first_words(

@@ -95,6 +95,7 @@ def talk(graph: Any, count: int, text: str = "please tell me about that. " * 30)
         graph.invoke(said, {"configurable": {"thread_id": "t"}})
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_no_call_is_refused_where_the_profile_tells_the_window(
@@ -134,6 +135,7 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window == 8192
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("previews")
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_a_message_larger_than_the_window_is_previewed_at_once(*, retrieval: bool) -> None:

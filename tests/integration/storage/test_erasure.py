@@ -150,6 +150,7 @@ def home(
         yield home
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")
 @pytest.mark.parametrize("work", ["buffered", "at once"])
@@ -171,6 +172,7 @@ def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")
 @pytest.mark.parametrize("work", ["buffered"])
@@ -231,6 +233,7 @@ def indexed(store: InMemoryStore) -> int:
     return len(store.search(("langgraph_om",), limit=1000))
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyArchive) -> None:
     agent, store = small(archive=archive)
@@ -246,6 +249,7 @@ def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyA
     assert indexed(store) == 0
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_a_memory_without_vectors_knows_of_those_of_another(archive: SQLAlchemyArchive) -> None:
     _, store = small(archive=archive)
@@ -263,6 +267,7 @@ def test_working_memory_in_a_store_is_not_left_silently(archive: SQLAlchemyArchi
     assert memory.delete_thread("trip") == ["trip"]  # which has none
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_what_a_former_version_left_in_the_store_is_deleted_by_a_second_call(
     archive: SQLAlchemyArchive,
@@ -273,6 +278,7 @@ def test_what_a_former_version_left_in_the_store_is_deleted_by_a_second_call(
     assert indexed(store) == 0
 
 
+@pytest.mark.needs("recall")
 def test_without_an_archive_a_deletion_says_that_it_reaches_nothing() -> None:
     saver = InMemorySaver()
     agent = recalling(saver=saver)
@@ -287,6 +293,7 @@ def test_without_an_archive_a_deletion_says_that_it_reaches_nothing() -> None:
     assert [*saver.list(None)] == []
 
 
+@pytest.mark.needs("recall")
 def test_a_thread_that_is_another_users_is_not_deleted_and_said(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -301,6 +308,7 @@ def test_a_thread_that_is_another_users_is_not_deleted_and_said(
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"ben"}
 
 
+@pytest.mark.needs("recall")
 def test_checkpoints_are_deleted_in_their_database(tmp_path: Path) -> None:
     with SqliteSaver.from_conn_string(str(tmp_path / "saver.db")) as saver:
         agent = recalling(archive=f"sqlite:///{tmp_path / 'archive.db'}", saver=saver)

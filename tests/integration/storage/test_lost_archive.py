@@ -166,6 +166,7 @@ def test_copy_that_outlives_a_deletion_archives_only_what_follows(
     assert warned(caplog) == 0
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.parametrize("delete", ["thread", "resource"])
 def test_recall_on_a_copy_that_outlives_a_deletion_archives_nothing(delete: str) -> None:
     agent, archive, config = survive(delete, retrieval=True)

@@ -569,6 +569,7 @@ def test_eviction_in_a_shared_log(files: SQLAlchemyArchive) -> None:
         check_thread(agent, thread, archive=files)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive) -> None:
     def embed(texts: list[str]) -> list[list[float]]:

@@ -206,6 +206,7 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
     assert known in str(caught.value)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
@@ -413,6 +414,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
+@pytest.mark.needs("recall")
 @pytest.mark.needs("archive")
 def test_retrieval_without_an_archive_says_what_it_reaches(
     caplog: pytest.LogCaptureFixture,
