@@ -20,6 +20,7 @@ from langgraph_om.testing.quoting import (
     find_last_block,
     read_sections,
     shorten,
+    split_sentences,
     weigh,
     write_sections,
 )
@@ -34,6 +35,9 @@ _HEAD = re.compile(
     _KINDS + r"(?: (?P<name>[^:]{1,120}?))??(?: \((?P<time>\d{1,2}:\d\d)\))?"
     r"(?P<reasoning> reasoning)?(?: \[[^\]]{0,200}\])?:(?: (?P<text>.*))?",
 )
+_ORDER_MARK = "📌"
+_ORDER = re.compile(r"\b(?:always|never|from now on|immer|niemals|ab jetzt)\b", re.IGNORECASE)
+"""Words of a standing instruction."""
 _NUMBER_OR_LIST = re.compile(r"\d|^ *[-*•] ", re.MULTILINE)
 
 
@@ -72,8 +76,9 @@ class ExtractiveObserver(OfflineChatModel):
     with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
     as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
     a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, and so
-    do those that tell least while the items are longer than a quarter of the conversation. It is
-    not clever, but what it writes is drawn from the conversation and the same every time.
+    do those that tell least while the items are longer than a quarter of the conversation. Where it
+    is told of 📌, it marks what the user wants "always", "never" or "from now on". It is not
+    clever, but what it writes is drawn from the conversation and the same every time.
 
         >>> transcript = '''<conversation>
         ... Date: Dec 4, 2025
@@ -135,7 +140,7 @@ class ExtractiveObserver(OfflineChatModel):
 
     def _answer(self, prompt: str, transcript: str) -> str:
         """Return the observations of one conversation."""
-        notes = self._take_notes(_read_transcript(transcript))
+        notes = self._take_notes(_read_transcript(transcript), marks=_ORDER_MARK in prompt)
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
             return NO_OBSERVATIONS
@@ -152,11 +157,14 @@ class ExtractiveObserver(OfflineChatModel):
             answer.append(f"<thread-title>{cut(topic, 5).rstrip('….,!?;:')}</thread-title>")
         return "\n".join(answer)
 
-    def _take_notes(self, lines: Iterator[_TranscriptLine]) -> list[_Note]:
+    def _take_notes(self, lines: Iterator[_TranscriptLine], *, marks: bool) -> list[_Note]:
         """Return what each message tells, without those that tell nothing."""
         notes: list[_Note] = []
         plain = 0
         for line in lines:
+            for order in _find_orders(line) if marks else ():
+                item = _write_stamped(_ORDER_MARK, line, f'"{order}"')
+                notes.append(_Note(len(notes), line, order, item))
             if text := self._choose_quote(line):
                 plain += line.kind == "Assistant" and not text.endswith(QUESTION_MARKS)
                 item = self._write_item(line, text, is_kept=plain % self.every == 0)
@@ -209,6 +217,14 @@ class ExtractiveObserver(OfflineChatModel):
         return text if line.kind.startswith("Tool") else choose_sentence(text, self.words)
 
 
+def _find_orders(line: _TranscriptLine) -> list[str]:
+    """Return the sentences of the user that are standing instructions."""
+    if line.kind != "User":
+        return []
+    sentences = split_sentences(line.text[:MAX_CHARACTERS_READ])
+    return [each for each in sentences if _ORDER.search(each) and not each.endswith(QUESTION_MARKS)]
+
+
 def _read_transcript(transcript: str) -> Iterator[_TranscriptLine]:
     """Yield the messages of a transcript; the private reasoning among them is left out."""
     date = ""
@@ -237,9 +253,9 @@ def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
 
     if sum(len(note.item) + 1 for note in notes) <= room:
         return notes
-    kept: list[_Note] = []
+    kept = [note for note in notes if _ORDER_MARK in note.item]
     for note in sorted(notes, key=rank, reverse=True):
-        if len(note.item) < room:
+        if note not in kept and len(note.item) < room:
             room -= len(note.item) + 1
             kept.append(note)
     return sorted(kept, key=lambda note: note.position)

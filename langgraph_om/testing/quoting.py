@@ -42,12 +42,16 @@ def choose_sentence(text: str, words: int) -> str:
         words: How many words of the sentence will be quoted; further ones do not weigh.
     """
     best, most = "", 0
-    for part in _SENTENCE_END.split(text[:MAX_CHARACTERS_READ]):
-        sentence = _BULLET.sub("", part.strip(), count=1)
+    for sentence in split_sentences(text[:MAX_CHARACTERS_READ]):
         found = weigh(sentence, words)
         if found > most:
             best, most = sentence, found
     return best
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text, without the bullets of lists."""
+    return [_BULLET.sub("", part.strip(), count=1) for part in _SENTENCE_END.split(text)]
 
 
 def weigh(text: str, words: int) -> int:

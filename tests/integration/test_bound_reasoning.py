@@ -62,7 +62,7 @@ def provider() -> Iterator[Provider]:
 
 def client(claude: Provider, **options: Any) -> ChatAnthropic:
     return ChatAnthropic(
-        model="claude-opus-4-5",
+        model="claude-opus-4-8",
         base_url=claude.url,
         api_key="dummy",
         max_retries=0,

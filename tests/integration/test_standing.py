@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering
+from langgraph_om.testing import ExtractiveObserver
 from support.agents import DOORS, Agent, make_agent, on_thread, record_of, say, scripted, turns
 
 pytestmark = pytest.mark.needs("standing")
 
 CONFIG = on_thread("t")
+SHARED: Any = "resource"
 ORDER = "Never book a flight before you have asked me."
 SAID = HumanMessage(f"Hello! {ORDER} I live in Ghent.", id="order")
 ENDING = HumanMessage("By the way, you can book flights without asking now.", id="end")
@@ -188,3 +191,51 @@ def test_none_are_kept_where_they_are_switched_off() -> None:
     talk(agent, SAID, *turns(6))
     assert rules(agent) == []
     assert "📌 a standing instruction" not in observer.shown[0]
+
+
+@pytest.mark.needs("shared_log")
+def test_with_a_shared_log_it_holds_in_all_threads_of_the_user(tmp_path: Path) -> None:
+    actor = Prompts()
+    observer = Observer(
+        **{
+            "Never book": f'"{ORDER}"',
+            "without asking now": 'ends: "Never book" by "book flights without asking now"',
+        }
+    )
+    agent = build("agent", observer, actor, archive=f"sqlite:///{tmp_path / 'a.db'}", scope=SHARED)
+    first, other = (on_thread(name, resource_id="ann") for name in "ab")
+    for message in (SAID, *turns(8)):
+        say(agent.graph, first, message)
+    assert held(agent, first) == [ORDER]
+    say(agent.graph, other, HumanMessage("Hello again!", id="again"))
+    assert ORDER in actor.texts[-1]
+    for message in (ENDING, *turns(8, start=8)):
+        say(agent.graph, other, message)
+    assert held(agent, other) == []
+    say(agent.graph, first, HumanMessage("And now?", id="now"))
+    assert held(agent, first) == []
+
+
+@pytest.mark.needs("shared_log")
+def test_order_in_a_thread_that_another_one_observes_holds_too(tmp_path: Path) -> None:
+    actor = Prompts()
+    agent = build(
+        "agent",
+        ExtractiveObserver().reply,
+        actor,
+        archive=f"sqlite:///{tmp_path / 'a.db'}",
+        scope=SHARED,
+    )
+    for at in range(6):
+        thread = on_thread(f"left-{at}", resource_id="ann")
+        say(agent.graph, thread, SAID.model_copy(update={"id": f"order-{at}"}))
+        say(agent.graph, thread, turns(1, start=at)[0])
+    last = on_thread("here", resource_id="ann")
+    for message in turns(6, start=20):
+        say(agent.graph, last, message)
+    assert held(agent, last) == [ORDER]
+    assert ORDER in actor.texts[-1]
+
+
+def held(agent: Agent, config: Any) -> list[str]:
+    return [rule.words for rule in agent.memory.rules(agent.graph.get_state(config))]

@@ -589,6 +589,7 @@ def test_without_titles_none_is_announced() -> None:
 
 @pytest.mark.needs("titles")
 @pytest.mark.needs("archive")
+@pytest.mark.needs("standing")  # whose mark counts in the question
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:
     item = "* 🔴 (09:00) User plans trips with Ana: museums, long walks, hotels near the river.\n"
     observed = f"<observations>\nDate: Mar 2, 2026\n{item * 4}</observations>"

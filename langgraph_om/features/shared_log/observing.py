@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
@@ -23,7 +24,7 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
     waive,
 )
-from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints
+from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints, sort_notes
 from langgraph_om.core.cycles.questions import (
     merge_answers,
     rewrite_answer,
@@ -97,6 +98,8 @@ class ThreadsObserved(NamedTuple):
     """About how many tokens no question had room for."""
     asked: AskModel | None
     """What was asked last."""
+    said: Mapping[str, Sequence[str]]
+    """The words of the user that were shown, message by message, by thread id."""
 
 
 def ask_observer_of_threads(
@@ -113,6 +116,7 @@ def ask_observer_of_threads(
     """
     found: dict[str, Parsed] = {}
     left_out: dict[str, int] = {}
+    said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
     for thread, count in threads:
         own = _view_thread(cycle, thread)
@@ -121,13 +125,15 @@ def ask_observer_of_threads(
             found[thread.thread_id] = Parsed("none")
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
+        said[thread.thread_id] = shown.said
         inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
     answers, asked = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in threads:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
-    return ThreadsObserved(found, sum(left_out[thread_id] for thread_id in answers), asked)
+    tokens = sum(left_out[thread_id] for thread_id in answers)
+    return ThreadsObserved(found, tokens, asked, said)
 
 
 def _ask_in_rounds(
@@ -193,7 +199,7 @@ def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
 def _build_threads_input(
     cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[Parsed]]
 ) -> ThreadsInput:
-    settings = cycle.settings
+    settings, features, log = cycle.settings, cycle.settings.features, cycle.record["log"]
     observation = settings.observation
     count = settings.counter.count_text
     noted = [
@@ -204,7 +210,7 @@ def _build_threads_input(
     return ThreadsInput(
         inputs,
         previous=select_previous_sections(
-            [*cycle.record["log"], *noted],
+            [*features.select_log(log), *noted],
             resolve_previous_tokens(observation),
             settings.counter,
             settings.show_id,
@@ -212,7 +218,9 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,
-        asked=settings.features.list_hints(),
+        asked=features.list_hints(),
+        marks="\n".join(describe() for describe in features.having("describe_marks")),
+        held="\n".join(filter(None, (held(log) for held in features.having("list_held")))),
         states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )
@@ -236,6 +244,8 @@ class _Answered(NamedTuple):
     """The entries of features."""
     error: ObserverError | None = None
     left_out_tokens: int = 0
+    said: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """The words of the user that were shown, by thread id."""
 
 
 class _Observed(NamedTuple):
@@ -386,29 +396,39 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
     """Ask about all batches at once."""
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[Section] = []
+    noticed: list[Found] = []
     error: ObserverError | None = None
     for batch, answered in zip(batches, asked, strict=True):
         error = error or answered.error
-        sections += [
-            _build_section(cycle, thread, count, answered.answers[thread.thread_id], answered.tally)
-            for thread, count in batch
-            if thread.thread_id in answered.answers
-        ]
+        for thread, count in batch:
+            if thread.thread_id not in answered.answers:
+                continue
+            section = _build_section(
+                cycle, thread, count, answered.answers[thread.thread_id], answered.tally
+            )
+            known = [*cycle.record["log"], *(group for own in sections for group in own["groups"])]
+            words = answered.said.get(thread.thread_id, ())
+            own = _view_thread(cycle, thread)
+            section["groups"], found = sort_notes(own, section["groups"], known, words)
+            noticed.append(found)
+            sections.append(section)
     left_out = sum(answered.left_out_tokens for answered in asked)
-    found = join_found(answered.found for answered in asked)
+    found = join_found([*(answered.found for answered in asked), *noticed])
     return _Observed(sections, error, left_out, found)
 
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
     try:
-        answers, left_out, asked = yield from ask_observer_of_threads(cycle, batch)
+        observed = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
         return _Answered({}, (yield ReadTally()), {}, error)
+    answers, left_out, asked, said = observed
     noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
     found: Found = {}
     if asked is not None and noted:
         found = yield from ask_for_values(cycle, asked, noted)
-    return _Answered(answers, (yield ReadTally()), found, left_out_tokens=left_out)
+    tally: Tally = yield ReadTally()
+    return _Answered(answers, tally, found, left_out_tokens=left_out, said=said)
 
 
 def _build_section(
