@@ -15,7 +15,6 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.features.inject.inject import RECALLED_ID
-from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,
@@ -226,6 +225,7 @@ def test_what_the_window_shows_and_the_question_itself_are_not_found(
     assert "cursor asks\n" not in found["results"]
 
 
+@pytest.mark.needs("shared_log")
 def test_what_is_shown_of_other_conversations_is_not_shown_twice(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -240,7 +240,7 @@ def test_what_is_shown_of_other_conversations_is_not_shown_twice(
     memory.step(record, said, config=old)
     asks = HumanMessage("What of the gate code, and of what am I allergic?", id="q")
     shown = memory.step(None, [asks], config=on_thread("new", **ANA)).messages
-    others = "".join(message.text for message in shown if message.id == OTHERS_ID)
+    others = "".join(message.text for message in shown if message.id == "om-other-conversations")
     assert "4711" in others
     assert "walnuts" not in others
     assert "4711" not in block(shown)

@@ -10,7 +10,6 @@ which stand within a range or beside one whose ends are gone, only the number is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -23,7 +22,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_conversation,
 )
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
+from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.wire import MemoryRecord, ObservedPart
 
 
@@ -97,46 +96,6 @@ def check_observed(
     if overlooked:
         found["overlooked"] = overlooked
     return found, max(0, grown)
-
-
-def find_left_behind(
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    start: int,
-    waiting: AbstractSet[str],
-    named: Sequence[str],
-) -> list[str]:
-    """Return the keys of messages that a shared log's cursor went past without their observation.
-
-    The cursor is that of another branch, on which these were removed.
-
-    Args:
-        record: The memory of the thread, as the shared log has it.
-        messages: The whole conversation.
-        start: The index of the window's first message.
-        waiting: Keys of the messages that are unobserved as the thread knows it.
-        named: The cursor as the observation left it that wrote it.
-    """
-    keys = [key for key, _ in keyed_conversation(messages[:start])]
-    if waiting.isdisjoint(keys):
-        return []
-    places = {key: at for at, key in enumerate(keys)}
-    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
-    begins = sorted(places[first] for first, _ in ranges if first in places)
-    stops = sorted(places[last] + 1 for _, last in ranges if last in places)
-    covered: set[str] = set()
-    for first, last in ranges:
-        # One end may be of another branch: then it reaches to where the next one begins.
-        if first in places:
-            begin = places[first]
-            beyond = next((at for at in begins if at > begin), len(keys))
-            covered.update(keys[begin : places[last] + 1 if last in places else beyond])
-        elif last in places:
-            stop = places[last] + 1
-            covered.update(keys[next((at for at in reversed(stops) if at < stop), 0) : stop])
-        elif last in named[-1:]:  # both were removed here; all that fits is of this range
-            covered.update(named[named.index(first) if first in named else 0 :])
-    return [key for key in keys if key in waiting and key not in covered]
 
 
 def has_strays(record: MemoryRecord) -> bool:

@@ -27,8 +27,8 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
-from langgraph_om.core.record.strays import check_observed, find_left_behind
+from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed, select_own_groups
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Counted, Event, Group
@@ -173,6 +173,46 @@ def note_left_behind(
         "observed": {**observed, "strays": keys},
     }
     return [counted]
+
+
+def find_left_behind(
+    record: SharingRecord,
+    messages: Sequence[BaseMessage],
+    start: int,
+    waiting: AbstractSet[str],
+    named: Sequence[str],
+) -> list[str]:
+    """Return the keys of messages that a shared log's cursor went past without their observation.
+
+    The cursor is that of another branch, on which these were removed.
+
+    Args:
+        record: The memory of the thread, as the shared log has it.
+        messages: The whole conversation.
+        start: The index of the window's first message.
+        waiting: Keys of the messages that are unobserved as the thread knows it.
+        named: The cursor as the observation left it that wrote it.
+    """
+    keys = [key for key, _ in keyed_conversation(messages[:start])]
+    if waiting.isdisjoint(keys):
+        return []
+    places = {key: at for at, key in enumerate(keys)}
+    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
+    begins = sorted(places[first] for first, _ in ranges if first in places)
+    stops = sorted(places[last] + 1 for _, last in ranges if last in places)
+    covered: set[str] = set()
+    for first, last in ranges:
+        # One end may be of another branch: then it reaches to where the next one begins.
+        if first in places:
+            begin = places[first]
+            beyond = next((at for at in begins if at > begin), len(keys))
+            covered.update(keys[begin : places[last] + 1 if last in places else beyond])
+        elif last in places:
+            stop = places[last] + 1
+            covered.update(keys[next((at for at in reversed(stops) if at < stop), 0) : stop])
+        elif last in named[-1:]:  # both were removed here; all that fits is of this range
+            covered.update(named[named.index(first) if first in named else 0 :])
+    return [key for key in keys if key in waiting and key not in covered]
 
 
 # --- The log -------------------------------------------------------------------------------------

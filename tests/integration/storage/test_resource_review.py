@@ -25,6 +25,8 @@ from support.shared_world import (
     sharing,
 )
 
+pytestmark = pytest.mark.needs("shared_log")
+
 
 @pytest.fixture
 def files(tmp_path: Any) -> SQLAlchemyArchive:

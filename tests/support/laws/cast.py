@@ -30,7 +30,6 @@ from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
-from langgraph_om.features.shared_log.sections import parse_sections
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock
@@ -40,6 +39,14 @@ from support.reasoning import thinking
 
 class ActorDownError(RuntimeError):
     """The Actor's provider is away."""
+
+
+def find_usable(answer: AIMessage, names: list[str]) -> Mapping[str, Any]:
+    """The threads, by the ids that were asked about, of which an answer can be used."""
+    from langgraph_om.features.shared_log.sections import parse_sections  # noqa: PLC0415
+
+    is_cut = "finish_reason" in answer.response_metadata
+    return parse_sections(answer.text, names, cut_off=is_cut).threads
 
 
 class ProcessEnded(BaseException):
@@ -304,8 +311,7 @@ class Oracle:
     ) -> None:
         """Note the words of a question, or of those threads of which an answer can be used."""
         names = [name for _, name in asked if name]
-        is_cut = "finish_reason" in answer.response_metadata
-        usable = parse_sections(answer.text, names, cut_off=is_cut).threads if names else {}
+        usable = find_usable(answer, names) if names else {}
         for part, text in asked.items():
             if part[1] in usable or (is_usable and not names):
                 self.shown.setdefault(part, set()).update(words_in(text))

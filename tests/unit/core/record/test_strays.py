@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.strays import check_observed, find_left_behind
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples
@@ -284,27 +284,3 @@ def test_every_message_in_front_is_shown_or_covered_once(rounds: list[tuple[int,
         talk.messages[:0] = late(*(f"old{number}.{at}" for at in range(count)))
         talk.say(turns)
         talk.check()
-
-
-@pytest.mark.parametrize(
-    ("ranges", "missed"),
-    [
-        ([["t1", "t2"]], {"t0", "t3", "t4", "t5"}),
-        # What another branch had at one end is gone here: the next range bounds it.
-        ([["t0", "gone"], ["t3", "t3"]], {"t4", "t5"}),
-        ([["t1", "t1"], ["gone", "t3"]], {"t0", "t4", "t5"}),
-        ([["t2", "gone"]], {"t0", "t1"}),
-        ([["gone", "t2"]], {"t3", "t4", "t5"}),
-        # Both ends are gone, and the cursor that this range left names what was before.
-        ([["gone", "named"]], {"t1", "t2", "t3", "t4", "t5"}),
-    ],
-)
-def test_what_a_shared_cursor_went_past_is_told_from_what_its_ranges_cover(
-    ranges: list[list[str]], missed: set[str]
-) -> None:
-    said: list[BaseMessage] = [HumanMessage("word", id=f"t{at}") for at in range(6)]
-    log: Any = [{**group("g", "* said"), "ranges": ranges}]
-    record = fold(None, [{"thread_id": "t", "log": log}])
-    waiting = {str(message.id) for message in said}
-    found = find_left_behind(record, said, 6, waiting, ["t0", "named"])
-    assert set(found) == missed

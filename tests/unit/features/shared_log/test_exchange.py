@@ -24,6 +24,7 @@ from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
     exchange,
+    find_left_behind,
     rewind_if_forked,
 )
 from langgraph_om.features.shared_log.reading import (
@@ -32,6 +33,7 @@ from langgraph_om.features.shared_log.reading import (
 )
 from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.testing import FlowRun, drive
+from support.groups import group
 from support.simulation import settings
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -253,6 +255,30 @@ def test_a_fork_without_the_message_before_what_is_unsent_keeps_what_was_sent() 
     record = opened("resource", log=[sent, unsent], cursor=cursor, outbox=[change])
     rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
     assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "missed"),
+    [
+        ([["t1", "t2"]], {"t0", "t3", "t4", "t5"}),
+        # What another branch had at one end is gone here: the next range bounds it.
+        ([["t0", "gone"], ["t3", "t3"]], {"t4", "t5"}),
+        ([["t1", "t1"], ["gone", "t3"]], {"t0", "t4", "t5"}),
+        ([["t2", "gone"]], {"t0", "t1"}),
+        ([["gone", "t2"]], {"t3", "t4", "t5"}),
+        # Both ends are gone, and the cursor that this range left names what was before.
+        ([["gone", "named"]], {"t1", "t2", "t3", "t4", "t5"}),
+    ],
+)
+def test_what_a_shared_cursor_went_past_is_told_from_what_its_ranges_cover(
+    ranges: list[list[str]], missed: set[str]
+) -> None:
+    said: list[BaseMessage] = [HumanMessage("word", id=f"t{at}") for at in range(6)]
+    log: Any = [{**group("g", "* said"), "ranges": ranges}]
+    record = fold(None, [{"thread_id": "t", "log": log}])
+    waiting = {str(message.id) for message in said}
+    found = find_left_behind(record, said, 6, waiting, ["t0", "named"])
+    assert set(found) == missed
 
 
 # --- Other threads -------------------------------------------------------------------------------
