@@ -264,7 +264,8 @@ def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
     live: list[LiveChunk] = []
     start = 0
     for chunk in record["chunks"]:
-        first, last = chunk["groups"][0]["ranges"][0][0], chunk["groups"][-1]["ranges"][-1][1]
+        ranges = [each for group in chunk["groups"] for each in group["ranges"]]
+        first, last = ranges[0][0], ranges[-1][1]
         stop = places.get(last, -1) + 1
         if places.get(first) != start or stop <= start:
             break

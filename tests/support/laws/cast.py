@@ -186,6 +186,19 @@ def _long(seen: str) -> str:
     )
 
 
+_SAID = re.compile(r"^User[^:]*\(\d\d:\d\d\): (u\d+:0(?: u\d+:\d+){2,8})", re.MULTILINE)
+
+
+def _orders(seen: str) -> str:
+    """Notes with a standing instruction of the user, and with one that nobody gave."""
+    said = _SAID.search(seen)
+    order = f'* 📌 (09:00) "{said[1]}"\n' if said else ""
+    forged = f'* 📌 (09:01) "nobody ever said {_mark(seen)}"\n'
+    return (
+        f"<observations>\n{_DATE}\n{order}{forged}* 🔴 (09:02) Noted {_mark(seen)}\n</observations>"
+    )
+
+
 def _two_days(seen: str) -> str:
     mark = _mark(seen)
     return (
@@ -226,6 +239,7 @@ def _mark(seen: str) -> str:
 MOODS: dict[str, Callable[[str], str | AIMessage]] = {
     "short": _short,
     "long": _long,
+    "orders": _orders,
     "two days": _two_days,
     "day by day": _day_by_day,
     "nothing": lambda seen: "<observations>(none)</observations>",

@@ -8,6 +8,7 @@ memory never touches.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -31,6 +32,14 @@ from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
 Record = Mapping[str, Any]
+
+_LEFT_OUT = re.compile(r"\[\.\.\. [\d,]+ characters are left out here.*?\.\.\.\]", re.DOTALL)
+LEAST_PREVIEWED = 100
+"""Tokens, which are words here, of which no preview is made."""
+
+_ORDERS = re.compile(
+    r"\n\n## Standing instructions of the user\n.*?(?=\n\n<observations>|\Z)", re.DOTALL
+)
 
 DOUBLED = "is covered"
 LOST = "left the state uncovered"
@@ -232,14 +241,26 @@ def _gaps(now: Moment) -> dict[str, str]:
 
 
 def _is_shown(shown: BaseMessage | None, said: BaseMessage) -> bool:
-    """Whether a message is in the prompt as it is, its reasoning perhaps left out."""
-    return shown == said or (shown is not None and shown == without_thoughts(said))
+    """Whether a message is in the prompt as it is, its reasoning perhaps left out.
+
+    Of one that is too large for the Actor's window, the beginning and the end are.
+    """
+    if shown is None or shown in (said, without_thoughts(said)):
+        return shown is not None
+    head, *rest = _LEFT_OUT.split(shown.text)
+    is_cut = bool(rest) and len(said.text.split()) > LEAST_PREVIEWED
+    ends = [
+        said.text.startswith(head.rstrip()),
+        *(said.text.endswith(rest[0].lstrip()) for _ in rest),
+    ]
+    return is_cut and len(rest) == 1 and all(ends)
 
 
 def request_not_shown(now: Moment) -> list[str]:
     """The live user request stays in the prompt, observed or not."""
     humans = [key for key in now.told.standing if now.told.messages[key].type == "human"]
-    is_shown = not humans or now.told.messages[humans[-1]] in now.prompt
+    shown = {message.id: message for message in now.prompt}
+    is_shown = not humans or _is_shown(shown.get(humans[-1]), now.told.messages[humans[-1]])
     return [] if is_shown else [f"the live request {humans[-1]} is not in the prompt"]
 
 
@@ -381,7 +402,7 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
     if old and old == new and read(before) != read(now):
         moved = f"{read(before)} to {read(now)}"
         return [f"the prefix moved though nothing was observed or reflected: {moved}"]
-    was, is_now = _prefix(before), _prefix(now)
+    was, is_now = _without_orders(_prefix(before)), _without_orders(_prefix(now))
     if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
         return ["the log grew, and what stood before changed"]
     return []
@@ -399,6 +420,11 @@ def _prefix(now: Moment) -> list[str]:
     texts = _head(now)
     ends = [at for at, text in enumerate(texts) if text.endswith("</observations>")]
     return texts[: ends[0] + 1] if ends else []
+
+
+def _without_orders(texts: Sequence[str]) -> list[str]:
+    """Texts of a system message without the standing instructions, which stand before the log."""
+    return [_ORDERS.sub("", text) for text in texts]
 
 
 def others_among_own(now: Moment) -> list[str]:
@@ -432,6 +458,39 @@ def _kept(now: Moment) -> list[str]:
 
     value = find_known(cast("MemoryRecord", now.record))
     return [*value["read"]] if isinstance(value, dict) else []
+
+
+# --- What the user ordered holds until somebody ends it -------------------------------------------
+
+
+def orders_of_nobody(now: Moment) -> list[str]:
+    """Standing instructions that no user gave, or that the Actor is not shown."""
+    said = " ".join(message.text for message in now.told.messages.values())
+    said += " ".join(message.text for told in now.told.versions.values() for message in told)
+    prompt = " ".join(message.text for message in now.prompt)
+    return [
+        f"the order {words!r} {problem}"
+        for words in _orders(now)
+        for problem, is_so in (
+            ("is nobody's", not now.is_shared and words not in said),
+            ("is not shown", words not in prompt),
+        )
+        if is_so
+    ]
+
+
+def orders_lost(before: Moment, now: Moment) -> list[str]:
+    """Standing instructions that are gone though nobody took them out."""
+    if now.is_shared:  # other threads end them too, and a fork's own may be refused
+        return []
+    taken = str([act["before"] for act in now.record.get("steered", ())])
+    gone = [words for words in _orders(before) if words not in _orders(now)]
+    return [f"the order {words!r} is lost" for words in gone if words not in taken]
+
+
+def _orders(now: Moment) -> list[str]:
+    groups = (group for group in now.record["log"] if group.get("feature") == "standing")
+    return [group["text"].partition('"')[2].removesuffix('"') for group in groups]
 
 
 # --- 8: rendering and parsing are inverse on what was committed -----------------------------------
@@ -475,6 +534,7 @@ def broken(
             *misplaced(now.prompt),
             *hints_shown(now),
             *kept_of_others(now),
+            *orders_of_nobody(now),
         )
     ]
     problems += [
@@ -486,5 +546,5 @@ def broken(
     for earlier, later in pairwise(line):
         problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
         problems += [*newest_turns_not_kept(later, earlier), *gaps_moved(earlier, later)]
-        problems += kept_no_more(earlier, later)
+        problems += [*kept_no_more(earlier, later), *orders_lost(earlier, later)]
     return problems

@@ -47,7 +47,7 @@ WITH_BUDGET = 0.5
 BUDGETS = (300, 800, 800, 2500)
 TURNS = 60
 """To a world; a longer conversation meets nothing new, and is slower to check."""
-GOOD = ("short", "long", "two days", "day by day", "nothing")
+GOOD = ("short", "long", "orders", "two days", "day by day", "nothing")
 SIZES = (1, 3, 12, 12, 40, 40, 90, 250)
 ROUNDS: tuple[list[list[int]], ...] = ([], [], [], [[2]], [[15, -4]], [[60], [15, 2]])
 
