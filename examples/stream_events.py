@@ -80,6 +80,7 @@ PHRASES = {
     "buffering-end": "noted them in {bufferedTokens}",
     "activation of observation": "{tokensActivated} tokens leave the view",
     "activation of reflection": "the log is condensed to {observationTokens}",
+    "standing": "an order {change}: {words}",
 }
 
 

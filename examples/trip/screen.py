@@ -30,6 +30,7 @@ _PHRASES = {
     "reflection activation": "activated what was condensed: {tokensActivated} became {became}",
     "reflection observation-start": "the turn waits: condensing {tokensToObserve} tokens",
     "reflection observation-end": "condensed {tokensObserved} to {observationTokens}",
+    " standing": "an order of the user {change}",
 }
 _COUNTER = EstimatingCounter()
 

@@ -254,8 +254,9 @@ def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
     if sum(len(note.item) + 1 for note in notes) <= room:
         return notes
     kept = [note for note in notes if _ORDER_MARK in note.item]
-    for note in sorted(notes, key=rank, reverse=True):
-        if note not in kept and len(note.item) < room:
+    others = (note for note in notes if _ORDER_MARK not in note.item)
+    for note in sorted(others, key=rank, reverse=True):
+        if len(note.item) < room:
             room -= len(note.item) + 1
             kept.append(note)
     return sorted(kept, key=lambda note: note.position)

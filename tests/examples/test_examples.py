@@ -272,6 +272,7 @@ def test_quickstart_tells_the_whole_story_when_asked(in_full: str) -> None:
         "condensing N tokens of observations",
         "condensed N to N, for later",
         "activated what was condensed: N became N",
+        "an order of the user began",
     }
     assert re.search(
         r"\(messages \d+/2400, .*; [1-9] chunks? ready, \d at work\)$", in_full, re.MULTILINE

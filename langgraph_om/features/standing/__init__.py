@@ -36,6 +36,8 @@ from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
 """The feature's name, which its groups have."""
+MOST_OF_LOG: Final = 4
+"""Instructions take a quarter of the log's threshold at most, since no reflection shortens them."""
 
 
 class StandingOptions(TypedDict, total=False):
@@ -49,7 +51,8 @@ class StandingOptions(TypedDict, total=False):
     ]
     """Tokens that the user's standing instructions may take together ("never touch production").
     They are kept word for word and shown before the observations until the user ends them; beyond
-    this room they are ordinary observations. `None`: none are kept."""
+    this room, or a quarter of `observation_tokens`, they are ordinary observations. `None`: none
+    are kept."""
 
 
 class StandingEntry(TypedDict):
@@ -200,7 +203,8 @@ class Standing(Feature):
             return list(groups), []
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
-        room = self._tokens - sum(group["tokens"] for group in held.values())
+        most = min(self._tokens, info.settings.thresholds.observation_tokens // MOST_OF_LOG)
+        room = most - sum(group["tokens"] for group in held.values())
         whole = "after_observation" not in info.settings.transforms
         sorted_groups: list[Group] = []
         entries: list[StandingEntry] = []
