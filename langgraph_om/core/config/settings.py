@@ -75,6 +75,10 @@ class Features:
         base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
 
+    def join_texts(self, hook: str, *arguments: Any) -> str:
+        """Return the texts that a hook of features returns, a line for each that is not empty."""
+        return "\n".join(filter(None, (tell(*arguments) for tell in self.having(hook))))
+
     def join(self, hook: str) -> dict[str, Any]:
         """Return as one the mappings that a property of features is."""
         return {key: value for mapping in self.having(hook) for key, value in mapping.items()}

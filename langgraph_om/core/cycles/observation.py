@@ -475,8 +475,8 @@ def _build_observer_input(
             resolve_previous_tokens(observation),
             info.settings.counter,
         ),
-        marks="\n".join(describe() for describe in features.having("describe_marks")),
-        held="\n".join(filter(None, (held(known) for held in features.having("list_held")))),
+        marks=features.join_texts("describe_marks"),
+        held=features.join_texts("list_held", known),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],

@@ -219,8 +219,8 @@ def _build_threads_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         asked=features.list_hints(),
-        marks="\n".join(describe() for describe in features.having("describe_marks")),
-        held="\n".join(filter(None, (held(log) for held in features.having("list_held")))),
+        marks=features.join_texts("describe_marks"),
+        held=features.join_texts("list_held", log),
         states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )

@@ -28,7 +28,6 @@ from langgraph_om.features.standing.words import (
     FACT,
     MARK,
     Reading,
-    is_same,
     read_marks,
     read_words,
 )
@@ -298,6 +297,5 @@ __all__ = [
     "StandingInstruction",
     "StandingOptions",
     "WithRules",
-    "is_same",
     "read_rules",
 ]

@@ -153,7 +153,7 @@ ACTS: Final = (
         label="Unpin",
         done="It is not pinned any more.",
         told=_TOLD,
-        is_offered=lambda item: is_protected(item.group),
+        is_offered=lambda item: bool(item.group.get("person")),
     ),
     Act(
         name="forget",
