@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
         runs = prepare(options)
         prices = dict(map(read_price, options.price))
     except ModuleNotFoundError as missing:
-        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[agents,examples]'")
+        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
     except (ConfigurationError, ValueError, OSError) as error:
         fail(error)
     models = {model for run in runs.values() for model in models_of(run)}
