@@ -142,7 +142,9 @@ def _read_lines(file: Path) -> list[Any]:
 
 
 def _find(instances: Mapping[str, Any], name: str) -> Callable[..., Any]:
-    owners = [each for each in instances.values() if not name.startswith("_") and hasattr(each, name)]
+    owners = [
+        each for each in instances.values() if not name.startswith("_") and hasattr(each, name)
+    ]
     if not owners:
         msg = f"there is no tool {name!r} here"
         raise LookupError(msg)
