@@ -57,6 +57,7 @@ from langgraph_om.runtime.context import (
 )
 from langgraph_om.runtime.hooks import read_hook_reply
 from langgraph_om.runtime.leases import KeptLease
+from langgraph_om.runtime.telemetry import record_cycle
 
 # What the log of the process says of cycles and failures, beside the stream.
 
@@ -351,6 +352,7 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
         cycle.begin(event)
     elif event.get("cycle_id") not in cycle.begun:
         return
+    record_cycle(event)
     context.hooks.tell(event)
     call = context.hooks.about(event)
     if call is not None:
