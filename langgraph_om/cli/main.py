@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.cli.doctor import diagnose
-from langgraph_om.cli.sources import ArchiveSource, Source, SourceError, hide_password, open_source
+from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
 from langgraph_om.core.acts import Act
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
@@ -34,10 +34,37 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
+from langgraph_om.errors import (
+    ConfigurationError,
+    ItemError,
+    ObservationalMemoryError,
+    SourceError,
+)
 from langgraph_om.features import ACTS
+from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, runner_of
 from langgraph_om.searching import Lookup
+
+
+def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
+    """Return a memory that asks no model."""
+    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
+    reflection = (
+        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
+    )
+    return ObservationalMemory(
+        RunnableLambda(_refuse),  # so that no model's package has to be installed
+        observation=observation,  # type: ignore[arg-type]
+        reflection=reflection,  # type: ignore[arg-type]
+        messages_key=args.messages_key,
+        **options,
+    )
+
+
+def _refuse(_: Any) -> Any:
+    msg = "the command asks no model"
+    raise AssertionError(msg)
+
 
 # Write to the terminal: plain text, with colours where `rich` is installed, or JSON.
 
@@ -316,6 +343,27 @@ def change(
     return DONE
 
 
+def serve(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Serve an archive to MCP clients until the client, or the terminal, ends it."""
+    del memory, out  # over stdio, the protocol alone is written
+    if not isinstance(source, ArchiveSource) or not source.resource:
+        msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
+        raise SourceError(msg)
+    memory = build_memory(args, archive=source.archive, retrieval={"scope": "resource"})
+    try:
+        server = memory_server(memory, resource_id=source.resource, allow_writes=args.write)
+    except ImportError as error:
+        raise SourceError(str(error)) from error
+    if args.http is None:
+        server.run("stdio")
+        return DONE
+    import uvicorn  # noqa: PLC0415 comes with `mcp`
+
+    host, port = args.http
+    uvicorn.run(server.streamable_http_app(), host=host, port=port, log_level="warning")
+    return DONE
+
+
 def _pick(
     known: Mapping[int, MemoryRecord], number: int | None, default: MemoryRecord
 ) -> MemoryRecord:
@@ -427,6 +475,14 @@ def build_parser() -> ArgumentParser:
         "before", type=int, nargs="?", help="a generation; default: the last but one"
     )
     changed.add_argument("after", type=int, nargs="?", help="a generation; default: the last one")
+    served = add("mcp", serve, "serve an archive to agents and IDEs that speak MCP")
+    served.add_argument("--write", action="store_true", help="let them remember and forget, too")
+    served.add_argument(
+        "--http",
+        type=_read_place,
+        metavar="HOST:PORT",
+        help="over streamable HTTP at /mcp; default: over stdio. Whoever reaches it, reads",
+    )
     add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
     _add_acts(add)
     return parser
@@ -445,7 +501,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = Output(as_json=args.json)
     try:
         graph = _load_graph(args.graph)
-        memory = _build_memory(args)
+        memory = build_memory(args)
         with open_source(
             url=args.url,
             checkpointer=args.checkpointer,
@@ -477,6 +533,19 @@ def _read_count(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
     msg = f"{text!r} is no whole number from 1 on"
+    raise ArgumentTypeError(msg)
+
+
+def _read_place(text: str) -> tuple[str, int]:
+    """Return where a server listens.
+
+    Raises:
+        ArgumentTypeError: When it cannot be meant.
+    """
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
+        return host or "127.0.0.1", int(port)
+    msg = f"{text!r} is no host and port; write 127.0.0.1:8765"
     raise ArgumentTypeError(msg)
 
 
@@ -512,24 +581,6 @@ def _add_acts(add: Any) -> None:
             own.add_argument(name, help=argument.help, **options)
         if act.clearing is not None:
             own.add_argument("--clear", action="store_true", help=act.clearing.help)
-
-
-def _build_memory(args: Namespace) -> ObservationalMemory:
-    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
-    reflection = (
-        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
-    )
-    return ObservationalMemory(
-        RunnableLambda(_refuse),  # the command asks no model, so that none has to be installed
-        observation=observation,  # type: ignore[arg-type]
-        reflection=reflection,  # type: ignore[arg-type]
-        messages_key=args.messages_key,
-    )
-
-
-def _refuse(_: Any) -> Any:
-    msg = "the command asks no model"
-    raise AssertionError(msg)
 
 
 def _load_graph(name: str | None) -> Any:
