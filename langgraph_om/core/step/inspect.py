@@ -23,7 +23,7 @@ from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.count_new import build_status, build_trim_notice, count_new
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, Head, MemoryRecord, Operation
+from langgraph_om.core.wire import Event, Head, MemoryRecord, Opened, Operation
 
 
 def inspect(
@@ -159,15 +159,16 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
     key = derive_id("om", settings.scope, *whose, *identity.place)
     if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
         return []
-    return [
-        {
-            "type": "opened",
-            "id": key,
-            "thread_id": identity.thread_id,
-            "resource_id": identity.resource_id,
-            "scope": settings.scope,
-        }
-    ]
+    opened: Opened = {
+        "type": "opened",
+        "id": key,
+        "thread_id": identity.thread_id,
+        "resource_id": identity.resource_id,
+        "scope": settings.scope,
+    }
+    if identity.place:
+        opened["place"] = [*identity.place]
+    return [opened]
 
 
 # What a run that may write nothing is shown: the memory as it is, before a new live request.
