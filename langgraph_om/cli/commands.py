@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any, Final, cast
 
+from langchain_core.runnables import RunnableLambda
+
 from langgraph_om.cli.doctor import diagnose
-from langgraph_om.cli.sources import ArchiveSource, Source, SourceError, hide_password
+from langgraph_om.cli.sources import ArchiveSource, Source, hide_password
 from langgraph_om.core.acts import Act
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
@@ -24,9 +26,31 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, runner_of
 from langgraph_om.search.lookup import Lookup
+
+
+def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
+    """Return a memory that asks no model."""
+    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
+    reflection = (
+        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
+    )
+    return ObservationalMemory(
+        RunnableLambda(_refuse),  # so that no model's package has to be installed
+        observation=observation,  # type: ignore[arg-type]
+        reflection=reflection,  # type: ignore[arg-type]
+        messages_key=args.messages_key,
+        **options,
+    )
+
+
+def _refuse(_: Any) -> Any:
+    msg = "the command asks no model"
+    raise AssertionError(msg)
+
 
 # Write to the terminal: plain text, with colours where `rich` is installed, or JSON.
 
@@ -302,6 +326,27 @@ def change(
     else:
         told = clearing.told if clearing is not None and args.clear else act.told
         out.text(told.format(**done))
+    return DONE
+
+
+def serve(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Serve an archive to MCP clients until the client, or the terminal, ends it."""
+    del memory, out  # over stdio, the protocol alone is written
+    if not isinstance(source, ArchiveSource) or not source.resource:
+        msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
+        raise SourceError(msg)
+    memory = build_memory(args, archive=source.archive, retrieval={"scope": "resource"})
+    try:
+        server = memory_server(memory, resource_id=source.resource, allow_writes=args.write)
+    except ImportError as error:
+        raise SourceError(str(error)) from error
+    if args.http is None:
+        server.run("stdio")
+        return DONE
+    import uvicorn  # noqa: PLC0415 comes with `mcp`
+
+    host, port = args.http
+    uvicorn.run(server.streamable_http_app(), host=host, port=port, log_level="warning")
     return DONE
 
 

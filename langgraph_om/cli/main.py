@@ -15,14 +15,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_core.runnables import RunnableLambda
-
 from langgraph_om.cli import commands
 from langgraph_om.cli.commands import Output
-from langgraph_om.cli.sources import SourceError, open_source
-from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
+from langgraph_om.cli.sources import open_source
+from langgraph_om.errors import (
+    ConfigurationError,
+    ItemError,
+    ObservationalMemoryError,
+    SourceError,
+)
 from langgraph_om.features import ACTS
-from langgraph_om.memory import ObservationalMemory
 
 BAD_USE: Final = 2
 NO_SOURCE: Final = 3
@@ -94,6 +96,14 @@ def build_parser() -> ArgumentParser:
         "before", type=int, nargs="?", help="a generation; default: the last but one"
     )
     changed.add_argument("after", type=int, nargs="?", help="a generation; default: the last one")
+    served = add("mcp", commands.serve, "serve an archive to agents and IDEs that speak MCP")
+    served.add_argument("--write", action="store_true", help="let them remember and forget, too")
+    served.add_argument(
+        "--http",
+        type=_read_place,
+        metavar="HOST:PORT",
+        help="over streamable HTTP at /mcp; default: over stdio. Whoever reaches it, reads",
+    )
     add("doctor", commands.doctor, "say what costs what in the prompt, and what to do about it")
     _add_acts(add)
     return parser
@@ -112,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = Output(as_json=args.json)
     try:
         graph = _load_graph(args.graph)
-        memory = _build_memory(args)
+        memory = commands.build_memory(args)
         with open_source(
             url=args.url,
             checkpointer=args.checkpointer,
@@ -144,6 +154,19 @@ def _read_count(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
     msg = f"{text!r} is no whole number from 1 on"
+    raise ArgumentTypeError(msg)
+
+
+def _read_place(text: str) -> tuple[str, int]:
+    """Return where a server listens.
+
+    Raises:
+        ArgumentTypeError: When it cannot be meant.
+    """
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
+        return host or "127.0.0.1", int(port)
+    msg = f"{text!r} is no host and port; write 127.0.0.1:8765"
     raise ArgumentTypeError(msg)
 
 
@@ -179,24 +202,6 @@ def _add_acts(add: Any) -> None:
             own.add_argument(name, help=argument.help, **options)
         if act.clearing is not None:
             own.add_argument("--clear", action="store_true", help=act.clearing.help)
-
-
-def _build_memory(args: Namespace) -> ObservationalMemory:
-    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
-    reflection = (
-        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
-    )
-    return ObservationalMemory(
-        RunnableLambda(_refuse),  # the command asks no model, so that none has to be installed
-        observation=observation,  # type: ignore[arg-type]
-        reflection=reflection,  # type: ignore[arg-type]
-        messages_key=args.messages_key,
-    )
-
-
-def _refuse(_: Any) -> Any:
-    msg = "the command asks no model"
-    raise AssertionError(msg)
 
 
 def _load_graph(name: str | None) -> Any:

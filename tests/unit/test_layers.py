@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- search <- runtime <- features <- options, "
-    "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
+    "inspection, adoption, searching, deletion <- memory <- integrations <- mcp <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
