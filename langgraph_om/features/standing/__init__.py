@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
-from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
+from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id, runs_in_tool
