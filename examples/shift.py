@@ -45,7 +45,6 @@ NAME = "shift"
 TASKS, LEAST_TASKS = 12, 8
 ROOMS = "8000,16000"
 DEFAULT_ARMS = ("full", "trim", "summary", "deepagents", "observational", "observational+recall")
-DEFAULT_SHIFTS = ("travel", "vehicle", "trading")
 fail = partial(command.fail, script=NAME)
 
 
@@ -54,9 +53,9 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     option = parser.add_argument
     option(
         "--simulators",
-        default=",".join(DEFAULT_SHIFTS),
+        default=",".join(SIMULATORS),
         metavar="NAME,...",
-        help=f"a shift each: some of {', '.join(SIMULATORS)} (default: %(default)s)",
+        help="a shift each (default: %(default)s)",
     )
     option("--tasks", type=count, default=TASKS, metavar="N", help="default: %(default)s")
     option(

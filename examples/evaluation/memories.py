@@ -249,6 +249,7 @@ def open_agent(
     prompt: str,
     folder: Path,
     clock: Callable[[], datetime],
+    *,
     tools: Sequence[Any] = (),
 ) -> Iterator[Agent]:
     """Open an agent, with a checkpointer in a folder of its own.

@@ -21,7 +21,7 @@ from functools import lru_cache
 from html import unescape
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from evaluation.memories import WORDS_PER_TOKEN
 from evaluation.shifts import SIGN_OFF, Call, Part, Shift, Step, Task
@@ -33,14 +33,13 @@ ASKS = "What should I do now?"
 """The answer of a player that does not find the request."""
 UNKNOWN = "unknown"
 PATIENCE = 2
-"""How often a call is made again, until the player goes on without seeing that it was made."""
+"""How often a call is made again whose result does not show, until the player goes on without."""
 LONG = 80
 """Characters from which on the beginning and the end of a text stand for it."""
 QUOTED = 5
 """Words in a row by which a note is of a request."""
 REFERENCE = re.compile(r"always set reference to (\w+-\w+)")
 HISTORY_FILE = re.compile(r"(/\S+\.md)\b")
-MEMORY_TOOLS = ("recall", "grep")
 
 
 class RefusedPromptError(Exception):
@@ -146,12 +145,16 @@ class Player:
     part: Part | None = None
     task: Task | None = None
 
+    def __post_init__(self) -> None:
+        self._results: list[tuple[Call, str]] = []
+
     def start(self, task: Task, part: Part) -> None:
         """Begin a part."""
         self.task, self.part = task, part
         self._heard = plain("\n".join(each.text for each in task.parts[: part.number]))
-        self._results: list[tuple[Call, str]] = [] if part.number == 1 else self._results
-        self._tried: set[str] = set()
+        if part.number == 1:
+            self._results.clear()
+        self._tried: Counter[str] = Counter()
         self._now: Counter[str] = Counter()
         self._guessed: dict[str, Call] = {}
         self._said = 0
@@ -174,12 +177,20 @@ class Player:
         problems = check_message_sequence(prompt, "openai")
         if problems:
             raise RefusedPromptError(problems[0])
-        assert self.part and self.task  # noqa: S101, PT018 a run starts each part
+        assert self.part  # noqa: S101 a run starts each part
+        self._said += 1
+        said = self._go_on(prompt)
+        # An id that is made at random would tell the time of today, not of the shift.
+        said.id = f"answer-{self.part.task}-{self.part.number}-{self._said}"
+        return said
+
+    def _go_on(self, prompt: list[BaseMessage]) -> AIMessage:
+        assert self.part and self.task  # noqa: S101, PT018
         reading = read_prompt(prompt, self.part)
         if not reading.has_request:
             return AIMessage(ASKS)
         needed: Counter[str] = Counter()
-        for step in self._plan(reading):
+        for step in self._plan():
             call = self._obey(step, reading)
             if call is None:
                 continue
@@ -196,7 +207,6 @@ class Player:
 
     def _say(self, call: Call) -> AIMessage:
         assert self.part  # noqa: S101
-        self._said += 1
         key = f"call-{self.part.task}-{self.part.number}-{self._said}"
         return AIMessage(
             "", tool_calls=[{"name": call["name"], "args": call["arguments"], "id": key}]
@@ -204,7 +214,7 @@ class Player:
 
     # --- Rules -----------------------------------------------------------------------------------
 
-    def _plan(self, reading: Reading) -> Iterator[Step]:
+    def _plan(self) -> Iterator[Step]:
         """Yield the steps of the part, and the approvals that the prompt asks for in vain."""
         assert self.part and self.task  # noqa: S101, PT018
         guarded = self.shift.simulator.guarded
@@ -262,11 +272,8 @@ class Player:
             return False
         assert self.part  # noqa: S101
         noted = [at for at, line in enumerate(reading.notes) if _notes(line, made)]
-        anchor = max(
-            (at for at, line in enumerate(reading.notes) if _quotes(line, self.part.text)),
-            default=len(reading.notes),
-        )
-        behind = sum(at > anchor for at in noted)
+        start = _find_start(reading.notes, self.part)
+        behind = sum(at > start for at in noted)
         return max(behind, len(noted) - self.made[key]) + shown >= times
 
     # --- Values ----------------------------------------------------------------------------------
@@ -292,17 +299,19 @@ class Player:
         if shows(reading.text, value):
             return False
         # What nobody said or found the player works out, as a model does.
-        results = (result for _, result in self._results)
+        # The handbook has so many numbers that some are the right ones by chance.
+        found = (each for each in self._results if each[0]["name"] != "read_handbook")
+        results = (result for _, result in found)
         was_told = shows(self._heard, value) or any(shows(plain(each), value) for each in results)
         return bool(step.fact) or was_told
 
     def _search(self, call: Call, key: str, step: Step, reading: Reading) -> Call | None:
-        """Return a call of memory's tool, once for each value."""
+        """Return a call of memory's tool, as long as the player has patience."""
         about = SUBJECTS.get(step.fact) or f"{call['name']} {key}"
         query = about.format(task=self.part.task if self.part else "").replace("_", " ")
-        if not self.looks_up or query in self._tried:
+        if not self.looks_up or self._tried[query] >= PATIENCE:
             return None
-        self._tried.add(query)
+        self._tried[query] += 1
         if self.looks_up == "recall":
             return {"name": "recall", "arguments": {"mode": "search", "query": query}}
         path = HISTORY_FILE.findall("\n".join(reading.notes))
@@ -322,8 +331,8 @@ class Player:
         ]
         for call, result in reversed(self._results):
             key = write_call(call["name"], call["arguments"])
-            if key in reads and key not in self._tried and shows(plain(result), value):
-                self._tried.add(key)
+            if key in reads and not self._tried[key] and shows(plain(result), value):
+                self._tried[key] += 1
                 return call
         return None
 
@@ -351,6 +360,13 @@ def _notes(line: str, call: Call) -> bool:
     values = [value for key, value in call["arguments"].items() if key != "reference"]
     shown = plain(rest)
     return all(shows(shown, value) for value in (values[:1] if "…" in rest else values))
+
+
+def _find_start(notes: Sequence[str], part: Part) -> int:
+    """Return the first note of a part: the one with its heading, or the last that quotes it."""
+    headed = [at for at, line in enumerate(notes) if plain(part.heading) in plain(line)]
+    quoted = [at for at, line in enumerate(notes) if _quotes(line, part.text)]
+    return headed[0] if headed else quoted[-1] if quoted else len(notes)
 
 
 def _quotes(line: str, request: str) -> bool:
@@ -429,8 +445,3 @@ def _count(text: str) -> int:
 
 def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
-
-
-def is_looking_up(message: BaseMessage) -> bool:
-    """Tell whether a message is the answer of a memory's tool."""
-    return isinstance(message, ToolMessage) and message.name in MEMORY_TOOLS

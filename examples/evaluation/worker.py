@@ -112,7 +112,7 @@ class Simulators:
             instances[system] = getattr(module, system)()
             if hasattr(instances[system], "_load_scenario"):
                 start = copy.deepcopy(question["initial_config"].get(system, {}))
-                instances[system]._load_scenario(start, long_context=True)
+                instances[system]._load_scenario(start, long_context=True)  # noqa: SLF001
         return instances
 
     def _play(
@@ -180,7 +180,7 @@ def read_call(written: str, find: Callable[[str], Callable[..., Any]]) -> dict[s
     node = ast.parse(written, mode="eval").body
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         msg = f"{written!r} is no call"
-        raise ValueError(msg)
+        raise ValueError(msg)  # noqa: TRY004 it is about what is written
     names = list(inspect.signature(find(node.func.id)).parameters)
     given = dict(zip(names, map(ast.literal_eval, node.args), strict=False))
     given |= {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg}

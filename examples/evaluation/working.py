@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from evaluation import doubles, player
@@ -111,7 +111,9 @@ class ShiftRun:
         with World(self.command) as world:
             desk = Desk(plays)
             tools = build_tools(self.shift, world, desk.note)
-            with open_agent(self.setup, players, PROMPT, place, lambda: now[0], tools) as agent:
+            with open_agent(
+                self.setup, players, PROMPT, place, lambda: now[0], tools=tools
+            ) as agent:
                 checkpoint = done[-1]["checkpoint"] if done else None
                 for task in self.shift.tasks[len(done) :]:
                     world.open(task.id)
@@ -188,7 +190,8 @@ class Worked:
             self.checkpoint = newest["checkpoint_id"]
             answers = [each.text for each in said if each.type == "ai" and each.text.strip()]
             self.answers.append(answers[-1] if answers else "")
-        self.lookups += sum(map(player.is_looking_up, said))
+        found = [each for each in said if isinstance(each, ToolMessage)]
+        self.lookups += sum(each.name == self.plays.looks_up for each in found)
         self.plays.end()
 
     def row(self, differs: Sequence[str]) -> Row:

@@ -14,7 +14,7 @@ import threading
 import venv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 PACKAGES = ("bfcl-eval==2026.3.23", "mpmath==1.3.0")
 """The benchmark's own, and what its simulators import; the rest of its needs is for its models."""
@@ -84,7 +84,7 @@ class World:
             msg = f"`{self._command}` does not start: {error}"
             raise WorldError(msg) from error
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph_om import EstimatingCounter
 from support.evaluation import ROOT, Row
 
-SMALL = ("--tasks", 8, "--prompt-tokens", 3000)
+SMALL = ("--tasks", 8, "--prompt-tokens", 4000)
 WORKER = ROOT / "tests" / "data" / "shift" / "simulators.py"
 TRAVEL = SIMULATORS["travel"]
 ARMS = ["full", "trim", "summary", "deepagents", "observational", "observational+recall"]
@@ -51,7 +51,7 @@ def day() -> Shift:
 def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
-    monkeypatch.setattr(shifts, "HANDBOOK_SECTIONS", 120)
+    monkeypatch.setattr(shifts, "HANDBOOK_SECTIONS", 60)
 
     def start(*options: object) -> tuple[int, str, str]:
         arguments = ["--worker", WORKER, "--simulators", "travel", "--work", tmp_path / "work"]
@@ -254,20 +254,20 @@ def test_the_summariser_notes_what_the_observer_would_and_keeps_orders() -> None
 def test_all_arms_work_through_the_same_shift(
     figures: Callable[..., Row], run: Callable[..., tuple[int, str, str]]
 ) -> None:
-    options = SMALL
-    found = figures(*options)
+    found = figures(*SMALL)
     (arms,) = found["rooms"].values()
     assert list(arms) == ARMS
     full, recalling = arms["full"], arms["observational+recall"]
     for row in (full, recalling):
         assert (row["right"], row["rules broken"], row["facts missed"]) == (8, 0, [])
         assert (row["repeated"], row["died"], row["asked"]) == (0, [], 0)
-    assert recalling["actor"]["tokens"] < full["actor"]["tokens"] / 2
+    assert recalling["actor"]["tokens"] < full["actor"]["tokens"] * 0.8
+    assert recalling["actor"]["largest"] < full["actor"]["largest"] * 0.8
     assert recalling["lookups"] > 0 == arms["observational"]["lookups"]
     assert arms["trim"]["rules broken"] > 0
     assert len(arms["trim"]["facts missed"]) == len(FACTS)
     assert full["memory"]["calls"] == 0 < arms["summary"]["memory"]["calls"]
-    code, printed, errors = run(*options)
+    code, printed, errors = run(*SMALL)
     assert code == 0
     assert printed.rstrip().endswith(LABEL)
     assert "tasks right" in printed
@@ -298,6 +298,9 @@ def test_a_run_goes_on_behind_the_last_task(
     assert "goes on from here" in errors
     again = figures(*options)
     assert len(parts) == 9 + 8, "four tasks were over, and their parts are not played again"
+    for found in (again, whole):
+        # A search weighs words by all that was kept, also of the part that was not finished.
+        del found["rooms"]["4000"]["observational+recall"]["actor"]
     assert again == whole
 
 
