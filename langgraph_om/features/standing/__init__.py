@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
-from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
+from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.items import list_items
+from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
@@ -122,13 +122,13 @@ def select_standing(groups: Iterable[Group]) -> list[Group]:
 
 def read_rules(record: MemoryRecord) -> list[StandingInstruction]:
     """Return the standing instructions that are in force, oldest first."""
-    return [
-        StandingInstruction(
-            read_words(item.text), _read_day(item.group), item.group["thread_id"], item.id
-        )
-        for item in list_items(record["log"])
-        if item.group.get("feature") == NAME
-    ]
+    items = list_items(record["log"])
+    return [_read_item(item) for item in items if item.group.get("feature") == NAME]
+
+
+def _read_item(item: LogItem) -> StandingInstruction:
+    group = item.group
+    return StandingInstruction(read_words(item.text), _read_day(group), group["thread_id"], item.id)
 
 
 def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
@@ -239,7 +239,7 @@ class Standing(Feature):
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the instructions in force, with their days, for the system message."""
-        rules = read_rules(record)
+        rules = [*map(_read_item, list_items(select_standing(record["log"])))]
         if not rules:
             return ""
         days = [f"{rule.day}: " if rule.day else "" for rule in rules]
