@@ -241,6 +241,7 @@ def check_metadata(tracer: Tracer, trigger: str) -> None:
             assert (metadata["om_thread_id"], metadata["om_resource_id"]) == ("t", "ann")
             assert metadata["om_cycle_id"]
             assert metadata["om_record_id"]
+            assert metadata["ls_agent_type"] == "compaction"
             assert call["run_id"] in tracer.ended
 
 

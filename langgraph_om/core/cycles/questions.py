@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import role_of, selected
+from langgraph_om.core.content.parts import Placeholders, all_parts, role_of, selected
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
@@ -348,7 +348,15 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     """Return the words of the user among messages, where a feature looks for words in them."""
     if not settings.features.having("sort_notes"):
         return ()
-    return [each.message.text for each in shown if role_of(each.message) == "user"]
+    return [
+        "\n\n".join(
+            str(part.body)
+            for part in all_parts(each.message, Placeholders())
+            if part.kind == "text" and not part.is_document
+        )
+        for each in shown
+        if role_of(each.message) == "user"
+    ]
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:

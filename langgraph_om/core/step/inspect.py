@@ -35,6 +35,7 @@ from langgraph_om.core.wire import (
     Head,
     MemoryRecord,
     ObservedPart,
+    Opened,
     Operation,
     ReflectionState,
     StatusData,
@@ -406,15 +407,16 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
     key = derive_id("om", settings.scope, *whose, *identity.place)
     if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
         return []
-    return [
-        {
-            "type": "opened",
-            "id": key,
-            "thread_id": identity.thread_id,
-            "resource_id": identity.resource_id,
-            "scope": settings.scope,
-        }
-    ]
+    opened: Opened = {
+        "type": "opened",
+        "id": key,
+        "thread_id": identity.thread_id,
+        "resource_id": identity.resource_id,
+        "scope": settings.scope,
+    }
+    if identity.place:
+        opened["place"] = [*identity.place]
+    return [opened]
 
 
 # What a run that may write nothing is shown: the memory as it is, before a new live request.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NotRequired, Self
+from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 
 from typing_extensions import TypedDict
 
@@ -17,13 +17,13 @@ from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
 from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
+from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord, Opened
 from langgraph_om.features.standing.words import (
     FACT,
     MARK,
@@ -52,6 +52,17 @@ class StandingOptions(TypedDict, total=False):
     They are kept word for word and shown before the observations until the user ends them; beyond
     this room, or a quarter of `observation_tokens`, they are ordinary observations. `None`: none
     are kept."""
+
+
+class StandingKeys(TypedDict, total=False):
+    """The keys of a record."""
+
+    is_tasked: bool
+    """Whether the agent runs within a tool of another agent, which speaks in the user's place."""
+
+
+class _Record(MemoryRecord, StandingKeys, total=False):
+    pass
 
 
 class StandingEntry(TypedDict):
@@ -144,6 +155,19 @@ def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
         run_beside("changed", record, {**end, "group": group, "groups": []})
 
 
+def _note_place(record: MemoryRecord, event: Opened) -> None:
+    """Note whether the agent is a tool of another one."""
+    if "tools" in event.get("place", []):
+        cast("_Record", record)["is_tasked"] = True
+
+
+def is_tasked(info: CycleInfo) -> bool:
+    """Return whether another agent speaks as the user in the messages of a cycle."""
+    record = cast("_Record", info.record)
+    is_own = info.operation == "observation" and record.get("is_tasked", False)
+    return is_own or runs_in_tool(record["thread_id"])
+
+
 def _apply(log: Log, change: RuleEnded) -> Log:
     """Take an instruction that the user ended in a thread out of the log of all of them."""
     return {**log, "log": [group for group in log["log"] if group["id"] != change["group"]]}
@@ -168,7 +192,8 @@ class Standing(Feature):
                 "at": "timestamp",
             }
         },
-        beside={"observed": end_rules},
+        keys=StandingKeys,
+        beside={"observed": end_rules, "opened": _note_place},
         changes={"rule-ended": AddedChange(RuleEnded, _apply)},
     )
 
@@ -200,6 +225,7 @@ class Standing(Feature):
         """Take the standing instructions out of what was observed."""
         if not any(MARK in group["text"] for group in groups):
             return list(groups), []
+        said = () if is_tasked(info) else said
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
         most = min(self._tokens, info.settings.thresholds.observation_tokens // MOST_OF_LOG)
