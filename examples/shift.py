@@ -43,7 +43,7 @@ except ModuleNotFoundError as missing:
 
 NAME = "shift"
 TASKS, LEAST_TASKS = 12, 8
-ROOMS = "8000,16000"
+ROOM = "8000"
 DEFAULT_ARMS = ("full", "trim", "summary", "deepagents", "observational", "observational+recall")
 fail = partial(command.fail, script=NAME)
 
@@ -66,7 +66,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     option(
         "--prompt-tokens",
-        default=ROOMS,
+        default=ROOM,
         metavar="N,...",
         help="rooms for all that is remembered together (default: %(default)s)",
     )

@@ -37,12 +37,7 @@ from langgraph_om.core.page.html import (
     list_unread,
     list_windows,
 )
-from langgraph_om.core.page.page import (
-    list_values,
-    render_memory_view,
-    render_page,
-    write_title,
-)
+from langgraph_om.core.page.page import list_values, render_memory_view, render_page, write_title
 from langgraph_om.core.record.record import blank_record, complete_record, write_log
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError

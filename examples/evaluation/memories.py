@@ -31,7 +31,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from evaluation import doubles, files
 from evaluation.files import FileModel, Mailbox, UnansweredError
-from evaluation.formats import Conversation, Session
+from evaluation.formats import Conversation, Question, Session
 from evaluation.spending import Meter
 from langgraph_om import (
     EstimatingCounter,
@@ -86,13 +86,17 @@ class Players:
     """Who plays a role that is named: a double, somebody who writes files, or a provider."""
 
     mailbox: Mailbox | None = None
+    reader: Callable[[Sequence[Question]], Any] | None = None
+    """Makes another double of the Actor than the one that quotes, for questions it is asked."""
 
-    def model(self, name: str, role: str) -> Any:
+    def model(self, name: str, role: str, questions: Sequence[Question] = ()) -> Any:
         """Return the model of a role, for a provider's its name."""
         if name == files.NAME:
             return FileModel(mailbox=self.mailbox, role=role)
         if name == doubles.NAME:
-            return doubles.actor() if role == "actor" else doubles.memory_model()
+            if role == "actor":
+                return self.reader(questions) if self.reader else doubles.actor()
+            return doubles.memory_model()
         return name
 
 
@@ -227,7 +231,8 @@ def remember(
         folder: Where checkpoints and the archive are kept.
     """
     now = [conversation.sessions[0].at]
-    with open_agent(setup, players, prompt, folder, lambda: now[0]) as agent:
+    questions = conversation.questions
+    with open_agent(setup, players, prompt, folder, lambda: now[0], questions=questions) as agent:
         yield Remembered(agent.graph, agent.node, agent.take_in, partial(now.__setitem__, 0))
 
 
@@ -251,6 +256,7 @@ def open_agent(
     clock: Callable[[], datetime],
     *,
     tools: Sequence[Any] = (),
+    questions: Sequence[Question] = (),
 ) -> Iterator[Agent]:
     """Open an agent, with a checkpointer in a folder of its own.
 
@@ -261,9 +267,10 @@ def open_agent(
         folder: Where checkpoints and the archive are kept.
         clock: Tells memory the time.
         tools: What the Actor can call, beside the tools of its memory.
+        questions: What it will be asked, for a double that reads for them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    actor: Any = players.model(setup.actor, "actor")
+    actor: Any = players.model(setup.actor, "actor", questions)
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
         if setup.memory in BY_MIDDLEWARE:
             # It needs langchain, which the other memories do without.

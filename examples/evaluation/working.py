@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig
 
 from evaluation import doubles, player
 from evaluation.files import UnansweredError
+from evaluation.formats import Question
 from evaluation.memories import Players, Setup, open_agent
 from evaluation.player import Player
 from evaluation.reporting import Row, write_table
@@ -50,10 +51,10 @@ class ShiftPlayers(Players):
 
     player: Player | None = None
 
-    def model(self, name: str, role: str) -> Any:
+    def model(self, name: str, role: str, questions: Sequence[Question] = ()) -> Any:
         """Return the model of a role, for a provider's its name."""
         if name != doubles.NAME:
-            return Players.model(self, name, role)
+            return Players.model(self, name, role, questions)
         if role == "actor":
             assert self.player  # noqa: S101 the Actor is asked for in a run alone
             return ScriptedChatModel(actor=self.player.reply)
@@ -107,7 +108,7 @@ class ShiftRun:
         looks_up = "recall" if self.setup.recall else "grep" if self.arm == "deepagents" else ""
         plays = Player(self.shift, looks_up)
         plays.made.update(key for row in done for key in row["made"])
-        players = ShiftPlayers(self.players.mailbox, plays)
+        players = ShiftPlayers(self.players.mailbox, player=plays)
         with World(self.command) as world:
             desk = Desk(plays)
             tools = build_tools(self.shift, world, desk.note)

@@ -24,13 +24,7 @@ from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord, Opened
-from langgraph_om.features.standing.words import (
-    FACT,
-    MARK,
-    Reading,
-    read_marks,
-    read_words,
-)
+from langgraph_om.features.standing.words import FACT, MARK, Reading, read_marks, read_words
 from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
