@@ -5,12 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from argparse import (
-    ArgumentParser,
-    ArgumentTypeError,
-    Namespace,
-    RawDescriptionHelpFormatter,
-)
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,12 +29,7 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.errors import (
-    ConfigurationError,
-    ItemError,
-    ObservationalMemoryError,
-    SourceError,
-)
+from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.features import ACTS, LISTINGS
 from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, runner_of

@@ -38,12 +38,7 @@ from langgraph_om.features.titles import (
     TitleOptions,
     TitleUpdates,
 )
-from langgraph_om.features.working import (
-    HasWorkingMemory,
-    KnownOfUser,
-    WorkingOptions,
-    WorkingText,
-)
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (

@@ -50,10 +50,7 @@ from langgraph_om.runtime.executors import (
 )
 from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.job_requests import (
-    carry_out_request,
-    submit_job,
-)
+from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,
