@@ -48,13 +48,7 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import (
-    CycleEnded,
-    Found,
-    Group,
-    Hints,
-    MemoryRecord,
-)
+from langgraph_om.core.wire import CycleEnded, Found, Group, Hints, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
 from langgraph_om.features.shared_log.reading import (
@@ -213,6 +207,7 @@ def _build_threads_input(
             settings.counter,
             settings.show_id,
             first=[own.thread_id for own in inputs],
+            about="\n".join(own.transcript for own in inputs),
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,

@@ -1,19 +1,41 @@
-"""Titles that the Observer suggests: what is asked, what is read, and what it changes."""
+"""Titles: their options, and those that the Observer suggests."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.record.fold import fold
-from langgraph_om.features.titles import SuggestedTitles
+from langgraph_om.features.titles import (
+    SuggestConfig,
+    SuggestedTitles,
+    SuggestOptions,
+    ThreadTitleOptions,
+    TitleConfig,
+)
+from support.docstrings import assert_same
 from support.flows import GOOD, NOW, Talk, conversation, kinds, later, setup, texts
 from support.rendering import render_output
+
+
+@pytest.mark.parametrize(
+    ("config", "mapping"), [(TitleConfig, ThreadTitleOptions), (SuggestConfig, SuggestOptions)]
+)
+def test_each_setting_says_the_same_in_both_forms(config: type[Any], mapping: Any) -> None:
+    assert_same(config, mapping)
+
+
+@pytest.mark.parametrize("value", [1, None, "yes"])
+def test_whether_the_observer_suggests_a_title_is_a_flag(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"`observation\.thread_title` is"):
+        ObservationalMemory("fake", observation={"thread_title": value}, enabled=False)
 
 
 @pytest.mark.parametrize(
