@@ -151,7 +151,7 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        **merge_hints(record, chunks),
+        hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
     yield from announce_found(cycle, now, found)

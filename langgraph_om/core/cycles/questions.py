@@ -28,7 +28,7 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     transcribe,
 )
-from langgraph_om.core.record.record import HINTS, count_failures
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
 from langgraph_om.errors import ObserverError
 
@@ -113,12 +113,8 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
     if len(answers) == 1:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
-    hints: dict[str, Any] = {
-        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in HINTS
-    }
-    more = {name: hint for answer in answers for name, hint in answer.more.items()}
-    return Parsed("ok" if text else "none", text, **hints, more=more)
+    hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
+    return Parsed("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -345,11 +341,9 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", *HINTS)
-    said = {name: getattr(parsed, name) for name in fields}
-    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
-    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
-    return replace(parsed, **kept, more=more)
+    said = {"observations": parsed.observations, **parsed.hints}
+    kept = yield from rewrite_by_hook(cycle, "after_observation", said)
+    return replace(parsed, observations=kept.pop("observations"), hints=kept)
 
 
 def rewrite_by_hook(

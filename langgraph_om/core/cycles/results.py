@@ -15,7 +15,7 @@ from typing import Any, cast
 from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.cycles.values import announce_buffered
+from langgraph_om.core.cycles.values import announce_hints
 from langgraph_om.core.effects import JobState, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.groups import place_reflection
@@ -97,7 +97,7 @@ def take_in_results(
             events.append(cast("JobResult", {**state, **here}))
             if state["operation"] == "observation":
                 info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
-                events += announce_buffered(info, now, state["chunk"])
+                events += announce_hints(info, now, state["chunk"]["hints"])
     return events
 
 

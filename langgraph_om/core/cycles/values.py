@@ -14,16 +14,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import rewrite_by_hook
 from langgraph_om.core.effects import AskModel, EffectFlow, Flow, ModelReply
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
 from langgraph_om.core.observe.observer import build_failure
-from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.wire import Chunk, Event, Found
+from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 
 
@@ -173,36 +171,23 @@ def tell_found(found: Found) -> dict[str, Found]:
     return {"found": found} if found else {}
 
 
-def find_stated(settings: Settings, parsed: Parsed) -> Found:
-    """Return the hints of features that an answer states, as entries of these features."""
-    found: Found = {}
-    for hints in settings.features.having("hints"):
-        stated = [parsed.more[name] for name in hints() if name in parsed.more]
-        if stated:
-            found[hints.__self__.name] = stated
-    return found
+def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+    """Return what features say of hints that an observation states."""
+    announcers = info.settings.features.having("announce_hints")
+    return [event for announce in announcers for event in announce(info, at, hints)]
 
 
-def announce_buffered(info: CycleInfo, at: datetime, chunk: Chunk) -> list[Event]:
-    """Return what features say of entries that wait in a chunk."""
-    found = chunk.get("found", {})
-    return [
-        event
-        for announce in info.settings.features.having("announce_buffered")
-        if (entries := found.get(announce.__self__.name))
-        for event in announce(info, at, entries)
-    ]
-
-
-def announce_found(info: CycleInfo, at: datetime, found: Found) -> EffectFlow[None]:
-    """Let features say what their entries change; they have taken effect.
+def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
+    """Let features say what an observation has changed of theirs; it has taken effect.
 
     Args:
         info: The cycle.
         at: When.
-        found: The entries by feature.
+        event: The event of the cycle or of its activation.
     """
+    found: Found = event.get("found", {})
     for announce in info.settings.features.having("announce"):
         entries = found.get(announce.__self__.name)
         if entries:
             yield from announce(info, at, entries)
+    yield from announce_hints(info, at, event.get("hints", {}))

@@ -16,7 +16,7 @@ from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.effects import AskModel, Flow
 from langgraph_om.core.items import Span, replace_spans
-from langgraph_om.core.observe.observer import build_failure
+from langgraph_om.core.observe.observer import build_failure, write_hints
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.groups import Changes, collect_sources
 from langgraph_om.core.reflect.edits import (
@@ -178,7 +178,7 @@ class EditsInput:
     division: Division | None = None
     """How threads are told apart; `None` where the log is about one thread."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current task and the suggested response."""
+    """Those behind the log, by name."""
     instruction: str | None = None
 
 
@@ -237,7 +237,7 @@ def _build_question(
     task = fill(
         "reflector_edits_task",
         observations=render_items(items, request.division),
-        hints=_render_hints(request.hints),
+        hints=write_hints(request.hints),
         threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
@@ -245,13 +245,6 @@ def _build_question(
     )
     system = fill("reflector_edits", custom=request.instruction or "")
     return [SystemMessage(system), HumanMessage(task)]
-
-
-def _render_hints(hints: Mapping[str, str | None]) -> str:
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
 
 
 def _list_reasons(refused: Sequence[str]) -> str:

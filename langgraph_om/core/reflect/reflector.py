@@ -8,14 +8,15 @@ one that is small enough is taken, else the smallest valid one that is smaller t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
@@ -149,6 +150,8 @@ class ReflectorInput:
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ class Reflection:
 
     text: str
     tokens: int
-    current_task: str | None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Wanted(Protocol):
@@ -174,6 +177,10 @@ class Wanted(Protocol):
     @property
     def prompt(self) -> str:
         """Which of the Observer's prompts wrote the log."""
+
+    @property
+    def features(self) -> Features:
+        """Those that tell of hints."""
 
 
 class Condensed(Protocol):
@@ -278,7 +285,7 @@ def _read_answer(
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
         return Attempt(None, f"{problem}; {wanted}", is_shown=True)
-    return Attempt(Reflection(parsed.observations, tokens, parsed.current_task))
+    return Attempt(Reflection(parsed.observations, tokens, parsed.hints))
 
 
 def _describe_problem(parsed: Parsed) -> str:
@@ -301,7 +308,7 @@ def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[Ba
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(),
+        output_format=render_output_format(request.features, "reflector"),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
-from langgraph_om.core.additions import added_changes, erase_thread
+from langgraph_om.core.additions import added_changes, added_hints, erase_thread
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
@@ -25,7 +25,6 @@ from langgraph_om.core.record.record import (
     blank_record,
     check_version,
     find_newest_observed,
-    hint_names,
     select_own_groups,
 )
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -158,7 +157,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy.get(name) for name in hint_names()},
+        "hints": {name: copy.get(name) for name in added_hints()},
     }
     others = [
         change
@@ -239,7 +238,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints())
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":
