@@ -1,9 +1,9 @@
 """Several memories side by side: which there are to choose from, and one table over their figures.
 
 The full conversation is shown whole; the others have the same room where `prompt_tokens` says how
-much. Remembered are observations and messages, or summary and messages, or all messages, after the
-last session; a prompt also has instructions and a question. Memory's tokens are those of its own
-models.
+much. Remembered are observations and messages, or summary and messages, or messages alone, after
+the last session; a prompt also has instructions and a question. Memory's tokens are those of its
+own models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from evaluation.spending import COUNTED, add
 
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"memory": "full", "recall": False},
+    "trim": {"memory": "trim", "recall": False},
     "summary": {"memory": "summary", "recall": False},
+    "deepagents": {"memory": "deepagents", "recall": False},
     "observational": {"memory": "observational", "recall": False},
     "observational+recall": {"memory": "observational", "recall": True},
     "rewrite": {"memory": "observational", "recall": False, "form": "rewrite"},

@@ -135,7 +135,7 @@ def _models(run: Run) -> dict[str, str | None]:
         "actor": setup.actor,
         "observer": setup.observer if is_observed else None,
         "reflector": setup.reflector if is_observed else None,
-        "summarizer": setup.observer if setup.memory == "summary" else None,
+        "summarizer": setup.observer if setup.memory in ("summary", "deepagents") else None,
         "judge": run.judge.name if run.judge else None,
     }
 

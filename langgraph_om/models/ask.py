@@ -20,7 +20,7 @@ from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, SimpleCh
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
-from langgraph_om.core.content.attachments import with_attachments
+from langgraph_om.core.content.parts import with_attachments
 from langgraph_om.core.effects import (
     AskModel,
     Call,

@@ -42,7 +42,7 @@ def spent_by(found: Row) -> set[tuple[str, str]]:
     return {(row["part"], row["phase"]) for row in found["tokens"]["rows"]}
 
 
-@pytest.mark.parametrize("memory", ["observational", "full", "summary"])
+@pytest.mark.parametrize("memory", ["observational", "full", "trim", "summary", "deepagents"])
 @pytest.mark.parametrize("file", [LONGMEMEVAL, LOCOMO])
 def test_every_memory_answers_every_question(
     file: Path, memory: str, evaluation: Evaluation
@@ -59,9 +59,14 @@ def test_every_memory_answers_every_question(
     remembering = {
         "observational": {("observer", "remembering")},
         "full": set(),
+        "trim": set(),
         "summary": {("summarizer", "remembering")},
+        "deepagents": {("summarizer", "remembering")},
     }
-    if is_locomo or memory != "summary":  # the others are shorter than what a summary keeps
+    if is_locomo or memory not in (
+        "summary",
+        "deepagents",
+    ):  # the others are shorter than what a summary keeps
         assert remembering[memory] <= spent_by(found)
     assert ("actor", "asking") in spent_by(found)
     assert (found["recalls"] > 0) == (memory == "observational")
@@ -803,7 +808,7 @@ def test_a_summary_says_what_to_install(
     monkeypatch.setitem(sys.modules, "langchain.agents", None)
     code, printed, _ = evaluation.run(LOCOMO, "--memory", "summary")
     assert printed == ""
-    assert "pip install 'langgraph-om[agents,examples]'" in str(code)
+    assert "pip install 'langgraph-om[deepagents,examples]'" in str(code)
 
 
 def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

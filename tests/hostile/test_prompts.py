@@ -27,8 +27,12 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
-from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.reflect.reflector import (
+    EditsInput,
+    ReflectorInput,
+    reflect,
+    reflect_by_edits,
+)
 from langgraph_om.core.wire import Group, MemoryRecord
 from support.counters import COUNTER
 from support.examples import examples

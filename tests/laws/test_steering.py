@@ -21,11 +21,11 @@ from langgraph_om.core.wire import (
 )
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.log import (
+    SharedLog,
     apply_changes,
     diff_record,
     make_blank_log,
 )
-from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel, drive
 from support.clock import Clock

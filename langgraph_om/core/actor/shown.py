@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.bound_reasoning import (
+from langgraph_om.core.content.blocks import (
     holds_bound_reasoning,
     without_bound_reasoning,
 )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, Advice
-from langgraph_om.core.config.checks import Hint, Preset
+from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import load

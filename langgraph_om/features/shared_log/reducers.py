@@ -18,9 +18,12 @@ from langgraph_om.core.additions import (
     run_beside,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.groups import drop_misfits
-from langgraph_om.core.record.record import blank_record, select_own_groups
-from langgraph_om.core.record.reducers import find_rest, note_success
+from langgraph_om.core.record.fold import find_rest, note_success
+from langgraph_om.core.record.record import (
+    blank_record,
+    drop_misfits,
+    select_own_groups,
+)
 from langgraph_om.core.wire import (
     Attempt,
     CycleEnded,
@@ -33,8 +36,7 @@ from langgraph_om.core.wire import (
     ReflectionEnd,
     ThreadDeleted,
 )
-from langgraph_om.features.shared_log.log import complete_log, to_record, without_thread
-from langgraph_om.features.shared_log.wire import (
+from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
     OthersDescribed,
@@ -42,6 +44,9 @@ from langgraph_om.features.shared_log.wire import (
     SharingKeys,
     SharingRecord,
     Synced,
+    complete_log,
+    to_record,
+    without_thread,
 )
 
 OTHERS = "others"

@@ -9,9 +9,13 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from langgraph_om.core.observe.parse_answer import parse_output
-from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.edits import parse_edits
-from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.reflect.reflector import (
+    EditsInput,
+    ReflectorInput,
+    reflect,
+    reflect_by_edits,
+)
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ExtractiveReflector, RoughObserver, RoughReflector, drive

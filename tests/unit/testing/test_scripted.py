@@ -27,7 +27,7 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.testing import ScriptedChatModel, drive, scripted, sequence
+from langgraph_om.testing import ScriptedChatModel, checks, drive, scripted
 from langgraph_om.testing import extractive as extractive_observer
 from langgraph_om.testing import extractive as extractive_reflector
 from support.scripts import call, merged, search
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [(scripted, 4), (extractive_observer, 3), (extractive_reflector, 2), (sequence, 4)],
+    [(scripted, 4), (extractive_observer, 3), (extractive_reflector, 2), (checks, 4)],
 )
 def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
     known = {"ScriptedChatModel": ScriptedChatModel}

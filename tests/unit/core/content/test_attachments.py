@@ -20,8 +20,8 @@ from langchain_core.messages import (
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.content import attachments as room
-from langgraph_om.core.content.attachments import (
+from langgraph_om.core.content import parts
+from langgraph_om.core.content.parts import (
     MAX_ATTACHED_CHARACTERS,
     MAX_ATTACHMENTS,
     Attachment,
@@ -425,7 +425,7 @@ def test_of_too_many_the_newest_are_sent_and_the_others_named() -> None:
 
 
 def test_what_is_too_large_gives_way_to_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MAX_ATTACHED_CHARACTERS", 3 * len(PNG))
+    monkeypatch.setattr(parts, "MAX_ATTACHED_CHARACTERS", 3 * len(PNG))
     sizes = [("[Image #1]", 1), ("[Image #2]", 4), ("[Image #3]", 1), ("[Image #4]", 1)]
     some = [attached(label=label, data=PNG * times) for label, times in sizes]
     made = with_attachments(question(), some, lambda _: True)[1]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
-from langgraph_om.core.content.bound_reasoning import (
+from langgraph_om.core.content.blocks import (
     answers_other_view,
     holds_bound_reasoning,
     mark_other_view,

@@ -17,7 +17,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import digest_run, open_window
-from langgraph_om.core.step.count_new import build_status
+from langgraph_om.core.step.inspect import build_status
 from langgraph_om.testing import check_message_sequence
 from support.examples import examples
 from support.groups import group

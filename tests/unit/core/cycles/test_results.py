@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_om.core.cycles.results import FarEnd, judge_lease
+from langgraph_om.core.cycles.carry_out import FarEnd, judge_lease
 
 
 @pytest.mark.parametrize(

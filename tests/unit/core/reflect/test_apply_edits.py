@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from langgraph_om.core.record.groups import MAX_RANGES, collect_sources, join_empty, place_changes
-from langgraph_om.core.record.record import write_range
-from langgraph_om.core.reflect.by_edits import EditedLog
+from langgraph_om.core.record.record import (
+    MAX_RANGES,
+    collect_sources,
+    join_empty,
+    place_changes,
+    write_range,
+)
+from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.wire import Group
 from support.editing import TALK, edited, texts
 from support.groups import day_log, group

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from langgraph_om.core.effects import ModelReply
-from langgraph_om.core.reflect.by_edits import EditedLog, EditsInput, reflect_by_edits
+from langgraph_om.core.reflect.reflector import EditedLog, EditsInput, reflect_by_edits
 from langgraph_om.errors import ObserverError
 from support.editing import TALK
 from support.flows import GOOD, NOW, Talk, Told, texts

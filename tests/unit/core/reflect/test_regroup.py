@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.record.groups import MAX_RANGES
-from langgraph_om.core.record.record import MAX_SHOWN_RANGES, write_range
+from langgraph_om.core.record.record import MAX_RANGES, MAX_SHOWN_RANGES, write_range
 from langgraph_om.core.reflect.reflector import regroup
 from langgraph_om.core.wire import Group
 from support.groups import AT, day_log, group, heading

@@ -18,8 +18,7 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.writer import ArchiveWriter
-from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.shared_log.archive import LogCache
+from langgraph_om.features.shared_log import LogCache, SharedLogs
 from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
@@ -27,11 +26,11 @@ from langgraph_om.features.shared_log.exchange import (
     find_left_behind,
     rewind_if_forked,
 )
+from langgraph_om.features.shared_log.log import SharedLog
 from langgraph_om.features.shared_log.reading import (
     read_other_threads,
     read_other_threads_if_possible,
 )
-from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.testing import FlowRun, drive
 from support.groups import group
 from support.simulation import settings

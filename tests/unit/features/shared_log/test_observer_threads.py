@@ -9,15 +9,15 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langgraph_om.core.config.settings import Features
-from langgraph_om.core.content.attachments import Attachment
+from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.errors import ObserverError
-from langgraph_om.features.shared_log.questions import (
+from langgraph_om.features.shared_log.sections import (
     ThreadInput,
     ThreadsInput,
     observe_threads,
+    parse_sections,
 )
-from langgraph_om.features.shared_log.sections import parse_sections
 from support.flows import Mood
 from support.threads import (
     NONE,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from langgraph_om.core.record.record import write_log
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
-from langgraph_om.features.shared_log.questions import (
+from langgraph_om.features.shared_log.sections import (
     ThreadsReflectorInput,
     reflect_threads,
     regroup_threads,
+    render_for_reflector,
 )
-from langgraph_om.features.shared_log.sections import render_for_reflector
 from support.examples import examples
 from support.threads import (
     AT,

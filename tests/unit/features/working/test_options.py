@@ -13,8 +13,12 @@ from langgraph_om import ConfigurationError, WorkingMemory
 from langgraph_om.core.additions import Advice, list_advice
 from langgraph_om.core.forms import MAX_CHARACTERS
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.features.working.memory import choose_form
-from langgraph_om.features.working.tool import PATCH, fold_state_value, read_state_value
+from langgraph_om.features.working.memory import (
+    PATCH,
+    choose_form,
+    fold_state_value,
+    read_state_value,
+)
 
 
 class Settings(TypedDict):

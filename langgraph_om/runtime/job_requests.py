@@ -12,9 +12,8 @@ from langchain_core.messages import BaseMessage, message_to_dict, messages_from_
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.carry_out import describe_job, run_job
+from langgraph_om.core.cycles.carry_out import describe_job, discard_request, run_job
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
-from langgraph_om.core.cycles.results import discard_request
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
@@ -22,9 +21,9 @@ from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.context import RunContext, RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import Buffering
+from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
 
 VERSION = 1
 """Of the form of a request."""

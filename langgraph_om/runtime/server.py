@@ -16,12 +16,12 @@ from uuid import uuid4
 
 from langgraph_om.archive import JobView, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.checks import check_count, check_seconds
-from langgraph_om.core.cycles.results import describe_run, fail_request, has_begun
+from langgraph_om.core.config.options import check_count, check_seconds
+from langgraph_om.core.cycles.carry_out import describe_run, fail_request, has_begun
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.jobs.protocol import Work
+from langgraph_om.runtime.executors import Work
 from langgraph_om.runtime.leases import Leases, share_leases
 
 # Calls of a LangGraph server's API, whatever client there is, from any thread.
