@@ -30,7 +30,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from evaluation import doubles, files
 from evaluation.files import FileModel, Mailbox, UnansweredError
-from evaluation.formats import Conversation, Session
+from evaluation.formats import Conversation, Question, Session
 from evaluation.spending import Meter
 from langgraph_om import (
     EstimatingCounter,
@@ -85,13 +85,17 @@ class Players:
     """Who plays a role that is named: a double, somebody who writes files, or a provider."""
 
     mailbox: Mailbox | None = None
+    reader: Callable[[Sequence[Question]], Any] | None = None
+    """Makes another double of the Actor than the one that quotes, for questions it is asked."""
 
-    def model(self, name: str, role: str) -> Any:
+    def model(self, name: str, role: str, questions: Sequence[Question] = ()) -> Any:
         """Return the model of a role, for a provider's its name."""
         if name == files.NAME:
             return FileModel(mailbox=self.mailbox, role=role)
         if name == doubles.NAME:
-            return doubles.actor() if role == "actor" else doubles.memory_model()
+            if role == "actor":
+                return self.reader(questions) if self.reader else doubles.actor()
+            return doubles.memory_model()
         return name
 
 
@@ -227,7 +231,7 @@ def remember(
     """
     folder.mkdir(parents=True, exist_ok=True)
     now = [conversation.sessions[0].at]
-    actor: Any = players.model(setup.actor, "actor")
+    actor: Any = players.model(setup.actor, "actor", conversation.questions)
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
         if setup.memory in BY_MIDDLEWARE:
             # It needs langchain, which the other memories do without.

@@ -16,7 +16,13 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import describe_overlooked, describe_unread, list_failures
+from langgraph_om.core.page.html import (
+    Apart,
+    describe_overlooked,
+    describe_unread,
+    list_failures,
+)
+from langgraph_om.core.page.page import select_log
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
@@ -50,6 +56,7 @@ def diagnose(
     counter: TokenCounter,
     *,
     now: datetime,
+    apart: Sequence[Apart] = (),
 ) -> Diagnosis:
     """Find what costs what, and what can be done about it.
 
@@ -60,6 +67,7 @@ def diagnose(
         thresholds: The limits in force.
         counter: What counts tokens.
         now: The current time.
+        apart: What the Actor is shown apart from the log.
     """
     hits = _measure_cache(messages)
     advice = [
@@ -75,7 +83,7 @@ def diagnose(
         *_advise_on_overlooked(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
-    sections = _measure_sections(record, window, thresholds, counter, now)
+    sections = _measure_sections(record, window, thresholds, counter, now, apart=apart)
     return Diagnosis(sections, hits_share, advice)
 
 
@@ -85,12 +93,15 @@ def _measure_sections(
     thresholds: Thresholds,
     counter: TokenCounter,
     now: datetime,
+    *,
+    apart: Sequence[Apart],
 ) -> dict[str, int]:
     count = counter.count_text
     plain = Settings(thresholds, counter, UTC)
-    pieces = render_memory(plain, record, now.date())
+    pieces = render_memory(plain, select_log(record, apart), now.date())
     sections = {
         "instructions": count(pieces[0]) if pieces else 0,
+        **{each.title.lower(): each.tokens for each in apart},
         "observations": sum(map(count, pieces[1:])),
         "hints": sum(map(count, read_closing(record).values())),
         "reminder": count(choose_reminder(record, 0)),

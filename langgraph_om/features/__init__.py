@@ -39,12 +39,7 @@ from langgraph_om.features.titles import (
     TitleOptions,
     TitleUpdates,
 )
-from langgraph_om.features.working import (
-    HasWorkingMemory,
-    KnownOfUser,
-    WorkingOptions,
-    WorkingText,
-)
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
@@ -138,6 +133,8 @@ class FeatureMethods(
 
 ACTS = tuple(act for feature in FEATURES for act in feature.acts)
 """What features let a person do, on the command line and on the page of a memory."""
+LISTINGS = tuple(listing for feature in FEATURES for listing in feature.listings)
+"""What of features the command lists."""
 
 
 for feature in FEATURES:

@@ -327,6 +327,7 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
             "om_role": call.role,
             **_about(call),
             "lc_source": "observational_memory",
+            "ls_agent_type": "compaction",  # by which LangSmith leaves it out of a trajectory
             **_internal_mark(),
         },
     }

@@ -51,6 +51,7 @@ from langgraph_om.models.ask import Calls, ask
 from langgraph_om.runtime.executors import Executor
 from langgraph_om.runtime.hooks import Hooks, read_hook_reply
 from langgraph_om.runtime.leases import KeptLease
+from langgraph_om.runtime.telemetry import record_cycle
 
 ResultT = TypeVar("ResultT")
 
@@ -410,6 +411,7 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
         cycle.begin(event)
     elif event.get("cycle_id") not in cycle.begun:
         return
+    record_cycle(event)
     context.hooks.tell(event)
     call = context.hooks.about(event)
     if call is not None:

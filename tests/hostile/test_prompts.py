@@ -37,15 +37,7 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from support.counters import COUNTER
 from support.examples import examples
 from support.flows import with_hints
-from support.material import (
-    CONTROL,
-    deep,
-    fragments,
-    ids,
-    long_texts,
-    tags_in,
-    texts,
-)
+from support.material import CONTROL, deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
 

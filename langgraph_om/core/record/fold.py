@@ -21,12 +21,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.additions import (
-    added_operations,
-    added_reducers,
-    added_types,
-    run_beside,
-)
+from langgraph_om.core.additions import added_operations, added_reducers, added_types, run_beside
 from langgraph_om.core.record.record import (
     check_version,
     complete_record,

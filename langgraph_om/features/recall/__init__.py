@@ -39,6 +39,7 @@ from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import part_runtime
 from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.search.source import (
@@ -304,8 +305,10 @@ class Recall(Feature):
             show_id=hidden_id if hides_ids else str,
             read_id=read_id,
         )
+        mode = arguments.get("mode")
         try:
-            return recall(arguments, source, scope, self._runner.settings.counter)
+            with record_search(who.thread_id, who.resource_id, mode):
+                return recall(arguments, source, scope, self._runner.settings.counter)
         except ArchiveError as error:
             return self.unreadable(who, error)
 

@@ -29,15 +29,7 @@ from langgraph_om.core.record.record import (
     replace_groups,
     select_own_groups,
 )
-from langgraph_om.core.wire import (
-    Attempt,
-    CycleEnd,
-    Found,
-    Group,
-    Hints,
-    MemoryRecord,
-    Observed,
-)
+from langgraph_om.core.wire import Attempt, CycleEnd, Found, Group, Hints, MemoryRecord, Observed
 
 # --- What a record has ---------------------------------------------------------------------------
 

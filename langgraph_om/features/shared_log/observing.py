@@ -48,12 +48,7 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import (
-    CycleEnded,
-    Found,
-    Group,
-    MemoryRecord,
-)
+from langgraph_om.core.wire import CycleEnded, Found, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
 from langgraph_om.features.shared_log.reading import (
