@@ -478,6 +478,7 @@ def _build_observer_input(
             features.select_log(known),
             resolve_previous_tokens(observation),
             info.settings.counter,
+            shown.text,
         ),
         features=features,
         held=features.join_texts("list_held", known),
