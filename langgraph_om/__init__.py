@@ -11,10 +11,7 @@ from importlib.util import find_spec as _find_spec
 
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
-from langgraph_om.core.config.options import (
-    ReflectionConfig,
-    ReflectionOptions,
-)
+from langgraph_om.core.config.options import ReflectionConfig, ReflectionOptions
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -33,10 +30,7 @@ from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.nodes import MemoryTransformer
-from langgraph_om.integrations.state_graph import (
-    ObservationalMemoryState,
-    add_observational_memory,
-)
+from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory

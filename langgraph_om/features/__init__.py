@@ -17,6 +17,7 @@ from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
+from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
@@ -38,15 +39,11 @@ from langgraph_om.features.titles import (
     TitleOptions,
     TitleUpdates,
 )
-from langgraph_om.features.working import (
-    HasWorkingMemory,
-    KnownOfUser,
-    WorkingOptions,
-    WorkingText,
-)
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
+    ContinuationHints,
     PauseWork,
     AskedTitles,
     Archiving,
@@ -77,6 +74,7 @@ class FeatureOptions(
     StateOptions,
     PreviewOptions,
     GapOptions,
+    HintOptions,
     WorkingOptions,
     TitleOptions,
     SharingOptions,
@@ -135,6 +133,8 @@ class FeatureMethods(
 
 ACTS = tuple(act for feature in FEATURES for act in feature.acts)
 """What features let a person do, on the command line and on the page of a memory."""
+LISTINGS = tuple(listing for feature in FEATURES for listing in feature.listings)
+"""What of features the command lists."""
 
 
 for feature in FEATURES:

@@ -18,13 +18,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import (
-    Additions,
-    Removed,
-    as_event,
-    find_deletions,
-    waits_to_send,
-)
+from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions, waits_to_send
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (

@@ -35,11 +35,7 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.step.step import StateKey
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import (
-    MEMORY_SNAPSHOTS,
-    check_removal,
-    messages_reducer,
-)
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue

@@ -17,10 +17,7 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.schemas import Run
 
-from langgraph_om import (
-    ConfigurationError,
-    ObservationalMemory,
-)
+from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     atalk,

@@ -16,12 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langgraph_om import (
-    ObservationalMemory,
-    ServerBuffering,
-    create_memory_agent,
-    worker_graph,
-)
+from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent, worker_graph
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.integrations.worker_graph import JobLease, build_worker

@@ -9,11 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.features.shared_log.log import (
-    OthersBuffered,
-    OthersEnd,
-    SharedLog,
-)
+from langgraph_om.features.shared_log.log import OthersBuffered, OthersEnd, SharedLog
 from langgraph_om.features.shared_log.reducers import OTHERS
 from support.clock import Clock
 from support.shared_world import said, sharing
