@@ -2,13 +2,14 @@
 
     python -m support.without inject             # imports and type-checks
     python -m support.without inject --tests     # runs the tests of everything else too
-    python -m support.without --tests today      # of two features, another two each day
+    python -m support.without --tests today      # all import; two pass the tests, others each day
 
 A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
 there and among the public names of `langgraph_om/__init__.py`, and integrations for it alone, such
 as `integrations/NAME.py` or `integrations/NAME_middleware.py`. Those that need it go with it. Tests
-of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
-marked `needs("NAME")`.
+of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), those that are
+marked `needs("NAME")`, and those that fail by the name of an option, a method or a class that went
+with it; see `conftest.py`.
 """
 
 from __future__ import annotations
@@ -92,6 +93,33 @@ def remove_rows(text: str, module: str) -> str:
     return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 
+SURFACE = """
+from dataclasses import fields
+import langgraph_om, langgraph_om.integrations.agent
+from langgraph_om import MemoryOptions, ObservationalMemory, ObservationConfig
+from langgraph_om.core.config.checks import presets_of
+from langgraph_om.features import FeatureUpdates, list_configs
+
+configs = ObservationConfig, *list_configs().values()
+print(
+    *langgraph_om.__all__, *dir(ObservationalMemory), *dir(FeatureUpdates),
+    *presets_of(MemoryOptions), *(field.name for kind in configs for field in fields(kind)),
+)
+"""
+"""Prints the names that users write: classes, functions, methods and options."""
+
+
+def list_public(root: Path) -> set[str]:
+    """Import the package of a folder, and list the names that users write.
+
+    Raises:
+        CalledProcessError: When it cannot be imported.
+    """
+    command, env = [sys.executable, "-c", SURFACE], {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=root, env=env, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 our own
+    return set(done.stdout.split())
+
+
 def run(name: str, *, with_tests: bool) -> bool:
     """Return whether the package holds without a feature."""
     with tempfile.TemporaryDirectory() as folder:
@@ -102,13 +130,15 @@ def run(name: str, *, with_tests: bool) -> bool:
             copy(source, root / part)
         for each in with_dependents(name):
             take_out(each, root)
+        try:
+            gone = list_public(ROOT) - list_public(root)
+        except subprocess.CalledProcessError:
+            return False
         # One cache for all copies, which differ in a few modules.
         cache = str(ROOT / ".mypy_cache" / "without")
-        env = {**os.environ, "OM_WITHOUT": name, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
-        commands = [
-            ["-c", "import langgraph_om, langgraph_om.memory, langgraph_om.integrations.agent"],
-            ["-m", "mypy", "langgraph_om"],
-        ]
+        env = {**os.environ, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
+        env |= {"OM_WITHOUT": name, "OM_GONE": " ".join(sorted(gone))}
+        commands = [["-m", "mypy", "langgraph_om"]]
         if with_tests:
             commands.append(["-m", "pytest", "-q", "-n", "2"])
         return all(
@@ -131,8 +161,9 @@ def main() -> int:
     parser.add_argument("name", nargs="*", choices=[*names(), []], help="all without one")
     parser.add_argument("--tests", nargs="?", const="all", choices=["all", "today"])
     asked = parser.parse_args()
-    chosen = asked.name or (two_of_today() if asked.tests == "today" else names())
-    failed = [name for name in chosen if not run(name, with_tests=asked.tests is not None)]
+    chosen = asked.name or names()
+    tested = two_of_today() if asked.tests == "today" else chosen if asked.tests else []
+    failed = [name for name in chosen if not run(name, with_tests=name in tested)]
     said = f"does not hold without: {', '.join(failed)}" if failed else "holds without each"
     sys.stdout.write(f"{said}\n")
     return bool(failed)
