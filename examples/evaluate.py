@@ -9,10 +9,10 @@
 #     python examples/evaluate.py FILE --arms all --prompt-tokens 7000    # side by side
 #     python examples/evaluate.py FILE --answers FOLDER                   # you are the model
 #
-# The files are those of LongMemEval or LoCoMo, or LoCoMo's conversations as lists of messages (see
-# `evaluation/formats.py`); the rules by which answers count are in `evaluation/rules.py`. Each
-# session is given to memory as one step, at its own time; `recall` reads an archive; each question
-# is a branch of its own behind the last session.
+# The files are those of LongMemEval, LoCoMo or BEAM (its `chat.json`), or LoCoMo's conversations as
+# lists of messages (see `evaluation/formats.py`); the rules by which answers count are in
+# `evaluation/rules.py`. Each session is given to memory as one step, at its own time; `recall`
+# reads an archive; each question is a branch of its own behind the last session.
 #
 # Everything paid for is kept in a folder beside the file (--work). Started again, with the same
 # settings, the run goes on where it stopped, and asks again only what failed. Another judge judges
@@ -27,22 +27,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 from langgraph_om import ConfigurationError
 
 try:
-    from evaluation import doubles, files
-    from evaluation.comparing import ARMS, compare, read_arms, write_comparison
-    from evaluation.files import ANSWER, QUESTION, Mailbox, UnansweredError
+    from evaluation import command, doubles, files
+    from evaluation.command import count
+    from evaluation.comparing import ARMS, measure, read_arms
+    from evaluation.files import Mailbox
     from evaluation.formats import CATEGORIES, Dataset, choose, read_files
     from evaluation.judging import Judge, ModelJudge, WordForWord, named_judge
     from evaluation.memories import (
@@ -53,21 +50,14 @@ try:
         Setup,
         check,
     )
-    from evaluation.reporting import figures, models_of, report
-    from evaluation.running import Outcome, Run
+    from evaluation.running import Run
     from evaluation.spending import read_price
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[examples]'")
 
 MEMORIES = get_args(MemoryName)
-UNANSWERED = 3
-"""The exit code of a run that waits for answers."""
-MAX_SHOWN = 10
-
-
-def fail(reason: object) -> NoReturn:
-    print(f"evaluate: {' '.join(str(reason).split())}", file=sys.stderr)
-    raise SystemExit(2)
+NAME = "evaluate"
+fail = partial(command.fail, script=NAME)
 
 
 def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -80,20 +70,9 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
         "--arms", metavar="NAME,...", help=f"side by side: all, or some of {', '.join(ARMS)}"
     )
     option("--no-recall", action="store_true", help="observations alone, without the tool")
-    option("--actor", metavar="MODEL", help="such as openai/gpt-5-mini; or file")
-    option("--observer", metavar="MODEL", help="also writes summaries; default: the actor's")
-    option("--reflector", metavar="MODEL", help="default: the observer's")
+    command.add_players(parser)
     option("--judge", metavar="MODEL", help="LoCoMo has F1 without one, and F1 beside one")
     option("--judge-temperature", default="0", metavar="T", help="none: the model's own")
-    option(
-        "--price",
-        action="append",
-        default=[],
-        metavar="MODEL=IN,OUT[,CACHED]",
-        help="cost of a million tokens; for each model, else the total is not shown",
-    )
-    option("--answers", type=Path, metavar="FOLDER", help="questions and answers are files there")
-    option("--answers-wait", action="store_true", help="ask all that can be asked, then stop")
     option("--prompt-tokens", type=count, metavar="N", help="for all that is remembered together")
     option("--message-tokens", type=count, metavar="N", help=f"default: {MESSAGE_TOKENS}")
     option("--observation-tokens", type=count, metavar="N", help=f"default: {OBSERVATION_TOKENS}")
@@ -101,50 +80,13 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     option("--conversations", type=count, metavar="N", help="only the first N")
     option("--limit", type=count, metavar="N", help="only N questions, drawn by --seed")
     option("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
-    option("--workers", type=count, default=4, metavar="N", help="conversations at a time")
-    option("--work", type=Path, metavar="FOLDER", help="default: beside FILE, named .evaluation")
-    option("--json", type=Path, metavar="FILE", help="write the figures there")
+    command.add_results(parser, work="beside FILE, named .evaluation")
     return parser.parse_args(arguments)
-
-
-def count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        msg = f"{number} is too small; write 1 or more"
-        raise argparse.ArgumentTypeError(msg)
-    return number
 
 
 def category(text: str) -> str:
     """Take LoCoMo's numbers too."""
     return CATEGORIES.get(int(text), text) if text.isdigit() else text
-
-
-@contextmanager
-def progress(dataset: Dataset, times: int = 1) -> Iterator[Callable[[str], None]]:
-    """Open two bars, or lines where there is no terminal; yields what moves them on."""
-    totals = {
-        "session": times * sum(len(each.sessions) for each in dataset.conversations),
-        "question": times * sum(len(each.questions) for each in dataset.conversations),
-    }
-    if sys.stderr.isatty() and find_spec("rich"):
-        rich = import_module("rich.progress")
-        console = import_module("rich.console").Console(stderr=True)
-        columns = [rich.BarColumn(24), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()]
-        with rich.Progress(
-            "{task.description:10}", *columns, console=console, transient=True
-        ) as bars:
-            tasks = {kind: bars.add_task(f"{kind}s", total=total) for kind, total in totals.items()}
-            yield lambda kind: bars.advance(tasks[kind])
-        return
-    done = dict.fromkeys(totals, 0)
-
-    def show(kind: str) -> None:
-        done[kind] += 1
-        if done[kind] * 10 // totals[kind] > (done[kind] - 1) * 10 // totals[kind]:
-            print(f"{done[kind]} of {totals[kind]} {kind}s", file=sys.stderr)
-
-    yield show
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Run]:
@@ -165,7 +107,8 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
     setups = make_setups(options)
     for setup in setups.values():
         check(setup, options.judge or doubles.NAME)
-        check_players(setup, options)
+        roles = (setup.actor, setup.observer, setup.reflector, options.judge)
+        command.check_players(roles, options, NAME)
     judge = make_judge(options, dataset, players)
     return {
         arm: Run(
@@ -181,8 +124,6 @@ def check_options(options: argparse.Namespace) -> None:
         fail("--prompt-tokens stands in place of --message-tokens and --observation-tokens")
     if options.arms and options.no_recall:
         fail("--no-recall is for one memory; --arms has one with recall and one without")
-    if options.answers_wait and not options.answers:
-        fail("--answers-wait needs --answers FOLDER")
 
 
 def make_setups(options: argparse.Namespace) -> dict[str, Setup]:
@@ -205,15 +146,6 @@ def make_setups(options: argparse.Namespace) -> dict[str, Setup]:
     return {arm: replace(common, **ARMS[arm]) for arm in read_arms(options.arms)}
 
 
-def check_players(setup: Setup, options: argparse.Namespace) -> None:
-    """Refuse files that nobody asks for, and roles that have none."""
-    plays = files.NAME in (setup.actor, setup.observer, setup.reflector, options.judge)
-    if plays and not options.answers:
-        fail(f"a role is {files.NAME!r}; say with --answers FOLDER where its files are")
-    if options.answers and not plays:
-        fail(f"--answers is for roles that are {files.NAME!r}, and none is")
-
-
 def make_judge(options: argparse.Namespace, dataset: Dataset, players: Players) -> Judge | None:
     if options.judge is None and dataset.benchmark == "LoCoMo":
         return None
@@ -225,64 +157,17 @@ def make_judge(options: argparse.Namespace, dataset: Dataset, players: Players) 
     return named_judge(options.judge, None if told == "none" else float(told))
 
 
-def check_prices(prices: Collection[str], models: Collection[str]) -> None:
-    unused = ", ".join(sorted(set(prices) - set(models)))
-    if unused:
-        fail(f"--price names {unused}, and the run calls {', '.join(sorted(models))}")
-
-
-def say_what_waits(mailbox: Mailbox) -> None:
-    """Say which answers to write."""
-    stems = sorted(mailbox.missing)
-    many = "1 answer" if len(stems) == 1 else f"{len(stems)} answers"
-    print(f"evaluate: waiting for {many}; write", file=sys.stderr)
-    for stem in stems[:MAX_SHOWN]:
-        asked = f"{stem}{QUESTION}"
-        print(f"  {mailbox.folder / f'{stem}{ANSWER}'} (asked in {asked})", file=sys.stderr)
-    if len(stems) > MAX_SHOWN:
-        print(f"  and {len(stems) - MAX_SHOWN} more", file=sys.stderr)
-    print("and run the same command again", file=sys.stderr)
-
-
 def main(arguments: list[str] | None = None) -> int:
     options = read_options(arguments)
-    if options.json and not options.json.absolute().parent.is_dir():
-        fail(f"--json {options.json} can not be written; name a file in a folder that exists")
+    command.check_json(options.json, NAME)
     try:
         runs = prepare(options)
         prices = dict(map(read_price, options.price))
     except ModuleNotFoundError as missing:
-        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[agents,examples]'")
+        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
     except (ConfigurationError, ValueError, OSError) as error:
         fail(error)
-    check_prices(prices, {model for run in runs.values() for model in models_of(run)})
-    (first, *_) = runs.values()
-    mailbox = first.players.mailbox
-    outcomes: dict[str, list[Outcome]] = {}
-    try:
-        with progress(first.dataset, len(runs)) as tell:
-            for arm, run in runs.items():
-                run.tell = tell
-                outcomes[arm] = run.outcomes()
-    except KeyboardInterrupt:
-        print("evaluate: stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    except UnansweredError:
-        pass  # the mailbox knows
-    if mailbox and mailbox.missing:
-        say_what_waits(mailbox)
-        return UNANSWERED
-    found = {arm: figures(run, outcomes[arm], prices) for arm, run in runs.items()}
-    if options.arms:
-        whole = compare(found, outcomes)
-        told = write_comparison(whole)
-    else:
-        ((arm, whole),) = found.items()
-        told = report(whole, outcomes[arm])
-    if options.json:
-        options.json.write_text(f"{json.dumps(whole, indent=2)}\n", encoding="utf-8")
-    print(told)
-    return 1 if any(any(each["errors"].values()) for each in found.values()) else 0
+    return measure(runs, prices, NAME, options.json, side_by_side=options.arms is not None)
 
 
 if __name__ == "__main__":

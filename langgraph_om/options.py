@@ -21,21 +21,19 @@ from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config import options as core
-from langgraph_om.core.config.checks import (
+from langgraph_om.core.config.options import (
     Hint,
     Preset,
+    ReflectionConfig,
+    ReflectionOptions,
     Seconds,
     Takes,
     Tokens,
     check_fields,
     find_near,
-    presets_of,
-)
-from langgraph_om.core.config.options import (
-    ReflectionConfig,
-    ReflectionOptions,
     is_default,
     one_of,
+    presets_of,
 )
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
@@ -56,10 +54,9 @@ from langgraph_om.features import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
-from langgraph_om.runtime.jobs.protocol import Executor
-from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.runtime.server import ServerBuffering
 
 __all__ = [
     "MemoryOptions",

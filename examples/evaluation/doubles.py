@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from html import unescape
 from itertools import pairwise
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from evaluation.formats import Question
+from evaluation.probing import holds, normalise
 from evaluation.rules import NOT_MENTIONED
 from evaluation.stemming import stem
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 NAME = "offline"
+LOOKED_FOR = {
+    "error": "Exit code error failed",
+    "files": "file has been updated created",
+    "next": "Agent task list",
+    "rules": "always never don't want make sure",
+}
+"""What a reader of sessions searches for; else the words of the question."""
+PAGES = 3
 RANGE = re.compile(r"_range: `(.+?):S\d")
 OBSERVED = re.compile(r"<observations>.*</observations>", re.DOTALL)
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\\n|\n")
@@ -33,6 +44,43 @@ NEEDED = 2
 def actor() -> ScriptedChatModel:
     """Return a model that plays the Actor."""
     return ScriptedChatModel(actor=_answer)
+
+
+def reader(questions: Sequence[Question]) -> ScriptedChatModel:
+    """Return an Actor that answers with those keys of a probe that it can read in its prompt.
+
+    Where one is missing and it has `recall`, it searches, and reads three pages at most.
+
+    Args:
+        questions: All that it is asked. It has no other use of the keys than to look for them.
+    """
+    return ScriptedChatModel(actor=partial(_read, questions))
+
+
+def _read(questions: Sequence[Question], prompt: list[BaseMessage]) -> AIMessage:
+    at = max(at for at, message in enumerate(prompt) if isinstance(message, HumanMessage))
+    asked = prompt[at].text
+    question = next(each for each in questions if asked.endswith(each.text))
+    shown = [message for place, message in enumerate(prompt) if place != at]
+    text = normalise("\n".join(f"{each.text}\n{_written(each)}" for each in shown))
+    found = [key for key in question.keys if holds(text, key)]
+    memory = OBSERVED.search(prompt[0].text)
+    calls = [
+        call for each in prompt[at:] if isinstance(each, AIMessage) for call in each.tool_calls
+    ]
+    page = 1 + (calls[-1]["args"]["page"] if calls else 0)
+    if len(found) < len(question.keys) and page <= PAGES and memory and RANGE.search(memory[0]):
+        query = LOOKED_FOR.get(question.category) or question.text
+        arguments = {"mode": "search", "query": query, "page": page}
+        call = {"name": "recall", "args": arguments, "id": f"call-{page}"}
+        return AIMessage("", tool_calls=[call])
+    return AIMessage("\n".join(" ".join(key) for key in found) or NOT_MENTIONED)
+
+
+def _written(message: BaseMessage) -> str:
+    """Return what a message's calls of tools are called with."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return "\n".join(str(value) for call in calls for value in call["args"].values())
 
 
 def memory_model() -> ScriptedChatModel:

@@ -1,4 +1,5 @@
-"""Three ways to remember a conversation: by observations, by a summary, or in full.
+"""Ways to remember a conversation: by observations, by a summary (langchain's or deepagents'), by
+its newest messages, or in full.
 
 Each is a LangGraph agent over a SQLite checkpointer. Sessions are written into its thread with
 `update_state`, a checkpoint each, so that a run that was stopped goes on behind the last one.
@@ -8,7 +9,7 @@ Questions branch off from the newest of these checkpoints: none sees another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,13 +23,14 @@ from langchain_core.messages import (
     HumanMessage,
     RemoveMessage,
     convert_to_messages,
+    trim_messages,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from evaluation import doubles, files
 from evaluation.files import FileModel, Mailbox, UnansweredError
-from evaluation.formats import Conversation, Session
+from evaluation.formats import Conversation, Question, Session
 from evaluation.spending import Meter
 from langgraph_om import (
     EstimatingCounter,
@@ -52,7 +54,9 @@ WORDS_PER_TOKEN = 0.7
 
 MESSAGE_TOKENS, OBSERVATION_TOKENS = 30_000, 40_000
 
-MemoryName = Literal["observational", "summary", "full"]
+MemoryName = Literal["observational", "summary", "deepagents", "trim", "full"]
+BY_MIDDLEWARE = ("trim", "summary", "deepagents")
+"""Memories that are a middleware of langchain's agents."""
 Values = dict[str, Any]
 TakeIn = Callable[[Values, list[BaseMessage], RunnableConfig], Values]
 Note = Callable[[int, "int | None"], None]
@@ -81,13 +85,17 @@ class Players:
     """Who plays a role that is named: a double, somebody who writes files, or a provider."""
 
     mailbox: Mailbox | None = None
+    reader: Callable[[Sequence[Question]], Any] | None = None
+    """Makes another double of the Actor than the one that quotes, for questions it is asked."""
 
-    def model(self, name: str, role: str) -> Any:
+    def model(self, name: str, role: str, questions: Sequence[Question] = ()) -> Any:
         """Return the model of a role, for a provider's its name."""
         if name == files.NAME:
             return FileModel(mailbox=self.mailbox, role=role)
         if name == doubles.NAME:
-            return doubles.actor() if role == "actor" else doubles.memory_model()
+            if role == "actor":
+                return self.reader(questions) if self.reader else doubles.actor()
+            return doubles.memory_model()
         return name
 
 
@@ -192,18 +200,20 @@ def check(setup: Setup, judge: str) -> None:
 
     Raises:
         ConfigurationError: For a wrong name, a missing key, or limits that can not be.
-        ModuleNotFoundError: When a summary is wanted and langchain is not there.
+        ModuleNotFoundError: When langchain or deepagents is wanted and is not there.
     """
     named = {setup.actor, setup.observer, setup.reflector, judge}
     for name in named - {doubles.NAME, files.NAME}:
         create_memory_agent(name, memory=ObservationalMemory(enabled=False))
     if setup.memory == "observational":
         _observational(setup, Players(), None, lambda: datetime.now(UTC)).close()
-    if setup.memory == "summary":
+    if setup.memory in BY_MIDDLEWARE:
         import_module("langchain.agents")
+    if setup.memory == "deepagents":
+        import_module("deepagents")
 
 
-# --- The three -----------------------------------------------------------------------------------
+# --- Each of them --------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -221,10 +231,19 @@ def remember(
     """
     folder.mkdir(parents=True, exist_ok=True)
     now = [conversation.sessions[0].at]
-    actor: Any = players.model(setup.actor, "actor")
+    actor: Any = players.model(setup.actor, "actor", conversation.questions)
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
-        if setup.memory == "summary":
-            graph, take_in = _summary(setup, players, actor, prompt, saver)
+        if setup.memory in BY_MIDDLEWARE:
+            # It needs langchain, which the other memories do without.
+            from langchain.agents import create_agent  # noqa: PLC0415
+
+            middleware, take_in = build_middleware(setup, players, folder)
+            graph: Any = create_agent(
+                *(_for_langchain(actor), ()),
+                middleware=[middleware],
+                system_prompt=prompt,
+                checkpointer=saver,
+            )
             yield Remembered(graph, "model", take_in, partial(now.__setitem__, 0))
             return
         is_on = setup.memory == "observational"
@@ -276,49 +295,112 @@ def _keep(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Val
     return {"messages": new, "held": count_tokens([*values.get("messages", []), *new])}
 
 
-def _summary(
-    setup: Setup, players: Players, actor: Any, prompt: str, saver: SqliteSaver
-) -> tuple[Any, TakeIn]:
-    # It needs langchain, which the other memories do without.
-    from langchain.agents import create_agent  # noqa: PLC0415
-    from langchain.agents.middleware import SummarizationMiddleware  # noqa: PLC0415
+def build_middleware(setup: Setup, players: Players, folder: Path) -> tuple[Any, TakeIn]:
+    """Return the middleware of a memory that is one, and what takes messages in without an Actor.
 
-    middleware = SummarizationMiddleware(
-        _for_langchain(players.model(setup.observer, "summarizer")),
-        trim_tokens_to_summarize=None,  # else it reads only the last 4000 tokens of them
-        **_summary_limits(setup),
+    Args:
+        setup: Which memory, and its room.
+        players: Makes the model that summarises.
+        folder: Where deepagents puts the messages that it has summarised.
+    """
+    if setup.memory == "trim":
+        return _trimming(setup.prompt_tokens or setup.message_tokens)
+    model = _for_langchain(players.model(setup.observer, "summarizer"))
+    return (
+        _deepagents(setup, model, folder)
+        if setup.memory == "deepagents"
+        else _summary(setup, model)
     )
-    graph = create_agent(
-        _for_langchain(actor), middleware=[middleware], system_prompt=prompt, checkpointer=saver
-    )
+
+
+def _trimming(room: int) -> tuple[Any, TakeIn]:
+    """Show the newest messages that fit, whole."""
+    from langchain.agents.middleware import wrap_model_call  # noqa: PLC0415
+
+    def trim(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        kept = trim_messages(
+            list(messages),
+            max_tokens=room,
+            token_counter=count_tokens,
+            strategy="last",
+            start_on=("human", "ai"),
+        )
+        return kept or list(messages[-1:])
+
+    @wrap_model_call
+    def trimming(request: Any, handler: Callable[[Any], Any]) -> Any:
+        return handler(request.override(messages=trim(request.messages)))
+
+    def take_in(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Values:  # noqa: ARG001
+        return {"messages": new, "held": count_tokens(trim([*values.get("messages", []), *new]))}
+
+    return trimming, take_in
+
+
+def _summary(setup: Setup, model: Any) -> tuple[Any, TakeIn]:
+    from langchain.agents.middleware import SummarizationMiddleware  # noqa: PLC0415
+    from langchain.agents.middleware.summarization import DEFAULT_SUMMARY_PROMPT  # noqa: PLC0415
+
+    middleware = SummarizationMiddleware(model, **_summary_limits(setup, DEFAULT_SUMMARY_PROMPT))
 
     def take_in(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Values:
         state: Any = {"messages": [*values.get("messages", []), *new]}
-        # Inside of a runnable its model's calls are heard by the meter.
-        summarise: RunnableLambda[str, Any] = RunnableLambda(
-            lambda _: middleware.before_model(state, cast("Any", None))
-        )
-        written = summarise.invoke("", config)
+        written = _metered(lambda: middleware.before_model(state, cast("Any", None)), config)
         kept = [m for m in (written or state)["messages"] if not isinstance(m, RemoveMessage)]
         return {**(written or {"messages": new}), "held": count_tokens(kept)}
 
-    return graph, take_in
+    return middleware, take_in
 
 
-def _summary_limits(setup: Setup) -> Values:
+def _deepagents(setup: Setup, model: Any, folder: Path) -> tuple[Any, TakeIn]:
+    from deepagents.backends import FilesystemBackend  # noqa: PLC0415
+    from deepagents.middleware.summarization import (  # noqa: PLC0415
+        DEEPAGENTS_DEFAULT_SUMMARY_PROMPT,
+        SummarizationMiddleware,
+    )
+    from langchain.agents.middleware import ModelRequest, ModelResponse  # noqa: PLC0415
+
+    limits = _summary_limits(setup, DEEPAGENTS_DEFAULT_SUMMARY_PROMPT)
+    backend = FilesystemBackend(folder / "offloaded", virtual_mode=True)
+    middleware: Any = SummarizationMiddleware(model, backend=backend, **limits)
+
+    def take_in(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Values:
+        state: Any = {**values, "messages": [*values.get("messages", []), *new]}
+        shown: list[BaseMessage] = []
+
+        def show(request: Any) -> Any:
+            shown[:] = request.messages
+            return ModelResponse(result=[])
+
+        request = ModelRequest(model=middleware.model, messages=state["messages"], state=state)
+        answer = _metered(lambda: middleware.wrap_model_call(request, show), config)
+        command = getattr(answer, "command", None)
+        update = dict(command.update) if command else {}
+        update["messages"] = [*new, *update.get("messages", [])]
+        return {**update, "held": count_tokens(shown)}
+
+    return middleware, take_in
+
+
+def _metered(work: Callable[[], Any], config: RunnableConfig) -> Any:
+    """Return what some work comes to, its model calls heard by the meter."""
+    runnable: RunnableLambda[str, Any] = RunnableLambda(lambda _: work())
+    return runnable.invoke("", config)
+
+
+def _summary_limits(setup: Setup, prompt: str) -> Values:
     """Return when it summarises and what stays; with a budget, how long a summary may be too."""
+    # Else only the last 4000 tokens of what is summarised would be read.
+    whole: Values = {"trim_tokens_to_summarize": None}
     budget = setup.prompt_tokens
     if budget is None:
         keep = ("messages", KEPT_BY_SUMMARY)
-        return {"trigger": ("tokens", setup.message_tokens), "keep": keep}
-    from langchain.agents.middleware.summarization import (  # noqa: PLC0415
-        DEFAULT_SUMMARY_PROMPT,
-    )
-
+        return {**whole, "trigger": ("tokens", setup.message_tokens), "keep": keep}
     room = round(budget * SUMMARY_PART)
-    before, mark, after = DEFAULT_SUMMARY_PROMPT.rpartition("<messages>")
+    before, mark, after = prompt.rpartition("<messages>")
     limit = f"Write at most {round(room * WORDS_PER_TOKEN)} words.\n\n"
     return {
+        **whole,
         "trigger": ("tokens", budget),
         "keep": ("tokens", max(1, round((budget - room) * KEPT_PART))),
         "token_counter": lambda messages: count_tokens(convert_to_messages(messages)),

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.attachments import Attachment
+from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.wire import Event, JobResult, Usage
 
 ResultT = TypeVar("ResultT")

@@ -33,11 +33,10 @@ from typing import Literal
 
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.bound_reasoning import has_provider_changed, holds_bound_reasoning
+from langgraph_om.core.content.blocks import has_provider_changed, holds_bound_reasoning
 from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
 from langgraph_om.core.items import is_protected
-from langgraph_om.core.record.groups import place_reflection
-from langgraph_om.core.record.record import count_failures, log_tokens
+from langgraph_om.core.record.record import count_failures, log_tokens, place_reflection
 from langgraph_om.core.record.window import (
     LiveChunk,
     Window,

@@ -564,6 +564,8 @@ class Opened(TypedDict):
     thread_id: str
     resource_id: str | None
     scope: Scope
+    place: NotRequired[list[str]]
+    """The nodes of other graphs within which the agent runs; only where there are any."""
 
 
 class Counted(TypedDict):

@@ -21,8 +21,8 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.recall import Recall, Recallable
 from langgraph_om.features.recall.config import RecallOptions
-from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
@@ -30,19 +30,15 @@ from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
     AskedTitles,
+    Nameable,
     NamedThreads,
     SuggestConfig,
     SuggestedTitles,
     SuggestOptions,
     TitleOptions,
+    TitleUpdates,
 )
-from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working.feature import (
-    HasWorkingMemory,
-    KnownOfUser,
-    WorkingOptions,
-    WorkingText,
-)
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (

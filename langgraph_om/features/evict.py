@@ -18,14 +18,8 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import (
-    Additions,
-    Removed,
-    as_event,
-    find_deletions,
-    waits_to_send,
-)
-from langgraph_om.core.config.checks import Hint, Preset
+from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions, waits_to_send
+from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -46,9 +40,9 @@ from langgraph_om.features.archive.archiving import (
     ThreadMemory,
     is_survivor,
     look_for_deletion,
+    view,
     warn_of_loss,
 )
-from langgraph_om.features.archive.record import view
 
 
 class EvictOptions(TypedDict, total=False):

@@ -15,10 +15,10 @@ from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, Advice, ShownValue
-from langgraph_om.core.config.checks import Hint
+from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.cycles.values import Answer, Wanted
+from langgraph_om.core.cycles.questions import Answer, Wanted
 from langgraph_om.core.forms import SchemaForm, merge
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord, ObservationActivated, ObservationEnd

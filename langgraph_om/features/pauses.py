@@ -20,12 +20,11 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.checks import Hint
+from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import explain_no_buffering
-from langgraph_om.core.cycles.carry_out import describe_job
+from langgraph_om.core.cycles.carry_out import describe_job, take_in_results
 from langgraph_om.core.cycles.observation import describe_observation
-from langgraph_om.core.cycles.results import take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
@@ -34,11 +33,10 @@ from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.context import RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor
-from langgraph_om.runtime.jobs.requests import build_request
+from langgraph_om.runtime.executors import DelayingExecutor, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.flows import RunFlow, Submit
+from langgraph_om.runtime.job_requests import build_request
 
 logger = logging.getLogger("langgraph_om")
 

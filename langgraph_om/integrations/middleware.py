@@ -35,20 +35,15 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.step.step import StateKey
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import (
-    MEMORY_SNAPSHOTS,
-    check_removal,
-    messages_reducer,
-)
-from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit
-from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
+from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import find_window, name_actor
 from langgraph_om.options import MemoryOptions
-from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
+from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools

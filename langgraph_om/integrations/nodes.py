@@ -2,7 +2,8 @@
 
 `MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
 see, by the same function as `om_status`; a node whose turn it is not returns nothing. An Actor's
-node may inspect by itself, see `IdleStep` of the ready agent.
+node may inspect by itself, see `IdleStep` of the ready agent. `MemoryTransformer` projects memory's
+parts out of LangGraph's event stream (version 3).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -21,17 +22,46 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 from langgraph.config import get_stream_writer
+from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import goes_on
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.runtime.context import RunFlow, Work
+from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
+
+
+class MemoryTransformer(StreamTransformer):
+    """Exposes the `data-om-*` parts of a run as `run.memory`.
+
+    The agents of this package have it built in. For any other graph, pass it to
+    `builder.compile(transformers=[MemoryTransformer])`, or as `transformers=` of one run.
+    """
+
+    required_stream_modes: ClassVar[tuple[str, ...]] = ("custom",)
+    _native: ClassVar[bool] = True  # LangGraph's mark for an attribute of the run
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._parts: StreamChannel[Part] = StreamChannel()
+
+    def init(self) -> dict[str, Any]:
+        """Return the projection by its name."""
+        return {"memory": self._parts}
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Copy the parts of memory to the projection; every event stays in the stream."""
+        if event["method"] == "custom" and event["params"]["namespace"] == list(self.scope):
+            data = event["params"]["data"]
+            if isinstance(data, dict) and str(data.get("type")).startswith("data-om-"):
+                self._parts.push(cast("Part", data))
+        return True
+
 
 # A node or router from functions, without a run of its own in traces beside the node's.
 #

@@ -20,7 +20,7 @@ from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, SimpleCh
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
-from langgraph_om.core.content.attachments import with_attachments
+from langgraph_om.core.content.parts import with_attachments
 from langgraph_om.core.effects import (
     AskModel,
     Call,
@@ -327,6 +327,7 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
             "om_role": call.role,
             **_about(call),
             "lc_source": "observational_memory",
+            "ls_agent_type": "compaction",  # by which LangSmith leaves it out of a trajectory
             **_internal_mark(),
         },
     }

@@ -25,7 +25,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
-from langgraph_om.core.content.attachments import Attachment, is_profiled
+from langgraph_om.core.content.parts import Attachment, is_profiled
 from langgraph_om.core.observe.observer import NO_HINTS, ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages

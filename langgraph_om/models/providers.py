@@ -17,8 +17,7 @@ from typing import Any, Literal, cast
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langgraph_om.core.config.checks import find_near
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.options import DEFAULT_MODEL, find_near
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
 

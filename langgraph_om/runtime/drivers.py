@@ -29,8 +29,7 @@ from langgraph_om.core.effects import (
     SideBySide,
 )
 from langgraph_om.models.ask import ReadyQuestion
-from langgraph_om.runtime.context import FlowResult, RunContext, RunFlow
-from langgraph_om.runtime.flows import supervise
+from langgraph_om.runtime.flows import FlowResult, RunContext, RunFlow, supervise
 
 # Work that is waited for no longer than it may take, and left behind when it takes longer.
 

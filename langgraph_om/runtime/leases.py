@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.cycles.results import FarEnd, judge_lease
+from langgraph_om.core.cycles.carry_out import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ArchiveError, ConfigurationError

@@ -17,16 +17,15 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.core.actor.head import find_day
-from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.prompt import assemble, find_day
 from langgraph_om.core.actor.shown import FIXED_TOKENS
-from langgraph_om.core.actor.windows import (
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
     find_smallest,
     join_windows,
     select_learned,
 )
-from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
@@ -41,16 +40,16 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
 from langgraph_om.runtime.drivers import POLL_SECONDS
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
-from langgraph_om.runtime.flows import log_failures
-from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
-from langgraph_om.runtime.jobs.requests import (
-    carry_out_request,
-    submit_job,
+from langgraph_om.runtime.executors import (
+    BackgroundBuffering,
+    Buffering,
+    ForgettingExecutor,
+    InPlace,
 )
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,

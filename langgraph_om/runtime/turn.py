@@ -14,7 +14,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.context import RunFlow, Work
+from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
 

@@ -10,11 +10,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing.offline import OfflineChatModel, Reply, Role
-from langgraph_om.testing.quoting import (
+from langgraph_om.testing.offline import (
     MAX_CHARACTERS_READ,
     NO_OBSERVATIONS,
     QUESTION_MARKS,
+    OfflineChatModel,
+    Reply,
+    Role,
     choose_sentence,
     cut,
     find_last_block,

@@ -12,12 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.answer_tags import find_tags
-from langgraph_om.core.observe.parse_answer import (
-    MAX_LINE_CHARS,
-    Parsed,
-    Status,
-    parse_output,
-)
+from langgraph_om.core.observe.parse_answer import MAX_LINE_CHARS, Parsed, Status, parse_output
 from support.examples import examples
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 from support.rendering import render_output

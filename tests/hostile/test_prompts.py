@@ -27,20 +27,16 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
-from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.reflect.reflector import (
+    EditsInput,
+    ReflectorInput,
+    reflect,
+    reflect_by_edits,
+)
 from langgraph_om.core.wire import Group, MemoryRecord
 from support.counters import COUNTER
 from support.examples import examples
-from support.material import (
-    CONTROL,
-    deep,
-    fragments,
-    ids,
-    long_texts,
-    tags_in,
-    texts,
-)
+from support.material import CONTROL, deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
 

@@ -177,6 +177,42 @@ def test_person_forgets_it_by_its_words() -> None:
     assert rules(agent) == []
 
 
+def test_corrected_order_is_a_persons_and_no_more_the_users_until_that_is_undone() -> None:
+    actor = Prompts()
+    agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), actor)
+    talk(agent, SAID, *turns(6))
+    (rule,) = agent.memory.rules(agent.graph.get_state(CONFIG))
+    agent.memory.correct(agent.graph, CONFIG, rule.id, "Ask Ana before a flight is booked.")
+    talk(agent, *turns(6, start=6))
+    assert rules(agent) == []
+    assert "own words" not in actor.texts[-1]
+    assert re.search(r"\* 🔴 \(\d\d:\d\d\) Ask Ana .*\(corrected by a person\)", actor.texts[-1])
+    assert ORDER not in actor.texts[-1]
+    agent.memory.undo(agent.graph, CONFIG)
+    talk(agent, *turns(1, start=12))
+    assert rules(agent) == [ORDER]
+    assert f'"{ORDER}"' in actor.texts[-1]
+    assert "Ask Ana" not in actor.texts[-1]
+
+
+@pytest.mark.needs("shared_log")
+def test_corrected_order_is_a_persons_in_all_threads(tmp_path: Path) -> None:
+    observer = Observer(**{"Never book": f'"{ORDER}"'})
+    archive = f"sqlite:///{tmp_path / 'a.db'}"
+    agent = build("agent", observer, Prompts(), archive=archive, scope=SHARED)
+    first, other = (on_thread(name, resource_id="ann") for name in "ab")
+    for message in (SAID, *turns(8)):
+        say(agent.graph, first, message)
+    agent.memory.correct(agent.graph, first, ORDER, "Ask Ana before a flight is booked.")
+    for thread, at in ((first, 8), (other, 9)):
+        say(agent.graph, thread, turns(1, start=at)[0])
+        assert held(agent, thread) == []
+    agent.memory.undo(agent.graph, first)
+    for thread, at in ((first, 10), (other, 11)):
+        say(agent.graph, thread, turns(1, start=at)[0])
+        assert held(agent, thread) == [ORDER]
+
+
 def test_words_that_a_hook_takes_out_of_an_answer_do_not_come_back() -> None:
     hooks = {"after_observation": lambda text, _: text.replace("book a flight", "[...]")}
     agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts(), hooks=hooks)

@@ -25,7 +25,7 @@ from langgraph_om import (
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
 from langgraph_om.models.providers import find_window
-from langgraph_om.runtime.jobs.requests import digest_settings
+from langgraph_om.runtime.job_requests import digest_settings
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 COUNTER = EstimatingCounter()

@@ -9,13 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall.answer import recall

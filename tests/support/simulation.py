@@ -15,7 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.head import find_day
+from langgraph_om.core.actor.prompt import find_day
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds

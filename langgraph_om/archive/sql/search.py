@@ -37,9 +37,16 @@ from langgraph_om.archive.protocol import ArchivedHit
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import MARK, MAX_MATCHES, find_matches
-from langgraph_om.archive.sql.schema import group_rows, message_rows, text_rows, thread_rows
+from langgraph_om.archive.sql.schema import (
+    check_count,
+    check_time,
+    decode_message,
+    group_rows,
+    message_rows,
+    text_rows,
+    thread_rows,
+)
 from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread, mark_tool
-from langgraph_om.archive.sql.values import check_count, check_time, decode_message
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (
     Filter,

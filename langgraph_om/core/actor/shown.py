@@ -12,10 +12,7 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.bound_reasoning import (
-    holds_bound_reasoning,
-    without_bound_reasoning,
-)
+from langgraph_om.core.content.blocks import holds_bound_reasoning, without_bound_reasoning
 from langgraph_om.core.content.message_keys import GAP_ID, key_of
 from langgraph_om.core.record.span import NO_TRAITS, Entry, Span
 from langgraph_om.core.record.window import Window

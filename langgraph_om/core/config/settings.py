@@ -10,11 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    Scope,
-)
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Scope
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of

@@ -1,22 +1,105 @@
-"""The token counts at which memory acts, resolved from the options."""
+"""The token counts at which memory acts, and how long a prompt the Actor's models read.
+
+Thresholds are resolved from the options. A model's profile tells its window, the option
+`max_input_tokens`, or the first prompt that its provider refuses. The last one is marked on the
+answer that follows, so that every process that goes on with the thread finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeGuard, TypeVar, cast
+from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
-from langgraph_om.core.config.checks import check_fields, rules_of
+from langchain_core.messages import AIMessage, BaseMessage
+
 from langgraph_om.core.config.options import (
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
     block_tokens,
+    check_fields,
     interval_tokens,
     is_default,
     kept_tokens,
+    rules_of,
 )
+from langgraph_om.core.wire import ActorWindow, MemoryRecord, WindowsKnown
 from langgraph_om.errors import ConfigurationError
+
+ANY_MODEL: Final = ""
+"""In the place of a model's name, where that is not known."""
+_LEARNED: Final = "om_window"
+"""In the response metadata of an answer before which a prompt was refused."""
+
+Windows = Mapping[str, ActorWindow]
+"""By the name of a model."""
+
+
+def find_smallest(windows: Windows) -> ActorWindow | None:
+    """Return the smallest of several windows; `None` without any."""
+    return min(windows.values(), key=lambda window: window["tokens"], default=None)
+
+
+def join_windows(*several: Windows) -> dict[str, ActorWindow]:
+    """Return the smaller window of each model, of those that are known in several places."""
+    joined: dict[str, ActorWindow] = {}
+    for windows in several:
+        for model, window in windows.items():
+            if model not in joined or window["tokens"] < joined[model]["tokens"]:
+                joined[model] = window
+    return joined
+
+
+def mark_learned(message: BaseMessage, model: str, tokens: int) -> BaseMessage:
+    """Return an answer that says how long a prompt may be, as its provider said before it."""
+    if not isinstance(message, AIMessage):
+        return message
+    learned = {"model": model, "tokens": tokens}
+    metadata = {**message.response_metadata, _LEARNED: learned}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+def list_known(
+    record: MemoryRecord, known: Windows, messages: Sequence[BaseMessage]
+) -> list[WindowsKnown]:
+    """Return the event that tells a thread what is known, where its record does not have it.
+
+    Args:
+        record: The memory of the thread.
+        known: The windows that this process knows.
+        messages: The conversation, whose newest answer may be marked.
+    """
+    marked = _read_mark(messages)
+    if not known and not marked:
+        return []
+    windows = join_windows(_select_refused(record), marked, known)
+    return [] if windows == record.get("windows") else [{"type": "windows", "windows": windows}]
+
+
+def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
+    """Return the window that is marked on the newest answer, if one is."""
+    newest = next((message for message in reversed(messages) if message.type == "ai"), None)
+    marked: Any = newest.response_metadata.get(_LEARNED) if isinstance(newest, AIMessage) else None
+    if not isinstance(marked, Mapping):
+        return {}
+    model, tokens = marked.get("model"), marked.get("tokens")
+    if not isinstance(model, str) or not isinstance(tokens, int) or tokens < 1:
+        return {}
+    return {model: {"tokens": tokens, "source": "refused"}}
+
+
+def _select_refused(record: MemoryRecord) -> dict[str, ActorWindow]:
+    """Return what providers have refused; options and profiles may be others by now."""
+    kept = record.get("windows", {})
+    return {model: kept[model] for model in kept if kept[model]["source"] == "refused"}
+
+
+def select_learned(record: MemoryRecord, models: Iterable[str]) -> dict[str, ActorWindow]:
+    """Return what a thread has learned of these models, and of one without a name."""
+    learned, named = _select_refused(record), {ANY_MODEL, *models}
+    return {model: learned[model] for model in learned if model in named}
+
 
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 

@@ -22,12 +22,14 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
     tell_left_out,
 )
-from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
-from langgraph_om.core.cycles.values import (
+from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
     find_stated,
     join_found,
+    merge_answers,
+    rewrite_answer,
+    show_messages,
     tell_found,
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
@@ -38,8 +40,13 @@ from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, build_question
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_dates
 from langgraph_om.core.observe.transcript import Transcript, to_local
-from langgraph_om.core.record.groups import place_reflection, replace_groups
-from langgraph_om.core.record.record import CURSOR_TAIL, count_failures, find_newest_observed
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    count_failures,
+    find_newest_observed,
+    place_reflection,
+    replace_groups,
+)
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import (
     Window,

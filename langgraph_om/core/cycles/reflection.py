@@ -14,15 +14,24 @@ from langgraph_om.core.cycles.questions import rewrite_by_hook
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
-from langgraph_om.core.record.groups import Changes, Placed, place_changes
-from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
+from langgraph_om.core.record.record import (
+    Changes,
+    Placed,
+    count_failures,
+    find_log_owner,
+    log_tokens,
+    place_changes,
+    write_log,
+)
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.reflect.by_edits import EditedLog, EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
+    EditedLog,
+    EditsInput,
     Reflection,
     ReflectorInput,
     reflect,
+    reflect_by_edits,
     regroup,
 )
 from langgraph_om.core.wire import BufferedReflection, CycleEnded, Edited, Group, MemoryRecord

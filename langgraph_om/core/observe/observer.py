@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.content.attachments import Attachment
+from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of

@@ -18,13 +18,14 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.content.attachments import Attachment, find_attachments
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
+    Attachment,
     Part,
     Placeholders,
     all_parts,
     call_names,
+    find_attachments,
     plain_text,
     result_parts,
     role_of,

@@ -13,15 +13,14 @@ from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.head import choose_day
-from langgraph_om.core.actor.prompt import Framing, View, make_view
-from langgraph_om.core.actor.windows import Windows
+from langgraph_om.core.actor.prompt import Framing, View, choose_day, make_view
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.config.thresholds import Windows
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
-from langgraph_om.core.cycles.values import Answer, Wanted
+from langgraph_om.core.cycles.questions import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision

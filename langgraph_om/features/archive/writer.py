@@ -15,11 +15,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from langgraph_om.archive import (
-    MessageArchive,
-    StoreNotingArchive,
-    StoreUse,
-)
+from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.content.message_keys import Keyed, find_parent_thread

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import Hint
+from langgraph_om.core.config.options import Hint
 
 
 class InjectOptions(TypedDict, total=False):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import Flag
+from langgraph_om.core.config.options import Flag
 
 
 class VectorOptions(TypedDict, total=False):

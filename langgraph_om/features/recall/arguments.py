@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
 
-from langgraph_om.core.config.checks import find_near
+from langgraph_om.core.config.options import find_near
 from langgraph_om.core.content.text import (
     describe_omitted,
     looks_encoded,

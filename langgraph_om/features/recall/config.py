@@ -13,8 +13,16 @@ from typing import Annotated, Any, Final
 from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import Hint, Preset, Takes, Text
-from langgraph_om.core.config.options import DefaultText, Scope, is_default, one_of
+from langgraph_om.core.config.options import (
+    DefaultText,
+    Hint,
+    Preset,
+    Scope,
+    Takes,
+    Text,
+    is_default,
+    one_of,
+)
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.errors import ConfigurationError

@@ -35,6 +35,10 @@ from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 from langgraph_om.features.shared_log.log import (
+    LogChange,
+    OthersDescribed,
+    SharedLog,
+    SharingRecord,
     apply_changes,
     complete_log,
     diff_record,
@@ -47,12 +51,6 @@ from langgraph_om.features.shared_log.observing import count_in_others
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
 from langgraph_om.features.shared_log.threads import build_excerpts
-from langgraph_om.features.shared_log.wire import (
-    LogChange,
-    OthersDescribed,
-    SharedLog,
-    SharingRecord,
-)
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""

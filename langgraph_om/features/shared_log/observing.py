@@ -26,18 +26,16 @@ from langgraph_om.core.cycles.cycle import (
 )
 from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints, sort_notes
 from langgraph_om.core.cycles.questions import (
+    announce_found,
+    ask_for_values,
+    join_found,
     merge_answers,
     rewrite_answer,
     rewrite_by_hook,
     show_messages,
-)
-from langgraph_om.core.cycles.reflection import check_left, find_target
-from langgraph_om.core.cycles.values import (
-    announce_found,
-    ask_for_values,
-    join_found,
     tell_found,
 )
+from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import Parsed
@@ -50,23 +48,9 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import (
-    CycleEnded,
-    Found,
-    Group,
-    Hints,
-    MemoryRecord,
-)
+from langgraph_om.core.wire import CycleEnded, Found, Group, Hints, MemoryRecord
 from langgraph_om.errors import ObserverError
-from langgraph_om.features.shared_log.questions import (
-    ThreadInput,
-    ThreadsInput,
-    ThreadsReflectorInput,
-    build_threads_question,
-    observe_threads,
-    reflect_threads,
-    regroup_threads,
-)
+from langgraph_om.features.shared_log.log import OthersEnd, Section
 from langgraph_om.features.shared_log.reading import (
     claim_log,
     keep_log,
@@ -74,14 +58,22 @@ from langgraph_om.features.shared_log.reading import (
     release_log,
 )
 from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read_sharing
-from langgraph_om.features.shared_log.sections import select_previous_sections
+from langgraph_om.features.shared_log.sections import (
+    ThreadInput,
+    ThreadsInput,
+    ThreadsReflectorInput,
+    build_threads_question,
+    observe_threads,
+    reflect_threads,
+    regroup_threads,
+    select_previous_sections,
+)
 from langgraph_om.features.shared_log.threads import (
     OtherThread,
     Shares,
     count_to_observe,
     split_batches,
 )
-from langgraph_om.features.shared_log.wire import OthersEnd, Section
 
 # Ask the Observer about other threads: in one question, or in rounds where one is too short.
 #

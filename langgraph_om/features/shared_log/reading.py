@@ -22,10 +22,9 @@ from langgraph_om.core.record.record import find_newest_observed, log_tokens
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.wire import MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.shared_log.log import apply_changes
+from langgraph_om.features.shared_log.log import LogChange, SharedLog, SharingRecord, apply_changes
 from langgraph_om.features.shared_log.reducers import OTHERS
 from langgraph_om.features.shared_log.threads import OtherThread
-from langgraph_om.features.shared_log.wire import LogChange, SharedLog, SharingRecord
 
 # One thread at a time works on what all threads of a resource share, over all workers.
 #

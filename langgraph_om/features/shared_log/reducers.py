@@ -17,9 +17,14 @@ from langgraph_om.core.additions import (
     run_beside,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.groups import drop_misfits
-from langgraph_om.core.record.record import HINTS, blank_record, hint_names, select_own_groups
-from langgraph_om.core.record.reducers import find_rest, note_success, set_hints
+from langgraph_om.core.record.fold import find_rest, note_success, set_hints
+from langgraph_om.core.record.record import (
+    HINTS,
+    blank_record,
+    drop_misfits,
+    hint_names,
+    select_own_groups,
+)
 from langgraph_om.core.wire import (
     Attempt,
     CycleEnded,
@@ -32,8 +37,7 @@ from langgraph_om.core.wire import (
     ReflectionEnd,
     ThreadDeleted,
 )
-from langgraph_om.features.shared_log.log import complete_log, to_record, without_thread
-from langgraph_om.features.shared_log.wire import (
+from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
     OthersDescribed,
@@ -41,6 +45,9 @@ from langgraph_om.features.shared_log.wire import (
     SharingKeys,
     SharingRecord,
     Synced,
+    complete_log,
+    to_record,
+    without_thread,
 )
 
 OTHERS = "others"

@@ -23,7 +23,7 @@ from langgraph_om.core.observe.transcript import (
 )
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.shared_log.wire import Excerpt
+from langgraph_om.features.shared_log.log import Excerpt
 
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""

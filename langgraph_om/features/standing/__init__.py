@@ -9,28 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NotRequired, Self
+from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
-from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
+from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.items import list_items
+from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
-from langgraph_om.features.standing.words import (
-    FACT,
-    MARK,
-    Reading,
-    read_marks,
-    read_words,
-)
+from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord, Opened
+from langgraph_om.features.standing.words import FACT, MARK, Reading, read_marks, read_words
 from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
@@ -52,6 +46,17 @@ class StandingOptions(TypedDict, total=False):
     They are kept word for word and shown before the observations until the user ends them; beyond
     this room, or a quarter of `observation_tokens`, they are ordinary observations. `None`: none
     are kept."""
+
+
+class StandingKeys(TypedDict, total=False):
+    """The keys of a record."""
+
+    is_tasked: bool
+    """Whether the agent runs within a tool of another agent, which speaks in the user's place."""
+
+
+class _Record(MemoryRecord, StandingKeys, total=False):
+    pass
 
 
 class StandingEntry(TypedDict):
@@ -122,13 +127,13 @@ def select_standing(groups: Iterable[Group]) -> list[Group]:
 
 def read_rules(record: MemoryRecord) -> list[StandingInstruction]:
     """Return the standing instructions that are in force, oldest first."""
-    return [
-        StandingInstruction(
-            read_words(item.text), _read_day(item.group), item.group["thread_id"], item.id
-        )
-        for item in list_items(record["log"])
-        if item.group.get("feature") == NAME
-    ]
+    items = list_items(record["log"])
+    return [_read_item(item) for item in items if item.group.get("feature") == NAME]
+
+
+def _read_item(item: LogItem) -> StandingInstruction:
+    group = item.group
+    return StandingInstruction(read_words(item.text), _read_day(group), group["thread_id"], item.id)
 
 
 def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
@@ -142,6 +147,19 @@ def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
         group = ended[0]["id"]
         end = {"id": derive_id("end", event["cycle_id"], group), "kind": "rule-ended"}
         run_beside("changed", record, {**end, "group": group, "groups": []})
+
+
+def _note_place(record: MemoryRecord, event: Opened) -> None:
+    """Note whether the agent is a tool of another one."""
+    if "tools" in event.get("place", []):
+        cast("_Record", record)["is_tasked"] = True
+
+
+def is_tasked(info: CycleInfo) -> bool:
+    """Return whether another agent speaks as the user in the messages of a cycle."""
+    record = cast("_Record", info.record)
+    is_own = info.operation == "observation" and record.get("is_tasked", False)
+    return is_own or runs_in_tool(record["thread_id"])
 
 
 def _apply(log: Log, change: RuleEnded) -> Log:
@@ -168,7 +186,8 @@ class Standing(Feature):
                 "at": "timestamp",
             }
         },
-        beside={"observed": end_rules},
+        keys=StandingKeys,
+        beside={"observed": end_rules, "opened": _note_place},
         changes={"rule-ended": AddedChange(RuleEnded, _apply)},
     )
 
@@ -200,6 +219,7 @@ class Standing(Feature):
         """Take the standing instructions out of what was observed."""
         if not any(MARK in group["text"] for group in groups):
             return list(groups), []
+        said = () if is_tasked(info) else said
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
         most = min(self._tokens, info.settings.thresholds.observation_tokens // MOST_OF_LOG)
@@ -239,7 +259,7 @@ class Standing(Feature):
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the instructions in force, with their days, for the system message."""
-        rules = read_rules(record)
+        rules = [*map(_read_item, list_items(select_standing(record["log"])))]
         if not rules:
             return ""
         days = [f"{rule.day}: " if rule.day else "" for rule in rules]

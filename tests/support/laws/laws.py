@@ -18,12 +18,7 @@ from typing import Any, cast, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.message_keys import (
-    GAP_ID,
-    OWN_IDS,
-    content_digest,
-    derive_id,
-)
+from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import Provider, check_message_sequence

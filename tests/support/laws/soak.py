@@ -26,18 +26,8 @@ from support.laws.doors import DOORS
 from support.laws.laws import DOUBLED, LOST, UNCOVERED, UNREAD
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
-from support.laws.world import (
-    HAS_WORKING,
-    Point,
-    Rules,
-    Thread,
-    Worker,
-    World,
-    exchanges,
-)
-from support.laws.world import (
-    turns as split_turns,
-)
+from support.laws.world import HAS_WORKING, Point, Rules, Thread, Worker, World, exchanges
+from support.laws.world import turns as split_turns
 from support.real_ids import Naming
 
 ON_A_SERVER = 0.25

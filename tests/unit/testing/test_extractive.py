@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing import (
-    ExtractiveObserver,
-    ExtractiveReflector,
-    ScriptedChatModel,
-)
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.examples import examples
 
 # --- the extractive Observer -----------------------------------------------------------------

@@ -11,17 +11,7 @@ from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import (
-    GOOD,
-    ITEM,
-    LOG,
-    LOOP,
-    NONE,
-    NOW,
-    Talk,
-    Told,
-    texts,
-)
+from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Talk, Told, texts
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------

@@ -9,18 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_om.core.actor.head import choose_day, track_head
-from langgraph_om.core.actor.prompt import assemble, make_view
+from langgraph_om.core.actor.prompt import assemble, choose_day, make_view, track_head
 from langgraph_om.core.config.settings import Features, Identity
-from langgraph_om.core.content.bound_reasoning import mark_other_view
+from langgraph_om.core.content.blocks import mark_other_view
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import NO_TRAITS, Span, find_safe_cuts

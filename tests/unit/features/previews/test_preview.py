@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om import EstimatingCounter, ObservationalMemory
-from langgraph_om.features.previews.preview import PreviewRule, preview_message
+from langgraph_om.features.previews import PreviewRule, preview_message
 from langgraph_om.testing import ScriptedChatModel
 from support.examples import examples
 
