@@ -232,15 +232,21 @@ def _find_places(text: str, wanted: set[str]) -> list[tuple[int, str]]:
 
 
 def _find_densest(places: Sequence[tuple[int, str]], width: int) -> int:
-    """Return where the stretch begins that holds the most different words, the first of these."""
-    best, at = 0, places[0][0] if places else 0
+    """Return where the stretch begins that holds the most different words.
+
+    Of several it is the tightest, and of those the first: it leaves most room for what follows,
+    which is often what was asked for.
+    """
+    best, at = (0, 0), places[0][0] if places else 0
     window: deque[tuple[int, str]] = deque()
+    counts: Counter[str] = Counter()
     for place in places:
         window.append(place)
-        while place[0] - window[0][0] > width:
-            window.popleft()
-        found = len({word for _, word in window})
-        if found > best:
+        counts[place[1]] += 1
+        while place[0] - window[0][0] > width or counts[window[0][1]] > 1:
+            counts[window.popleft()[1]] -= 1
+        found = (sum(map(bool, counts.values())), window[0][0] - place[0])
+        if found > best or not best[0]:
             best, at = found, window[0][0]
     return at
 
@@ -291,7 +297,9 @@ class WordWeights:
             frequencies: In how many texts each of them is; one that is left out is in none.
             texts: How many texts there are.
         """
-        weights = {word: _weigh(min(frequencies.get(word, 0), texts), texts) for word in words}
+        weights = {
+            word: weigh_rarity(min(frequencies.get(word, 0), texts), texts) for word in words
+        }
         return cls(weights, sum(weights.values()))
 
     def score(self, words: Sequence[str], average_length: float) -> float:
@@ -321,7 +329,8 @@ class WordWeights:
         return found / self.total
 
 
-def _weigh(frequency: int, texts: int) -> float:
+def weigh_rarity(frequency: int, texts: int) -> float:
+    """Return how much a word tells that is in so many of so many texts."""
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
