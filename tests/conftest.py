@@ -45,9 +45,11 @@ IS_WHOLE = pytest.StashKey[bool]()
 DEFAULT = "not slow"
 GONE = frozenset(os.environ.get("OM_GONE", "").split())
 """Options, methods and classes that went with a feature; set by `support/without.py`."""
-MISSED = (
-    r"`(?:\w+\.)?(\w+)` is no option|unknown key '(\w+)'|unexpected keyword argument '(\w+)'|"
-    r"has no attribute '(\w+)'|cannot import name '(\w+)'"
+MISSED = re.compile(
+    r"`(\w+)` is no option|`(\w+)` has the unknown key '(\w+)'"
+    r"|(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'"
+    r"|'(\w+)' object has no attribute '(\w+)'"
+    r"|cannot import name '(\w+)' from 'langgraph_om'"
 )
 """How an error names something that is not there."""
 SHARED = (
@@ -138,8 +140,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def skip_if_gone(error: BaseException | None) -> None:
     """Skip a test that fails by a name that went with a feature: it is about that feature."""
-    found = re.search(MISSED, str(error)) if GONE and error is not None else None
-    name = next(filter(None, found.groups())) if found is not None else ""
+    found = MISSED.search(str(error)) if GONE and error is not None else None
+    name = ".".join(filter(None, found.groups())) if found is not None else ""
     if name in GONE:
         pytest.skip(f"{name} is taken out")
 

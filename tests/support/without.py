@@ -103,12 +103,15 @@ import langgraph_om, langgraph_om.integrations.agent
 from langgraph_om import ObservationalMemory, ObservationConfig
 from langgraph_om.features import FeatureUpdates, list_configs
 
-print(*langgraph_om.__all__, *dir(ObservationalMemory), *dir(FeatureUpdates))
-print(*signature(ObservationalMemory).parameters)
-for kind in (ObservationConfig, *list_configs().values()):
-    print(*(field.name for field in fields(kind)))
+print(*langgraph_om.__all__, *signature(ObservationalMemory).parameters)
+for kind in (ObservationalMemory, FeatureUpdates):
+    print(*(f"{kind.__name__}.{name}" for name in dir(kind)))
+for option, kind in {"observation": ObservationConfig, **list_configs()}.items():
+    for field in fields(kind):
+        print(f"{option}.{field.name} {kind.__name__}.{field.name}")
 """
-"""Prints the names that users write: classes, functions, methods and options."""
+"""Prints the names that users write: classes, functions and options, and after a dot the keys of
+options, fields and methods."""
 
 
 @contextmanager
