@@ -18,12 +18,18 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import Span, replace_spans
-from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
+from langgraph_om.core.observe.observer import (
+    build_failure,
+    render_output_format,
+    render_rules,
+    write_hints,
+)
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import Changes, collect_ranges, collect_sources
@@ -162,6 +168,8 @@ class ReflectorInput:
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +178,7 @@ class Reflection:
 
     text: str
     tokens: int
-    current_task: str | None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Wanted(Protocol):
@@ -187,6 +195,10 @@ class Wanted(Protocol):
     @property
     def prompt(self) -> str:
         """Which of the Observer's prompts wrote the log."""
+
+    @property
+    def features(self) -> Features:
+        """Those that tell of hints."""
 
 
 class Condensed(Protocol):
@@ -291,7 +303,7 @@ def _read_answer(
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
         return Attempt(None, f"{problem}; {wanted}", is_shown=True)
-    return Attempt(Reflection(parsed.observations, tokens, parsed.current_task))
+    return Attempt(Reflection(parsed.observations, tokens, parsed.hints))
 
 
 def _describe_problem(parsed: Parsed) -> str:
@@ -314,7 +326,7 @@ def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[Ba
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(),
+        output_format=render_output_format(request.features, "reflector"),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )
@@ -468,7 +480,7 @@ class EditsInput:
     division: Division | None = None
     """How threads are told apart; `None` where the log is about one thread."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current task and the suggested response."""
+    """Those behind the log, by name."""
     instruction: str | None = None
 
 
@@ -527,7 +539,7 @@ def _build_question(
     task = fill(
         "reflector_edits_task",
         observations=render_items(items, request.division),
-        hints=_render_hints(request.hints),
+        hints=write_hints(request.hints),
         threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
@@ -535,13 +547,6 @@ def _build_question(
     )
     system = fill("reflector_edits", custom=request.instruction or "")
     return [SystemMessage(system), HumanMessage(task)]
-
-
-def _render_hints(hints: Mapping[str, str | None]) -> str:
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
 
 
 def _list_reasons(refused: Sequence[str]) -> str:

@@ -158,12 +158,12 @@ def test_pieces_of_a_text_are_the_text(text: str) -> None:
 
 
 def test_answers_are_joined_and_a_day_that_goes_on_is_named_once() -> None:
-    first = Parsed("ok", "Date: Mar 2, 2026\n* one", current_task="old", more={"x": "X"})
+    first = Parsed("ok", "Date: Mar 2, 2026\n* one", hints={"mood": "low", "x": "X"})
     second = Parsed("ok", "Date: Mar 2, 2026\n* two\n\nDate: Mar 3, 2026\n* three")
-    third = Parsed("none", current_task="new")
+    third = Parsed("none", hints={"mood": "high"})
     merged = merge_answers([first, second, third])
     text = "Date: Mar 2, 2026\n* one\n* two\n\nDate: Mar 3, 2026\n* three"
-    assert merged == Parsed("ok", text, current_task="new", more={"x": "X"})
+    assert merged == Parsed("ok", text, hints={"mood": "high", "x": "X"})
     assert merge_answers([Parsed("none"), Parsed("none")]).status == "none"
 
 
