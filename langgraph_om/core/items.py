@@ -223,7 +223,6 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
     """Return all items of a log, and of what is buffered for it, in order.
 
     Args:
-        groups: The log.
         chunks: What was observed ahead of need.
     """
     places = [(group, None) for group in groups]

@@ -205,7 +205,6 @@ def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARA
     """Return the stretch of a text that holds the most different words; `…` marks what is cut.
 
     Args:
-        text: The text.
         words: The words to look for, as `query_words` gives them.
         characters: About how long the stretch is.
     """
@@ -287,7 +286,6 @@ class WordWeights:
         """Weigh the words of a query.
 
         Args:
-            words: The words.
             frequencies: In how many texts each of them is; one that is left out is in none.
             texts: How many texts there are.
         """
@@ -329,7 +327,6 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     """Return how well each text matches a query; 0 for those that hold no word of it.
 
     Args:
-        query: The words to look for.
         texts: The words of each text.
     """
     wanted = set(query)
@@ -416,7 +413,6 @@ def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
     """Return the tools that a message calls or is a result of.
 
     Args:
-        message: The message.
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
     return tools_in(parts_of(message), calls)
@@ -466,7 +462,6 @@ def search_texts(
     """Search messages and observations that are at hand; return what was found, the best first.
 
     Args:
-        query: What to look for.
         messages: Per message its key, the message, and when it was said.
         groups: Groups of observations.
         wanted: What has to be true of a hit.

@@ -215,8 +215,6 @@ def find_resent(
     observed message is edited that was not removed yet, and what was observed of it stays.
 
     Args:
-        record: The memory of the thread.
-        arrival: What came in.
         archive: What calls the archive.
 
     Raises:
@@ -305,8 +303,6 @@ def find_evictable(
     piece. System messages stay, and so does a message whose id does not name it in the archive.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         request: The key of the live user request.
     """
     if waits_to_send(record):  # others may have observed these messages otherwise meanwhile

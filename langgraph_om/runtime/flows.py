@@ -229,8 +229,6 @@ def supervise(
     """Turn what a flow wants into requests, and show its events.
 
     Args:
-        flow: The flow.
-        context: What it is run with.
         beside: The cycle of which it is a part, with others side by side.
     """
     if beside is None:

@@ -65,9 +65,7 @@ def find_shorter(
     Where nothing can be left out, it is no shorter than the one of the view.
 
     Args:
-        step: A look at the conversation.
         target: Tokens.
-        system: The agent's own system prompt.
         limit: The Actor's window, in tokens, which the notice names; `None`: it names the target.
     """
     named = target if limit is None else limit
@@ -104,7 +102,6 @@ def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View
     """Return the view without the window's first messages and the log's first groups.
 
     Args:
-        step: A look at the conversation.
         tokens: Above how many a message is cut.
         dropped: How many of the first messages are left out.
         groups: How many of the oldest groups of observations.

@@ -114,7 +114,6 @@ class RecallSource(Protocol):
 
         Args:
             page: Counted from 0, after the filters.
-            limit: The size of a page.
             before: Only threads created before this time.
             after: Only threads created at this time or later.
         """
@@ -334,9 +333,6 @@ class NearSearch(Feature):
         """Return the best match of each text that is near to a query, the best first.
 
         Args:
-            query: What to look for.
-            limit: How many texts at most.
-            who: The current thread and its user.
             store: The run's store; `None` without one.
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.

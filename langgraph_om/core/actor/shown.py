@@ -67,8 +67,6 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     """Select the messages of a view, in their order.
 
     Args:
-        messages: The whole conversation.
-        window: Its unobserved messages.
         dropped: How many of these are left out, from `count_left_out`.
     """
     entries = window.entries[dropped:]
@@ -91,7 +89,6 @@ def write_messages(
 
     Args:
         record: The memory of the thread, which knows since when the head is what it is.
-        shown: The messages.
         asides: What is shown before the live request and is no part of the conversation.
         lines: By the key of a message, a line that is shown before it.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
@@ -126,7 +123,6 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
     always shown.
 
     Args:
-        window: The unobserved messages.
         log: Tokens of the observation log.
         limit: Tokens of observations and messages together; `None`: no limit.
         extra: Tokens that recall and other threads add to the observations, from `count_extra`.

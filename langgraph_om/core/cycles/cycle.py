@@ -183,7 +183,6 @@ def run_blocking(
     either.
 
     Args:
-        cycle: The cycle.
         size: How large is by now what the operation is about, in tokens.
         last_message: The key of the last message of the conversation.
 

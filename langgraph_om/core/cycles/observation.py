@@ -104,7 +104,6 @@ def build_groups(
     """Return what an observation becomes in the log: a group for each day.
 
     Args:
-        info: The cycle.
         noted: What was noted of the messages.
         entries: The messages; at least one.
         times: When they were written.
@@ -131,7 +130,6 @@ def sort_notes(
     """Let features take items of theirs out of what was observed.
 
     Args:
-        info: The cycle.
         groups: What was observed, a group for each day.
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
@@ -255,15 +253,7 @@ def _is_readable(section: _Section) -> bool:
 def observe_cycle(
     settings: Settings, record: MemoryRecord, window: Window, count: int, started: datetime
 ) -> EffectFlow[None]:
-    """Observe the window's oldest messages while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        count: How many of them to observe; 1 or more.
-        started: The current time.
-    """
+    """Observe the window's oldest messages while the turn waits."""
     cycle = describe_observation(settings, record, window, count, started, mode="blocking")
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
@@ -313,8 +303,6 @@ def _observe(
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
     Args:
-        info: The cycle.
-        entries: The messages.
         times: When they were written.
         chunks: What was observed ahead of the messages before them.
         moved: How far the conversation is observed then.
@@ -390,7 +378,6 @@ def ask_observer(
     """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
-        info: The cycle.
         entries: The messages to observe.
         times: When they were written.
         known: The observations that it shall not repeat.

@@ -250,7 +250,6 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
     """Split a text into pieces of so many tokens at most, which together are the text.
 
     Args:
-        text: The text.
         tokens: Tokens of a piece; one character may count more.
         count: Says what a text counts.
     """
@@ -304,8 +303,6 @@ def show_messages(
     than a cycle may, or is more than a model reads, would fail for ever.
 
     Args:
-        cycle: The cycle.
-        entries: The messages.
         times: When each of them was said; those that a hook keeps keep their times.
 
     Returns:
@@ -482,7 +479,6 @@ def ask_for_values(
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        info: The cycle.
         asked: The last question to the Observer.
         observations: Its answer.
         chunks: Observations made ahead of the messages that are not activated yet.
@@ -624,7 +620,6 @@ def announce_found(info: CycleInfo, at: datetime, found: Found) -> EffectFlow[No
     """Let features say what their entries change; they have taken effect.
 
     Args:
-        info: The cycle.
         at: When.
         found: The entries by feature.
     """

@@ -41,14 +41,7 @@ from langgraph_om.errors import ObserverError
 def reflect_cycle(
     settings: Settings, record: MemoryRecord, window: Window, started: datetime
 ) -> EffectFlow[None]:
-    """Condense the whole log while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        started: The current time.
-    """
+    """Condense the whole log while the turn waits."""
     cycle = describe_reflection(settings, record, started, mode="blocking")
     yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
 
@@ -252,8 +245,6 @@ def _rewrite(
     """Have the log written anew; one that is about several threads, each thread's for itself.
 
     Args:
-        cycle: The cycle.
-        sources: The log.
         questions: How often it is asked at most.
         shown: What the Reflector is shown of each group, if a hook was asked already.
 

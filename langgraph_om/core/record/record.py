@@ -271,7 +271,6 @@ def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
     """Return a log in which neighbouring groups of one thread without text are one.
 
     Args:
-        log: The groups.
         cycle_id: Id of the cycle that emptied some; the id of a joined group is derived from it.
     """
     runs: list[list[Group]] = []

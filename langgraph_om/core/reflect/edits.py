@@ -61,8 +61,6 @@ def number_items(
     """Return the items of a log, numbered thread by thread, the quietest thread first.
 
     Args:
-        groups: The log.
-        counter: What counts tokens.
         shown: What the model is shown of each group, where that is not its text. An item that it
             leaves out has no number.
     """
@@ -348,7 +346,6 @@ def check_edits(
     Args:
         edits: The edits of an answer, in its order.
         items: The numbered items that it is about.
-        counter: What counts tokens.
     """
     checked = CheckedEdits()
     taken: set[int] = set()

@@ -68,7 +68,6 @@ def regroup(
         text: What the Reflector wrote.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
-        counter: What counts tokens.
     """
     sections = _split_sections(text)
     days = [section.day for section in sections]
@@ -233,7 +232,6 @@ def ask_reflector(
     """Ask until an answer is small enough, and return the best one.
 
     Args:
-        messages: The question.
         read: Says what an answer comes to.
         target: Tokens to stay under.
         questions: How often it is asked at most.
@@ -358,9 +356,7 @@ class EditedLog:
         """Apply checked edits.
 
         Args:
-            checked: The edits.
             items: The numbered items that they name.
-            counter: What counts tokens.
         """
         cuts: dict[int, dict[Span, str]] = {}
         for number in checked.dropped:
@@ -511,7 +507,6 @@ def _build_question(
     Args:
         request: What the Reflector is given.
         log: The log with the edits so far.
-        items: Its items.
         given: Tokens of the log at first.
         refused: Why edits of the former answer were left out.
     """

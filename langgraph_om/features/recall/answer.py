@@ -93,9 +93,6 @@ def answer_search(
     """Answer mode `search`.
 
     Args:
-        asked: What is asked for.
-        source: Where messages are read from.
-        scope: What may be read.
         writer: Measures the answer.
         thread_id: The one conversation to look in; `None`: all that may be read.
 
@@ -222,9 +219,6 @@ def recall(
     """Answer one call of the tool.
 
     Args:
-        arguments: What the model wrote.
-        source: Where messages are read from.
-        scope: What may be read.
         counter: Measures the answer, whose JSON text keeps to the scope's budget.
 
     Returns:

@@ -290,7 +290,6 @@ class AnswerWriter:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
-            message: The message.
             answer: The other fields of the answer.
             hints: How to go on to other messages.
         """
@@ -330,7 +329,6 @@ class AnswerWriter:
         """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
-            message: The message.
             index: The index of an existing part.
             offset: The character to begin with, within the text.
         """

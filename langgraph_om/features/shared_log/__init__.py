@@ -133,9 +133,7 @@ class LogCache:
         """Return a part of a resource's threads behind its newest ones, the same until it is left.
 
         Args:
-            resource_id: The resource.
             newest: Its newest threads.
-            limit: How many threads at most.
 
         Raises:
             ArchiveError: When the storage fails.

@@ -91,11 +91,8 @@ def exchange(
     """Exchange what is new with the shared log.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread, with what this step found folded in.
-        messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
-        now: The current time.
     """
     is_new_turn = window.request != record["turn"]["request"]
     try:
@@ -147,9 +144,7 @@ def note_left_behind(
     """Note which messages are in no window any more, and are not observed either.
 
     Args:
-        settings: The settings in force.
         exchanged: What came of the exchange.
-        messages: The whole conversation.
         window: Its unobserved messages, by the log.
         unobserved: Keys of those that were unobserved before.
     """
@@ -186,7 +181,6 @@ def find_left_behind(
 
     Args:
         record: The memory of the thread, as the shared log has it.
-        messages: The whole conversation.
         start: The index of the window's first message.
         waiting: Keys of the messages that are unobserved as the thread knows it.
         named: The cursor as the observation left it that wrote it.

@@ -100,7 +100,6 @@ def ask_observer_of_threads(
     """Have the oldest messages of several other threads observed.
 
     Args:
-        cycle: The cycle.
         threads: Each with the number of messages to observe.
 
     Raises:
@@ -258,10 +257,7 @@ def observe_others_cycle(
     """Observe other threads while the turn waits; once in a turn, and one thread at a time.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread that the turn is in.
-        window: Its unobserved messages.
-        started: The current time.
     """
     found = yield from _begin(settings, record, window, started, mode="blocking")
     if found is not None:
@@ -470,8 +466,6 @@ def rewrite_threads(
     """Have a shared log written anew, each thread's observations for themselves.
 
     Args:
-        cycle: The cycle.
-        groups: The log.
         shown: What the Reflector is shown of each group.
         questions: How often it is asked at most.
 

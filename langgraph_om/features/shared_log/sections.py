@@ -255,9 +255,7 @@ def select_previous_sections(
     come first, then the others, both in order from the most recently observed one.
 
     Args:
-        groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         first: The threads that are asked about.
 
@@ -519,7 +517,6 @@ def regroup_threads(
         texts: What the Reflector wrote, by thread id.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
-        counter: What counts tokens.
 
     Returns:
         All groups, each at the place of the first group that it replaces.

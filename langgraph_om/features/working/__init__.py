@@ -95,11 +95,8 @@ def note_working(
     """Return the events that keep what was read in the record, and tell of what was written.
 
     Args:
-        record: The memory of the thread.
-        resource_id: Whose run it is.
         joined: What was written and read.
         updates: What was to be written.
-        now: The current time.
     """
     kept = cast("WorkingRecord", record).get("working")
     is_known = kept is not None and (kept["resource_id"], kept["value"]) == (

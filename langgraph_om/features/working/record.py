@@ -163,7 +163,6 @@ def find_known(record: MemoryRecord, ahead: Iterable[WorkingUpdate] = ()) -> Val
     """Return the value that the Observer is shown.
 
     Args:
-        record: The memory of the thread.
         ahead: What observations found that are not activated yet.
     """
     kept = _read(record)
@@ -261,9 +260,6 @@ def merge_late(form: Form, current: Value, patch: Any, known: Value) -> tuple[Va
     """Merge an update into the value as it is by now.
 
     Args:
-        form: The form of the memory.
-        current: The value as it is.
-        patch: The update.
         known: The value that its writer was shown.
 
     Returns:

@@ -94,10 +94,6 @@ def update_stored(
     """Merge an update into what is kept of a resource.
 
     Args:
-        form: The form of the memory.
-        store: Where it is kept.
-        resource_id: The resource.
-        patch: What changes.
         known: What the writer was shown.
 
     Returns:
@@ -129,9 +125,6 @@ def join_stored(
     same once more changes nothing, so that a step may be repeated.
 
     Args:
-        form: The form of the memory.
-        store: Where it is kept.
-        resource_id: The resource.
         updates: What was found, oldest first.
     """
     namespace = build_namespace(form, resource_id)
