@@ -26,6 +26,7 @@ from langgraph_om.core.additions import (
 )
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
+    Apart,
     Html,
     Sizes,
     Window,
@@ -36,8 +37,15 @@ from langgraph_om.core.page.html import (
     list_hints,
     list_unread,
     list_windows,
+    write_apart,
 )
-from langgraph_om.core.page.page import list_values, render_memory_view, render_page, write_title
+from langgraph_om.core.page.page import (
+    list_values,
+    render_memory_view,
+    render_page,
+    select_log,
+    write_title,
+)
 from langgraph_om.core.record.record import blank_record, complete_record, write_log
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError
@@ -206,6 +214,8 @@ class MemoryView:
     """Whether the memory was closed, so that nothing is buffered any more."""
     history: Sequence[MemoryRecord] = ()
     """The last record of each generation, newest first, where they were asked for."""
+    apart: Sequence[Apart] = ()
+    """What the Actor is shown apart from the log."""
     sections: Sequence[str] = ()
     """What features say of it on its page, as HTML."""
 
@@ -226,7 +236,11 @@ class MemoryView:
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
         lines += [f"not read: {said}" for said in list_unread(self.record)]
-        lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
+        is_shared = self.record["scope"] == "resource"
+        for each in self.apart:
+            lines += ["", *write_apart(each, names_threads=is_shared)]
+        log = select_log(self.record, self.apart)["log"]
+        lines += ["", write_log(log) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
         return for_terminal("\n".join(lines))
 
@@ -258,6 +272,7 @@ class MemoryView:
             self.history,
             sizes=self._sizes,
             is_closed=self.is_closed,
+            apart=self.apart,
             sections=self.sections,
         )
 

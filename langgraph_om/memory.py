@@ -268,6 +268,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            apart=self._runner.list_apart(record),
             sections=[
                 written
                 for write in self._runner.settings.features.having("section")

@@ -16,7 +16,13 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import describe_overlooked, describe_unread, list_failures
+from langgraph_om.core.page.html import (
+    Apart,
+    describe_overlooked,
+    describe_unread,
+    list_failures,
+)
+from langgraph_om.core.page.page import select_log
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
@@ -51,6 +57,7 @@ def diagnose(
     counter: TokenCounter,
     *,
     now: datetime,
+    apart: Sequence[Apart] = (),
 ) -> Diagnosis:
     """Find what costs what, and what can be done about it.
 
@@ -61,6 +68,7 @@ def diagnose(
         thresholds: The limits in force.
         counter: What counts tokens.
         now: The current time.
+        apart: What the Actor is shown apart from the log.
     """
     hits = _measure_cache(messages)
     advice = [
@@ -77,7 +85,7 @@ def diagnose(
         *_advise_on_overlooked(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
-    sections = _measure_sections(record, window, thresholds, counter, now)
+    sections = _measure_sections(record, window, thresholds, counter, now, apart=apart)
     return Diagnosis(sections, hits_share, advice)
 
 
@@ -87,13 +95,16 @@ def _measure_sections(
     thresholds: Thresholds,
     counter: TokenCounter,
     now: datetime,
+    *,
+    apart: Sequence[Apart],
 ) -> dict[str, int]:
     count = counter.count_text
     plain = Settings(thresholds, counter, UTC, continuation_hints=False)
-    pieces = render_memory(plain, record, now.date())
+    pieces = render_memory(plain, select_log(record, apart), now.date())
     hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
     sections = {
         "instructions": count(pieces[0]) if pieces else 0,
+        **{each.title.lower(): each.tokens for each in apart},
         "observations": sum(map(count, pieces[1:])),
         "hints": sum(count(str(hint)) for hint in hints),
         "reminder": count(choose_reminder(record, 0)),

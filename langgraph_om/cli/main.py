@@ -19,18 +19,18 @@ from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.cli.doctor import diagnose
 from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
-from langgraph_om.core.acts import Act
+from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import describe_actor_window, write_moment
+from langgraph_om.core.page.html import describe_actor_window, write_apart, write_moment
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
-from langgraph_om.features import ACTS
+from langgraph_om.features import ACTS, LISTINGS
 from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, runner_of
 from langgraph_om.searching import Lookup
@@ -134,7 +134,8 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
     if args.html:
         view.to_html(args.html)
     if out.as_json:
-        out.value({"record": view.record, "status": view.status})
+        apart = {each.name: each.describe() for each in view.apart}
+        out.value({"record": view.record, "status": view.status, "apart": apart})
     elif args.html:
         out.text(f"written to {args.html}")
     else:
@@ -286,6 +287,19 @@ def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
     return FOUND_SOMETHING if lines else DONE
 
 
+def list_rows(
+    listing: Listing, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
+) -> int:
+    """List what a feature keeps."""
+    rows = listing.read(runner_of(memory).record(source.state(args.thread)))
+    if out.as_json:
+        out.value(rows)
+    else:
+        cells = [[row[name] or "" for name in listing.columns] for row in rows]
+        out.table(listing.columns, cells)
+    return DONE
+
+
 def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Say what costs what, and what to do."""
     runner, state = runner_of(memory), source.state(args.thread)
@@ -294,12 +308,14 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     counter = settings.counter
     window = open_window(record, messages, counter)
     now = datetime.now(UTC)
-    found = diagnose(record, messages, window, settings.thresholds, counter, now=now)
+    apart = runner.list_apart(record)
+    found = diagnose(record, messages, window, settings.thresholds, counter, now=now, apart=apart)
     if out.as_json:
         advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
         actor = status.get("actorWindow")
         told = {"sections": found.sections, "cacheHits": found.cache_hits, "actorWindow": actor}
-        out.value({**told, "advice": advice})
+        shown = {each.name: each.describe() for each in apart}
+        out.value({**told, "apart": shown, "advice": advice})
     else:
         total = sum(found.sections.values())
         rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
@@ -307,6 +323,9 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
         hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
         out.text(f"\nfrom the provider's cache: {hits}")
         out.text(f"the agent's model reads: {describe_actor_window(status) or 'not known'}")
+        for each in apart:
+            lines = write_apart(each, names_threads=record["scope"] == "resource")
+            out.text("\n" + "\n".join(lines))
         for own in found.advice:
             out.text(f"\n- {own.text}", "yellow")
         if not found.advice:
@@ -474,6 +493,8 @@ def build_parser() -> ArgumentParser:
         help="over streamable HTTP at /mcp; default: over stdio. Whoever reaches it, reads",
     )
     add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
+    for listing in LISTINGS:
+        add(listing.name, partial(list_rows, listing), listing.help)
     _add_acts(add)
     return parser
 

@@ -289,7 +289,9 @@ class WordWeights:
             frequencies: In how many texts each of them is; one that is left out is in none.
             texts: How many texts there are.
         """
-        weights = {word: _weigh(min(frequencies.get(word, 0), texts), texts) for word in words}
+        weights = {
+            word: weigh_rarity(min(frequencies.get(word, 0), texts), texts) for word in words
+        }
         return cls(weights, sum(weights.values()))
 
     def score(self, words: Sequence[str], average_length: float) -> float:
@@ -319,7 +321,8 @@ class WordWeights:
         return found / self.total
 
 
-def _weigh(frequency: int, texts: int) -> float:
+def weigh_rarity(frequency: int, texts: int) -> float:
+    """Return how much a word tells that is in so many of so many texts."""
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 

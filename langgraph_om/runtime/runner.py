@@ -29,6 +29,7 @@ from langgraph_om.core.config.thresholds import (
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
@@ -191,6 +192,12 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         return (self.settings, None) if kept is None else (self._fit(kept["tokens"]), kept)
+
+    def list_apart(self, record: MemoryRecord) -> list[Apart]:
+        """Return what the Actor is shown apart from the log, for those who look at a thread."""
+        settings = self.read_window(record)[0]
+        shows = settings.features.having("set_apart")
+        return [apart for show in shows if (apart := show(settings, record)) is not None]
 
     def meet_actor(
         self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None

@@ -295,8 +295,9 @@ class ObservationOptions(TypedDict, total=False):
     block_after: float | None
     """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
     previous_observer_tokens: int | Literal[False] | None
-    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
-    of `message_tokens`, and 2000 at most."""
+    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: a
+    tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share words with the
+    messages."""
     activate_after_idle: float | Literal["auto"] | None
     """Seconds of a pause after which the next turn begins with all that was made ahead of need,
     since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
@@ -463,7 +464,8 @@ class ObservationConfig:
         block_after: Where waiting for the Observer begins: a multiplier in (1, 2), or tokens.
             `None`: 1.2.
         previous_observer_tokens: Tokens of earlier observations that the Observer is shown; 0:
-            none, `False`: all, `None`: 7 % of `message_tokens`, and 2000 at most.
+            none, `False`: all, `None`: a tenth of `message_tokens`, but 500 to 2000. Half of them
+            are for items that share words with the messages.
         activate_after_idle: Seconds of a pause after which the next turn begins with all that was
             made ahead of need, since the provider's cache is cold anyway; `"auto"`:
             `cache_seconds`, `None`: only at the threshold.

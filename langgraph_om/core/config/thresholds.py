@@ -146,8 +146,8 @@ def check_config(option: str, config: object) -> None:
 
 DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
-PREVIOUS_PART = 0.07
-MAX_PREVIOUS_TOKENS = 2000
+PREVIOUS_PART = 0.1
+MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 2000
 LARGEST_PIECE = 30_000
 """Of a window that uses the log's room, no more is observed at once, unless its own threshold is
 larger: as much as by default."""
@@ -270,11 +270,12 @@ class Thresholds:
 def resolve_previous_tokens(observation: ObservationConfig) -> int | Literal[False]:
     """Return how many tokens of earlier observations the Observer is shown; `False` for all.
 
-    A share of what it reads, so that a small window is not read beside much more of the past.
+    A share of what it reads, and enough for what a small window may deny or change.
     """
     tokens = observation.previous_observer_tokens
     if tokens is None:
-        return min(MAX_PREVIOUS_TOKENS, round(observation.message_tokens * PREVIOUS_PART))
+        share = round(observation.message_tokens * PREVIOUS_PART)
+        return min(MAX_PREVIOUS_TOKENS, max(MIN_PREVIOUS_TOKENS, share))
     return tokens
 
 

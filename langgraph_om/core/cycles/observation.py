@@ -468,6 +468,7 @@ def _build_observer_input(
             features.select_log(known),
             resolve_previous_tokens(observation),
             info.settings.counter,
+            shown.text,
         ),
         marks=features.join_texts("describe_marks"),
         held=features.join_texts("list_held", known),

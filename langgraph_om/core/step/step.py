@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import Framing, View, choose_day, make_view
-from langgraph_om.core.acts import Act
+from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
@@ -22,7 +22,7 @@ from langgraph_om.core.config.thresholds import Windows
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.page.html import Html
+from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
@@ -197,6 +197,8 @@ class Feature:
     """The dataclasses of its options that are mappings, by the options' names."""
     acts: ClassVar[tuple[Act, ...]] = ()
     """What it lets a person do, on the command line and on the page of a memory."""
+    listings: ClassVar[tuple[Listing, ...]] = ()
+    """What of it the command lists."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     writing_tools: tuple[str, ...] = ()
@@ -557,6 +559,10 @@ class Feature:
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError
+
+    def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
+        """Return the items of the log that it shows apart from it; `None` for none."""
         raise NotImplementedError
 
     def section(self, record: MemoryRecord) -> Html | None:

@@ -206,6 +206,7 @@ def _build_threads_input(
             settings.counter,
             settings.show_id,
             first=[own.thread_id for own in inputs],
+            about="\n".join(own.transcript for own in inputs),
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,

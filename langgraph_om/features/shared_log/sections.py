@@ -248,6 +248,7 @@ def select_previous_sections(
     show_id: ShowId,
     *,
     first: Collection[str] = (),
+    about: str = "",
 ) -> list[tuple[str, str]]:
     """Return the log of each thread, cut so that all of them together keep to a budget.
 
@@ -258,6 +259,7 @@ def select_previous_sections(
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
         show_id: Writes a thread's id for the model.
         first: The threads that are asked about.
+        about: The transcripts of what is to be observed.
 
     Returns:
         Shown id and text of each thread that got a share, the most recently observed one last.
@@ -270,7 +272,7 @@ def select_previous_sections(
     shares: dict[str, str] = {}
     for at, thread in enumerate(waiting):
         share = left if left is False or at == len(waiting) - 1 else (left + 1) // 2
-        text = select_previous(by_thread[thread], share, counter)
+        text = select_previous(by_thread[thread], share, counter, about)
         shares[thread] = text
         if left is not False:
             left = max(0, left - counter.count_text(text))
