@@ -232,6 +232,7 @@ class Searchable:
         the query is an operator; a query without words finds nothing.
 
         Args:
+            query: What to look for.
             thread_id: The thread to look in.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
                 thread has to be.
@@ -306,8 +307,10 @@ class Searchable:
         """Return the threads of a user or entity with titles and times, last updated first.
 
         Args:
+            resource_id: The user or entity.
             before: Only threads created before this time, or its ISO text.
             after: Only threads created after this time.
+            limit: How many to return at most.
             page: Which page of that size, from 0.
 
         Raises:

@@ -147,6 +147,7 @@ def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option
 
     Args:
         channel: The channel of the conversation; it is not changed.
+        messages_key: The state's key of the conversation.
         option: The option by which messages are removed.
 
     Raises:
@@ -194,6 +195,7 @@ def show_channels(builder: Builder, name: str, channels: Mapping[str, Any]) -> N
 
     Args:
         builder: The graph, which has the channels.
+        name: The node.
         channels: Keys of the state, with their types.
     """
     spec = builder.nodes[name]

@@ -60,6 +60,8 @@ class Executor(Protocol):
                 another id.
             key: Of jobs with the same key one runs at a time.
             work: Runs the job in this process.
+            thread_id: The thread it works for.
+            resource_id: The resource it works for.
             about: Other threads that its result tells of.
             request: Returns the job as plain JSON, for another process, where
                 `memory.run_job(request)` carries it out.
@@ -107,6 +109,7 @@ class DelayingExecutor(Executor, Protocol):
 
         Args:
             seconds: After how many.
+            cycle_id: The job's id.
             key: Whose pause it is.
             request: Returns the job as plain JSON.
 
@@ -121,6 +124,10 @@ class ForgettingExecutor(Executor, Protocol):
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Delete the jobs of a thread, or of all threads of a resource, wherever they wait.
+
+        Args:
+            thread_id: The thread that is deleted.
+            resource_id: The resource that is deleted.
 
         Raises:
             Exception: Whatever keeps them from being deleted.
@@ -229,6 +236,8 @@ class BackgroundBuffering:
             cycle_id: The job's id; a known one is not run again, unless it failed.
             key: Of jobs with the same key one runs at a time.
             work: What to run; it must not raise.
+            thread_id: The thread it works for.
+            resource_id: The resource it works for.
             about: Other threads that its result tells of.
             request: Not needed: the job runs in this process.
 
@@ -297,6 +306,7 @@ class BackgroundBuffering:
         """Wait for a job's result, or withdraw a job that still waits for a free worker.
 
         Args:
+            cycle_id: The job's id.
             timeout: Seconds to wait at most.
 
         Returns:

@@ -279,7 +279,11 @@ class Recall(Feature):
         """Answer one call.
 
         Args:
+            arguments: What the model wrote.
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
             messages: Its conversation, which the archive has too.
+            store: The run's store.
 
         Raises:
             ConfigurationError: When there is a search and no store for it.
@@ -325,7 +329,10 @@ class Recall(Feature):
         """Return where a thread's calls read from.
 
         Args:
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
             messages: Its conversation, which the archive has too.
+            store: The run's store.
             finds_messages: Whether only messages are searched beside the words, and by words alone
                 where there is no store.
         """

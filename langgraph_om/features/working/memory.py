@@ -124,7 +124,10 @@ def build_tool(form: Form, answer: Answer, value_key: str, messages_key: str) ->
     """Make the tool.
 
     Args:
+        form: The form of the memory.
         answer: Carries out a call.
+        value_key: The state's key of the value.
+        messages_key: The state's key of the conversation.
     """
 
     def update(runtime: ToolRuntime, memory: Any) -> Command[Any]:
@@ -203,6 +206,7 @@ def render_block(form: Form, value: Value, *, can_write: bool) -> str:
     """Render the block.
 
     Args:
+        form: The form of the memory.
         value: What it holds.
         can_write: Whether the Actor is told to keep it up to date.
 
@@ -291,6 +295,10 @@ class WorkingMemory:
     def get(self, store: BaseStore, resource_id: str) -> Any:
         """Return what is kept of a resource.
 
+        Args:
+            store: The graph's store.
+            resource_id: The user or entity.
+
         Returns:
             A text, or with a schema a JSON object; `None` where there is nothing yet.
         """
@@ -300,6 +308,8 @@ class WorkingMemory:
         """Keep a value in the place of what is kept of a resource.
 
         Args:
+            store: The graph's store.
+            resource_id: The user or entity.
             value: A text, or with a schema a JSON object; `None` forgets everything.
 
         Raises:
@@ -312,6 +322,8 @@ class WorkingMemory:
         """Update what is kept of a resource as the tool does.
 
         Args:
+            store: The graph's store.
+            resource_id: The user or entity.
             memory: The whole text, or with a schema the fields that change.
 
         Returns:
@@ -406,6 +418,7 @@ class WorkingMemory:
         Args:
             state: What a node is given.
             system: The agent's own system prompt, when it is not among the messages.
+            messages_key: The state's key of the conversation.
 
         Returns:
             The conversation, with the memory before the newest message of the user.
@@ -500,6 +513,8 @@ class Working:
         Args:
             given: What the model wrote as `memory`.
             known: The value that it has been shown, from the state.
+            config: The run's configuration.
+            store: The run's store.
         """
         if not self.runs.is_on(config) or self.is_read_only(config):
             return Outcome("The memory can only be read in this run; nothing was written.")
