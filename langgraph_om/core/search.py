@@ -231,15 +231,21 @@ def _find_places(text: str, wanted: set[str]) -> list[tuple[int, str]]:
 
 
 def _find_densest(places: Sequence[tuple[int, str]], width: int) -> int:
-    """Return where the stretch begins that holds the most different words, the first of these."""
-    best, at = 0, places[0][0] if places else 0
+    """Return where the stretch begins that holds the most different words.
+
+    Of several it is the tightest, and of those the first: it leaves most room for what follows,
+    which is often what was asked for.
+    """
+    best, at = (0, 0), places[0][0] if places else 0
     window: deque[tuple[int, str]] = deque()
+    counts: Counter[str] = Counter()
     for place in places:
         window.append(place)
-        while place[0] - window[0][0] > width:
-            window.popleft()
-        found = len({word for _, word in window})
-        if found > best:
+        counts[place[1]] += 1
+        while place[0] - window[0][0] > width or counts[window[0][1]] > 1:
+            counts[window.popleft()[1]] -= 1
+        found = (sum(map(bool, counts.values())), window[0][0] - place[0])
+        if found > best or not best[0]:
             best, at = found, window[0][0]
     return at
 

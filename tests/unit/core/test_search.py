@@ -188,6 +188,16 @@ def test_an_excerpt_lies_around_the_words() -> None:
     assert "寿司" in cut_excerpt(unspaced, query_words("寿司"))
 
 
+def test_an_excerpt_lies_where_the_words_stand_closest_and_shows_what_follows() -> None:
+    lines = [f"Section {at}. Requests are kept for {at} weeks, by code." for at in range(200)]
+    lines[120] = "The code for late reports is HB-5093."
+    text = "\n".join([*lines[:90], "Late entries are listed.", *lines[90:]])
+    for size in (120, 240, 400):
+        assert "HB-5093" in cut_excerpt(text, query_words("code for late reports"), size)
+    first = "late reports here. " + "x " * 300 + "late reports there."
+    assert "here" in cut_excerpt(first, query_words("late reports")), "of two that are equal"
+
+
 @given(st.text(max_size=600), st.text(max_size=20), st.integers(1, 300))
 def test_an_excerpt_is_bounded(text: str, query: str, size: int) -> None:
     assert len(cut_excerpt(text, query_words(query), size)) <= size + 2
