@@ -438,7 +438,7 @@ def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundText:
     """What a search found."""
 
     kind: Kind
@@ -458,7 +458,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    found: Found
+    found: FoundText
     words: list[str] = field(default_factory=list)
 
 
@@ -467,7 +467,7 @@ def search_texts(
     messages: Sequence[tuple[str, BaseMessage, datetime | None]],
     groups: Sequence[Group],
     wanted: Filter,
-) -> list[Found]:
+) -> list[FoundText]:
     """Search messages and observations that are at hand; return what was found, the best first.
 
     Args:
@@ -482,7 +482,7 @@ def search_texts(
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
     scores = rank_texts(words, [text.words for text in texts])
     return best_first(
-        Found(
+        FoundText(
             text.found.kind,
             text.found.key,
             text.found.cursor,
@@ -496,9 +496,9 @@ def search_texts(
     )
 
 
-def best_first(found: Iterable[Found]) -> list[Found]:
+def best_first(found: Iterable[FoundText]) -> list[FoundText]:
     """Return the best piece of each text, the best text first; of equals, the last one."""
-    best: dict[tuple[Kind, str], Found] = {}
+    best: dict[tuple[Kind, str], FoundText] = {}
     for each in found:
         name = (each.kind, each.key)
         if name not in best or each.score > best[name].score:
@@ -517,7 +517,7 @@ def _list_messages(
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):
-            yield _Text(Found("message", key, key, piece, 0.0, at, role), split_words(piece))
+            yield _Text(FoundText("message", key, key, piece, 0.0, at, role), split_words(piece))
 
 
 def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
@@ -525,5 +525,5 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
         at = datetime.fromisoformat(group["observed_at"])
         if group["text"] and wanted.passes(at, None, ()):
             cursor = group["ranges"][0][0] if group["ranges"] else ""
-            found = Found("observations", group["id"], cursor, group["text"], 0.0, at, None)
+            found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
             yield _Text(found, split_words(group["text"]))

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions, waits_to_send
+from langgraph_om.core.additions import Additions, Removal, as_event, find_deletions, waits_to_send
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
@@ -91,10 +91,10 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
         own["evicted_tokens"] = former.tokens + event["tokens"]
 
 
-def read_removed(record: MemoryRecord) -> Removed:
+def read_removed(record: MemoryRecord) -> Removal:
     """Return which messages of a conversation were removed."""
     own = cast("EvictRecord", record)
-    return Removed(own.get("evicted"), own.get("evicted_tokens", 0))
+    return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
 
 
 class Evicting(Feature):

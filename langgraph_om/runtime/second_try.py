@@ -136,7 +136,7 @@ def _cut(message: BaseMessage, key: str, *, features: Features, tokens: int) -> 
 
 
 AnswerT = TypeVar("AnswerT")
-Mark = Callable[[BaseMessage], BaseMessage]
+MarkAnswer = Callable[[BaseMessage], BaseMessage]
 
 _MOST_TRIES: Final = 4
 _SURE: Final = 0.95
@@ -147,7 +147,7 @@ _HOPELESS: Final = 1.1
 """What is longer by so much than an error allows is not tried."""
 
 
-def _mark_message(answer: Any, mark: Mark) -> Any:
+def _mark_message(answer: Any, mark: MarkAnswer) -> Any:
     return mark(answer) if isinstance(answer, BaseMessage) else answer
 
 
@@ -173,7 +173,7 @@ class SecondTries:
         model: str = ANY_MODEL,
         config: RunnableConfig | None = None,
         refused: Iterable[BaseMessage] | None = None,
-        mark: Callable[[Any, Mark], Any] = _mark_message,
+        mark: Callable[[Any, MarkAnswer], Any] = _mark_message,
     ) -> None:
         self._runner, self._state, self._system = runner, state, system
         self._model, self._config, self._mark_in = model, config, mark

@@ -18,7 +18,7 @@ from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted_groups
-from langgraph_om.core.search import RECALL, Filter, Found, Kind, fuse, search_texts
+from langgraph_om.core.search import RECALL, Filter, FoundText, Kind, fuse, search_texts
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObservationalMemoryError
@@ -154,7 +154,7 @@ def is_hidden(hit: RecallHit, asked: SearchRequest, current_thread: str) -> bool
     return is_own and hit.cursor in asked.hidden
 
 
-def to_hit(found: Found, thread: RecallThread) -> RecallHit:
+def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     """Return what was found by words in a thread."""
     group = "" if found.kind == "message" else found.key
     place = (thread, group, found.score, found.text, found.cursor, found.at)

@@ -27,7 +27,7 @@ _REMINDER_TOKENS = 80
 """What the reminder of left-out messages costs where there are no observations."""
 
 
-class Shown(NamedTuple):
+class ShownMessages(NamedTuple):
     """The messages of a view."""
 
     dropped: int
@@ -51,7 +51,7 @@ class Shown(NamedTuple):
         at = self.span.places.get(key, -1) - self.dropped if key is not None else -1
         return at if at >= 0 else None
 
-    def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> Shown:
+    def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> ShownMessages:
         """Return the same messages as a function of message and key shows them."""
         entries = [
             entry
@@ -63,7 +63,7 @@ class Shown(NamedTuple):
         return self._replace(entries=entries, lead=lead)
 
 
-def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> Shown:
+def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> ShownMessages:
     """Select the messages of a view, in their order.
 
     Args:
@@ -73,13 +73,13 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     request = _find_pinned_request(window, dropped)
     calls = _find_missing_calls(window, dropped, messages)
     lead = [*([request] if request is not None else []), *_strip(calls)]
-    shown = Shown(dropped, lead, entries, None, window.span)
+    shown = ShownMessages(dropped, lead, entries, None, window.span)
     return shown._replace(request=shown.find(window.request))
 
 
 def write_messages(
     record: MemoryRecord,
-    shown: Shown,
+    shown: ShownMessages,
     asides: Sequence[BaseMessage] = (),
     *,
     lines: Mapping[str, str] | None = None,
@@ -200,7 +200,7 @@ def _collect_exchanges(
 # --- Reasoning -----------------------------------------------------------------------------------
 
 
-def _count_unbound(record: MemoryRecord, shown: Shown) -> int:
+def _count_unbound(record: MemoryRecord, shown: ShownMessages) -> int:
     """Count the oldest messages that were said behind another head than that of this view."""
     head = record.get("head")
     if head is None:  # of a record that another version wrote

@@ -240,7 +240,6 @@ class Role:
 # that they say the same of them.
 
 
-Scope = Literal["thread", "resource"]
 PromptVariant = Literal["default", "condensed"]
 ReflectionForm = Literal["edits", "rewrite"]
 

@@ -35,7 +35,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
-    Placed,
+    Substitution,
     count_failures,
     find_groups,
     log_tokens,
@@ -456,7 +456,7 @@ def _activate_reflection(
     settings: Settings, record: MemoryRecord, decision: Decision, now: datetime
 ) -> Event:
     buffered = cast("BufferedReflection", record["reflection"] or {})
-    placed = place_reflection(record["log"], buffered) or Placed([], [])
+    placed = place_reflection(record["log"], buffered) or Substitution([], [])
     read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
     after = log_tokens(record) - read + sum(group["tokens"] for group in placed.groups)
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])

@@ -15,8 +15,8 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
 from langgraph_om.core.record.record import (
-    Changes,
-    Placed,
+    LogChanges,
+    Substitution,
     count_failures,
     find_log_owner,
     log_tokens,
@@ -95,8 +95,8 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     ids, groups = list(found.group_ids), list(found.groups)
     if info.mode == "blocking":
         if found.together is not None:
-            changes = Changes(dict(zip(ids, groups, strict=True)), found.together)
-            placed = place_changes(sources, changes, info.cycle_id) or Placed([], [])
+            changes = LogChanges(dict(zip(ids, groups, strict=True)), found.together)
+            placed = place_changes(sources, changes, info.cycle_id) or Substitution([], [])
             ids, groups = placed.group_ids, placed.groups
         return info.end(
             tally,

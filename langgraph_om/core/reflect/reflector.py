@@ -22,11 +22,11 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.items import Span, replace_spans
+from langgraph_om.core.items import LineSpan, replace_spans
 from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import Changes, collect_ranges, collect_sources
+from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Division,
@@ -172,7 +172,7 @@ class Reflection:
     current_task: str | None
 
 
-class Wanted(Protocol):
+class WantedSize(Protocol):
     """What is wanted of a condensed log."""
 
     @property
@@ -188,7 +188,7 @@ class Wanted(Protocol):
         """Which of the Observer's prompts wrote the log."""
 
 
-class Condensed(Protocol):
+class CondensedLog(Protocol):
     """What of an answer takes the place of what was read."""
 
     @property
@@ -196,11 +196,11 @@ class Condensed(Protocol):
         """Tokens of all that was read, with what is new in place."""
 
 
-ResultT = TypeVar("ResultT", bound=Condensed)
+ResultT = TypeVar("ResultT", bound=CondensedLog)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[ResultT]):
+class Trial(Generic[ResultT]):
     """What one answer comes to."""
 
     result: ResultT | None = None
@@ -225,7 +225,7 @@ def reflect(
 
 def ask_reflector(
     messages: Sequence[BaseMessage],
-    read: Callable[[ModelReply], Attempt[ResultT]],
+    read: Callable[[ModelReply], Trial[ResultT]],
     target: int,
     questions: int,
 ) -> Flow[ResultT]:
@@ -280,19 +280,19 @@ def _write_sentence(problem: str) -> str:
 
 def _read_answer(
     request: ReflectorInput, counter: TokenCounter, reply: ModelReply
-) -> Attempt[Reflection]:
+) -> Trial[Reflection]:
     parsed = parse_output(reply.text, cut_off=reply.cut_off)
     if parsed.status != "ok":
-        return Attempt(None, _describe_problem(parsed), parsed.status == "malformed")
+        return Trial(None, _describe_problem(parsed), parsed.status == "malformed")
     tokens = counter.count_text(parsed.observations)
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
-        return Attempt(None, f"{problem}; {wanted}", is_shown=True)
-    return Attempt(Reflection(parsed.observations, tokens, parsed.current_task))
+        return Trial(None, f"{problem}; {wanted}", is_shown=True)
+    return Trial(Reflection(parsed.observations, tokens, parsed.current_task))
 
 
-def _describe_problem(parsed: Parsed) -> str:
+def _describe_problem(parsed: ParsedAnswer) -> str:
     if parsed.status == "none":
         return "it leaves nothing of the log"
     return f"it is {parsed.status}: {parsed.problem}"
@@ -301,7 +301,7 @@ def _describe_problem(parsed: Parsed) -> str:
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[BaseMessage]:
+def build_question(request: WantedSize, task: str, log: str, tokens: int) -> list[BaseMessage]:
     """Return the question to the Reflector.
 
     Args:
@@ -358,7 +358,7 @@ class EditedLog:
         Args:
             items: The numbered items that they name.
         """
-        cuts: dict[int, dict[Span, str]] = {}
+        cuts: dict[int, dict[LineSpan, str]] = {}
         for number in checked.dropped:
             item = items[number - 1]
             cuts.setdefault(item.group, {})[item.span] = ""
@@ -395,7 +395,7 @@ class EditedLog:
             if group is not given
         ]
 
-    def list_changes(self, *, cycle_id: str, reflected_at: str) -> Changes:
+    def list_changes(self, *, cycle_id: str, reflected_at: str) -> LogChanges:
         """Return what has become of the changed groups.
 
         Args:
@@ -413,10 +413,10 @@ class EditedLog:
                 "kind": "reflection",
                 "observed_at": reflected_at,
             }
-        return Changes(becomes, list(together.values()))
+        return LogChanges(becomes, list(together.values()))
 
     def _rewrite(
-        self, at: int, cuts: Mapping[Span, str], joined: Sequence[Group], counter: TokenCounter
+        self, at: int, cuts: Mapping[LineSpan, str], joined: Sequence[Group], counter: TokenCounter
     ) -> None:
         group = self.groups[at]
         text = replace_spans(group["text"], cuts)

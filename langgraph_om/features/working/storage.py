@@ -32,7 +32,7 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.record import Joined, WorkingUpdate, join_updates
+from langgraph_om.features.working.record import JoinedUpdates, WorkingUpdate, join_updates
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
@@ -118,7 +118,7 @@ def update_stored(
 
 def join_stored(
     form: Form, store: BaseStore, resource_id: str, updates: Sequence[WorkingUpdate]
-) -> Joined:
+) -> JoinedUpdates:
     """Merge what observations found into what is kept of a resource.
 
     What somebody else has changed since the Observer was shown it is never replaced. Merging the
