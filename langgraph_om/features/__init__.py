@@ -17,6 +17,7 @@ from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
+from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
@@ -42,6 +43,7 @@ from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, Working
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
+    ContinuationHints,
     PauseWork,
     AskedTitles,
     Archiving,
@@ -72,6 +74,7 @@ class FeatureOptions(
     StateOptions,
     PreviewOptions,
     GapOptions,
+    HintOptions,
     WorkingOptions,
     TitleOptions,
     SharingOptions,

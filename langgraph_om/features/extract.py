@@ -152,7 +152,7 @@ def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
         yield ShownValue(name, kept["value"], notes)
 
 
-def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
     """Yield what to do about values that could not be told."""
     for name, kept in read_values(record).items():
         if kept["error"]:

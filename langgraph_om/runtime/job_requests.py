@@ -28,7 +28,7 @@ from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = ("scope", "continuation_hints", "hides_ids", "transforms", "timezone")
+_COMPARED = ("scope", "hides_ids", "transforms", "timezone")
 """Settings that change what a job comes to, beside those of observation and reflection."""
 
 

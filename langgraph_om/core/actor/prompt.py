@@ -41,9 +41,10 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.events import iso
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
-from langgraph_om.core.prompts import load
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
 from langgraph_om.core.record.window import Window
@@ -283,7 +284,8 @@ def render_memory(
     told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
     if not has_memory:
         return ["\n\n".join(told)] if told else []
-    instructions = [load("actor_instructions")]
+    rules = settings.features.join_texts("tell_hints", "actor")
+    instructions = [fill("actor_instructions", hints=rules)]
     if framing.instruction:
         instructions.append(framing.instruction)
     blocks = ["\n\n".join([*instructions, *told, *apart])]
@@ -292,7 +294,7 @@ def render_memory(
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(settings, groups, framing, today, span),
         ]
-    if settings.continuation_hints and (tags := _build_hints(record)):
+    if tags := _write_hints(settings.features.list_closing(record)):
         blocks.append(tags)
     return blocks
 
@@ -390,11 +392,9 @@ def _render_group(
     return f"{frame}{shown}{tail}", last
 
 
-def _build_hints(record: Mapping[str, Any]) -> str:
-    tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
-    return "".join(
-        f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
-    )
+def _write_hints(hints: Mapping[str, str]) -> str:
+    tagged = ((tag_of(name), text) for name, text in hints.items())
+    return "".join(f"\n\n<{tag}>\n{escape(text)}\n</{tag}>" for tag, text in tagged)
 
 
 def track_head(

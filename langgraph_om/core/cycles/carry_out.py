@@ -24,8 +24,8 @@ from langgraph_om.core.cycles.observation import (
     observe_cycle,
 )
 from langgraph_om.core.cycles.questions import (
-    announce_buffered,
     announce_found,
+    announce_hints,
     join_found,
     tell_found,
 )
@@ -115,7 +115,7 @@ def take_in_results(
             events.append(cast("JobResult", {**state, **here}))
             if state["operation"] == "observation":
                 info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
-                events += announce_buffered(info, now, state["chunk"])
+                events += announce_hints(info, now, state["chunk"]["hints"])
     return events
 
 
@@ -446,7 +446,7 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        **merge_hints(record, chunks),
+        hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
     yield from announce_found(cycle, now, found)

@@ -24,9 +24,9 @@ from langgraph_om.core.wire import (
     CycleEnded,
     CycleStarted,
     Event,
+    Hints,
     MemoryRecord,
     Operation,
-    Stated,
     Waived,
 )
 from langgraph_om.errors import ModelTierError, ObserverError
@@ -130,13 +130,9 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: ParsedAnswer) -> Stated:
-    """Return the hints of an answer that are asked for, but for those of features."""
-    asks = settings.continuation_hints
-    return {
-        "current_task": parsed.current_task if asks else None,
-        "suggested_response": parsed.suggested_response if asks else None,
-    }
+def select_hints(settings: Settings, parsed: Parsed) -> Hints:
+    """Return the hints of an answer that are asked for."""
+    return {name: parsed.hints.get(name) for name in settings.features.list_hints()}
 
 
 def tell_left_out(tokens: int) -> dict[str, int]:

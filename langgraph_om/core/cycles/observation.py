@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
+from langgraph_om.core.additions import added_hints
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.dates import observation_date
@@ -25,7 +26,6 @@ from langgraph_om.core.cycles.cycle import (
 from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
-    find_stated,
     join_found,
     merge_answers,
     rewrite_answer,
@@ -59,6 +59,7 @@ from langgraph_om.core.wire import (
     CycleEnded,
     Found,
     Group,
+    Hints,
     MemoryRecord,
     Moved,
     ObservationEnd,
@@ -261,7 +262,7 @@ def observe_cycle(
     if end is not None:
         tally: Tally = yield ReadTally()
         ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
-        yield from announce_found(cycle.info, at, ended.get("found", {}))
+        yield from announce_found(cycle.info, at, ended)
 
 
 def describe_observation(
@@ -309,18 +310,15 @@ def _observe(
         chunks: What was observed ahead of the messages before them.
         moved: How far the conversation is observed then.
     """
-    settings, record = info.settings, info.record
-    is_ahead = info.mode == "ahead"
+    record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
-    observed = yield from ask_observer(
-        info, entries, times, known=known, hints=merge_hints(record, chunks)
-    )
+    current = merge_hints(record, (chunk["hints"] for chunk in chunks))
+    observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked
-    found = find_stated(settings, parsed)
+    found: Found = {}
     if asked is not None and parsed.status == "ok":
-        values = yield from ask_for_values(info, asked, parsed.observations, chunks)
-        found = join_found([found, values])
+        found = yield from ask_for_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Notes(info.cycle_id, record["thread_id"], parsed.observations, at)
@@ -329,7 +327,7 @@ def _observe(
     )
     found = join_found([found, noticed])
     tokens = sum(group["tokens"] for group in groups)
-    hints = select_hints(settings, parsed)
+    hints = select_hints(info.settings, parsed)
     written = {
         "observation_tokens": tokens,
         "observations": parsed.observations,
@@ -337,8 +335,8 @@ def _observe(
         **({} if is_ahead else tell_found(found)),
     }
     if not is_ahead:
-        return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at}
+        return info.end(tally, groups=groups, **moved, **written, hints=hints)
+    chunk = {**_describe_chunk(info, entries, groups), "hints": hints, "created_at": at}
     return info.end(tally, chunk={**chunk, **tell_found(found)}, **written)
 
 
@@ -383,7 +381,7 @@ def ask_observer(
         entries: The messages to observe.
         times: When they were written.
         known: The observations that it shall not repeat.
-        hints: Where the continuation hints stand.
+        hints: The current ones, by name.
 
     Returns:
         What the Observer answered, `ok` or `none`, and how much it was not shown.
@@ -416,7 +414,7 @@ def _ask_part_by_part(
     question: AskModel | None = None
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
-        newest = merge_hints(hints, [asdict(answer) for answer in answers])
+        newest = merge_hints(hints, (answer.hints for answer in answers))
         question = build_question(_build_observer_input(info, transcript, groups, newest))
         answers.append((yield from ask_about_thread(question)))
     return merge_answers(answers), question
@@ -461,7 +459,6 @@ def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
     observation, features = info.settings.observation, info.settings.features
-    asked, record = features.list_hints(), cast("Mapping[str, Any]", info.record)
     return ObserverInput(
         transcript=shown.text,
         attachments=shown.attachments,
@@ -472,17 +469,11 @@ def _build_observer_input(
             info.settings.counter,
             shown.text,
         ),
-        marks=features.join_texts("describe_marks"),
+        features=features,
         held=features.join_texts("list_held", known),
-        hints={
-            "current_task": hints["current_task"],
-            "suggested_response": hints["suggested_response"],
-            **{name: record.get(name) for name in asked},
-        },
+        hints={name: hints[name] for name in features.list_hints()},
         instruction=observation.instruction,
         prompt=observation.prompt,
-        asked=asked,
-        states_hints=info.settings.continuation_hints,
     )
 
 
@@ -497,10 +488,9 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return log if replaced is None else replaced.log
 
 
-def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the newest hints: those of the newest chunk that has them, else the record's."""
-    hints = {}
-    for name in ("current_task", "suggested_response"):
-        said = [chunk[name] for chunk in chunks if chunk[name] is not None]
-        hints[name] = said[-1] if said else record.get(name)
-    return hints
+def merge_hints(known: Mapping[str, Any], stated: Iterable[Mapping[str, str | None]]) -> Hints:
+    """Return the newest of each hint: the known one, where nothing newer states it."""
+    merged: Hints = {name: known.get(name) for name in added_hints()}
+    for hints in stated:
+        merged |= {name: hint for name, hint in hints.items() if hint is not None}
+    return merged

@@ -35,9 +35,9 @@ from langgraph_om.core.observe.transcript import (
     transcribe,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import HINTS, count_failures
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.wire import Chunk, Event, Found
+from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 
 MAX_QUESTIONS: Final = 8
@@ -121,12 +121,8 @@ def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
     if len(answers) == 1:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
-    hints: dict[str, Any] = {
-        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in HINTS
-    }
-    more = {name: hint for answer in answers for name, hint in answer.more.items()}
-    return ParsedAnswer("ok" if text else "none", text, **hints, more=more)
+    hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
+    return Parsed("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -358,11 +354,9 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
 
 def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", *HINTS)
-    said = {name: getattr(parsed, name) for name in fields}
-    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
-    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
-    return replace(parsed, **kept, more=more)
+    said = {"observations": parsed.observations, **parsed.hints}
+    kept = yield from rewrite_by_hook(cycle, "after_observation", said)
+    return replace(parsed, observations=kept.pop("observations"), hints=kept)
 
 
 def rewrite_by_hook(
@@ -597,35 +591,22 @@ def tell_found(found: Found) -> dict[str, Found]:
     return {"found": found} if found else {}
 
 
-def find_stated(settings: Settings, parsed: ParsedAnswer) -> Found:
-    """Return the hints of features that an answer states, as entries of these features."""
-    found: Found = {}
-    for hints in settings.features.having("hints"):
-        stated = [parsed.more[name] for name in hints() if name in parsed.more]
-        if stated:
-            found[hints.__self__.name] = stated
-    return found
+def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+    """Return what features say of hints that an observation states."""
+    announcers = info.settings.features.having("announce_hints")
+    return [event for announce in announcers for event in announce(info, at, hints)]
 
 
-def announce_buffered(info: CycleInfo, at: datetime, chunk: Chunk) -> list[Event]:
-    """Return what features say of entries that wait in a chunk."""
-    found = chunk.get("found", {})
-    return [
-        event
-        for announce in info.settings.features.having("announce_buffered")
-        if (entries := found.get(announce.__self__.name))
-        for event in announce(info, at, entries)
-    ]
-
-
-def announce_found(info: CycleInfo, at: datetime, found: Found) -> EffectFlow[None]:
-    """Let features say what their entries change; they have taken effect.
+def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
+    """Let features say what an observation has changed of theirs; it has taken effect.
 
     Args:
         at: When.
-        found: The entries by feature.
+        event: The event of the cycle or of its activation.
     """
+    found: Found = event.get("found", {})
     for announce in info.settings.features.having("announce"):
         entries = found.get(announce.__self__.name)
         if entries:
             yield from announce(info, at, entries)
+    yield from announce_hints(info, at, event.get("hints", {}))

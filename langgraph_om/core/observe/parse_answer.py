@@ -32,7 +32,6 @@ from langgraph_om.core.observe.non_answers import (
     is_verdict,
     says_nothing_to_note,
 )
-from langgraph_om.core.record.record import hint_names
 
 # Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
 #
@@ -253,7 +252,7 @@ def read_json(text: str) -> Split | None:
         outside=[sanitize(line) for line in lines],
         hints={
             tag_of(name): sanitize(value)
-            for name in hint_names()
+            for name in added_hints()
             if isinstance(value := named.get(name), str)
         },
     )
@@ -309,11 +308,9 @@ class ParsedAnswer:
 
     status: AnswerStatus
     observations: str = ""
-    current_task: str | None = None
-    suggested_response: str | None = None
     problem: str = ""
-    more: Mapping[str, str] = field(default_factory=dict)
-    """Hints of features, by name."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Those that it states, by name."""
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> ParsedAnswer:
@@ -344,10 +341,8 @@ def _read(text: str) -> ParsedAnswer:
     return ParsedAnswer(
         status,
         observations,
-        current_task=read_hint(split, "current_task"),
-        suggested_response=read_hint(split, "suggested_response"),
         problem=_PROBLEMS.get(status, ""),
-        more={
+        hints={
             name: hint
             for name, read in added_hints().items()
             if (said := read_hint(split, name)) and (hint := read(said))

@@ -12,7 +12,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
-from langgraph_om.core.additions import added_hints, added_types, blank_keys, find_deletions
+from langgraph_om.core.additions import added_types, blank_keys, find_deletions
 from langgraph_om.core.content.message_keys import Keyed, derive_id
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import keep_protected
@@ -29,16 +29,8 @@ from langgraph_om.errors import ConfigurationError
 RECORD_VERSION: Final = 1
 """Of the form of a record, and of what an archive keeps for a resource; another one is refused."""
 
-HINTS: Final = ("current_task", "suggested_response")
-"""What an observation may state beside its items, but for the hints of features."""
-
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
-
-
-def hint_names() -> Sequence[str]:
-    """Return the names of all hints, those of features last."""
-    return [*HINTS, *added_hints()]
 
 
 def blank_record() -> MemoryRecord:
@@ -48,8 +40,6 @@ def blank_record() -> MemoryRecord:
     """
     return {
         "log": [],
-        "current_task": None,
-        "suggested_response": None,
         "chunks": [],
         "reflection": None,
         "pending": {},

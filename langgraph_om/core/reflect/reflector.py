@@ -18,13 +18,19 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.items import LineSpan, replace_spans
-from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
+from langgraph_om.core.items import Span, replace_spans
+from langgraph_om.core.observe.observer import (
+    build_failure,
+    render_output_format,
+    render_rules,
+    write_hints,
+)
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
@@ -161,6 +167,8 @@ class ReflectorInput:
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +177,7 @@ class Reflection:
 
     text: str
     tokens: int
-    current_task: str | None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 class WantedSize(Protocol):
@@ -186,6 +194,10 @@ class WantedSize(Protocol):
     @property
     def prompt(self) -> str:
         """Which of the Observer's prompts wrote the log."""
+
+    @property
+    def features(self) -> Features:
+        """Those that tell of hints."""
 
 
 class CondensedLog(Protocol):
@@ -288,8 +300,8 @@ def _read_answer(
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
-        return Trial(None, f"{problem}; {wanted}", is_shown=True)
-    return Trial(Reflection(parsed.observations, tokens, parsed.current_task))
+        return Attempt(None, f"{problem}; {wanted}", is_shown=True)
+    return Attempt(Reflection(parsed.observations, tokens, parsed.hints))
 
 
 def _describe_problem(parsed: ParsedAnswer) -> str:
@@ -312,7 +324,7 @@ def build_question(request: WantedSize, task: str, log: str, tokens: int) -> lis
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(),
+        output_format=render_output_format(request.features, "reflector"),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )
@@ -464,7 +476,7 @@ class EditsInput:
     division: Division | None = None
     """How threads are told apart; `None` where the log is about one thread."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current task and the suggested response."""
+    """Those behind the log, by name."""
     instruction: str | None = None
 
 
@@ -522,7 +534,7 @@ def _build_question(
     task = fill(
         "reflector_edits_task",
         observations=render_items(items, request.division),
-        hints=_render_hints(request.hints),
+        hints=write_hints(request.hints),
         threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
@@ -530,13 +542,6 @@ def _build_question(
     )
     system = fill("reflector_edits", custom=request.instruction or "")
     return [SystemMessage(system), HumanMessage(task)]
-
-
-def _render_hints(hints: Mapping[str, str | None]) -> str:
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
 
 
 def _list_reasons(refused: Sequence[str]) -> str:

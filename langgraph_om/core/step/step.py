@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.messages import BaseMessage
 
@@ -28,7 +28,14 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord, Operation
+from langgraph_om.core.wire import Chunk, Event, Group, Hints, MemoryRecord, Operation
+
+HintPlace = Literal[
+    "observer", "reflector", "threads", "actor", "example", "first thread", "second thread"
+]
+"""Where a prompt tells of hints: in the form of an answer for the Observer or the Reflector, in the
+rules for an Observer of several threads or for the Actor, and in examples of an answer, of which
+there are two where threads are observed together."""
 
 
 @dataclass(slots=True)
@@ -521,25 +528,27 @@ class Feature:
         """A model that the feature asks."""
         raise NotImplementedError
 
-    def hints(self) -> Mapping[str, str]:
-        """Return the hints that the Observer is asked for, each with what it is told of it.
+    hints: ClassVar[Sequence[str]] = ()
+    """Names of the hints that the Observer is asked for, of those in its `additions`."""
+    restated: ClassVar[tuple[str, ...]] = ()
+    """Names of those of them that the Reflector may change."""
 
-        A name is one of the additions' `hints`. What the Observer states are entries of the
-        feature in `found`; of another thread, they are told by `announce_of_other`.
-        """
+    def tell_hints(self, place: HintPlace) -> str:
+        """Return what a prompt says of its hints in a place; empty for nothing."""
         raise NotImplementedError
 
-    def announce_buffered(
-        self, info: CycleInfo, at: datetime, entries: Sequence[Any]
-    ) -> list[Event]:
-        """Return events that tell users of entries whose observation waits in a chunk."""
+    def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+        """Return events that tell users of hints that an observation states.
+
+        It may wait in a chunk, and be told of once more when it takes effect.
+        """
         raise NotImplementedError
 
     def announce_of_other(
         self,
         info: CycleInfo,
         at: datetime,
-        entries: Sequence[Any],
+        hints: Hints,
         *,
         label: str | None,
         fixed: Collection[str],
@@ -549,7 +558,7 @@ class Feature:
         Args:
             info: The cycle, with the record of that thread.
             at: When the hints were stated.
-            entries: The hints.
+            hints: The hints.
             label: What lists call the thread; `None` for nothing.
             fixed: Names of hints of it that a person set.
         """

@@ -19,14 +19,13 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import added_changes, erase_thread
+from langgraph_om.core.additions import added_changes, added_hints, erase_thread
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.record.record import (
     RECORD_VERSION,
     blank_record,
     check_version,
     find_newest_observed,
-    hint_names,
     replace_groups,
     select_own_groups,
 )
@@ -315,7 +314,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy.get(name) for name in hint_names()},
+        "hints": {name: copy.get(name) for name in added_hints()},
     }
     others = [
         change
@@ -396,7 +395,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints())
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":

@@ -7,7 +7,7 @@ judged here when it is collected.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -48,7 +48,7 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import CycleEnded, Found, Group, Hints, MemoryRecord
+from langgraph_om.core.wire import CycleEnded, Found, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
 from langgraph_om.features.shared_log.reading import (
@@ -165,10 +165,8 @@ def _ask_in_rounds(
 
 def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
     """Return a part with the hints that came of the parts before it."""
-    answers = said.get(part.thread_id)
-    if not answers:
-        return part
-    return replace(part, hints=merge_hints(part.hints, [asdict(answer) for answer in answers]))
+    hints = merge_hints(part.hints, (answer.hints for answer in said.get(part.thread_id, ())))
+    return replace(part, hints={name: hints[name] for name in part.hints})
 
 
 def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
@@ -176,7 +174,7 @@ def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) 
         thread.thread_id,
         cycle.settings.show_id(thread.thread_id),
         transcript.text,
-        hints=thread.hints,
+        hints={name: thread.hints.get(name) for name in cycle.settings.features.list_hints()},
         attachments=transcript.attachments,
     )
 
@@ -210,10 +208,8 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,
-        asked=features.list_hints(),
-        marks=features.join_texts("describe_marks"),
+        features=features,
         held=features.join_texts("list_held", log),
-        states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )
 
@@ -270,7 +266,7 @@ def observe_others_cycle(
             ended = cast("OthersEnd", cast("object", end))
             at = cycle.info.last_reply(tally)
             yield from _announce_hints(cycle.info, at, threads, ended["sections"])
-            yield from announce_found(cycle.info, at, ended.get("found", {}))
+            yield from announce_found(cycle.info, at, ended)
     yield waive(window, OTHERS)
 
 
@@ -435,10 +431,7 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": groups,
-        "hints": {
-            **cast("Hints", select_hints(cycle.settings, parsed)),
-            **{name: parsed.more.get(name) for name in cycle.settings.features.list_hints()},
-        },
+        "hints": select_hints(cycle.settings, parsed),
     }
 
 
@@ -451,11 +444,8 @@ def _announce_hints(
     for announce in features.having("announce_of_other"):
         for section in sections:
             thread = former[section["thread_id"]]
-            stated = map(section["hints"].get, announce.__self__.hints())
-            entries = [hint for hint in stated if hint is not None]
-            if entries:
-                own, about = _view_thread(info, thread), {"label": thread.title}
-                yield from announce(own, at, entries, **about, fixed=thread.fixed)
+            own, hints = _view_thread(info, thread), section["hints"]
+            yield from announce(own, at, hints, label=thread.title, fixed=thread.fixed)
 
 
 # Condense the log, each thread's observations for themselves.
@@ -482,6 +472,7 @@ def rewrite_threads(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
+        features=settings.features,
     )
     result = yield from reflect_threads(request, settings.counter, questions=questions)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")

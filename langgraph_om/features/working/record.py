@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -199,7 +200,7 @@ def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
     yield ShownValue("working memory", find_known(record), tuple(notes))
 
 
-def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
     """Yield what to do about changes that were not written."""
     kept = _read(record)
     if kept["error"]:

@@ -36,9 +36,10 @@ OF_FEATURES = {
     "state_in_sight": "show_state",
     "title": "titles",
     "actor_threads": "shared_log",
-    "observer_threads_hints": "shared_log",
-    "observer_threads_hints_first": "shared_log",
-    "observer_threads_hints_second": "shared_log",
+    **dict.fromkeys(("actor_hints", "observer_hints", "observer_hints_example"), "hints"),
+    "observer_threads_hints": "hints",
+    "observer_threads_hints_first": "hints",
+    "observer_threads_hints_second": "hints",
     "observer_threads_output": "shared_log",
     "observer_threads_retry": "shared_log",
     "observer_threads_task": "shared_log",
@@ -72,8 +73,8 @@ PROGRESS = {
 CUSTOM = "Note every allergy and every medicine the user mentions."
 
 HINTS = {
-    "hints_section": load("observer_hints"),
-    "hints_example": load("observer_hints_example"),
+    "hints": load_of_feature("observer_hints"),
+    "hints_example": load_of_feature("observer_hints_example"),
     "marks": "",
 }
 THREADS_HINTS = {
@@ -81,13 +82,14 @@ THREADS_HINTS = {
     "first_hints": load_of_feature("observer_threads_hints_first"),
     "second_hints": load_of_feature("observer_threads_hints_second"),
 }
-MORE = "4. `<mood>`: how merry the user is."
-OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
-REFLECTOR_FORM = fill("observer_output", more_sections="", **HINTS)
+MORE = {**HINTS, "hints": f"{HINTS['hints']}\n\n4. `<mood>`: how merry the user is."}
+OBSERVER_FORM = fill("observer_output", **MORE)
+REFLECTOR_FORM = fill("observer_output", **HINTS)
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
-    "actor_instructions": {},
+    "actor_hints": {},
+    "actor_instructions": {"hints": load_of_feature("actor_hints")},
     "actor_threads": {},
     "continuation": {},
     "standing_mark": {},
@@ -115,7 +117,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
-    "observer_output": {"more_sections": MORE, **HINTS},
+    "observer_output": MORE,
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -195,6 +197,7 @@ SAMPLES: dict[str, dict[str, str]] = {
 }
 
 MAX_TOKENS = {  # of the file alone, its slots open
+    "actor_hints": 40,
     "actor_instructions": 350,
     "actor_threads": 250,
     "continuation": 100,

@@ -410,11 +410,11 @@ def test_what_was_kept_is_read_again(name: str) -> None:
 
 def test_a_self_closed_block_says_nothing() -> None:
     for text in ("<observations/>", "<Observations />", "```xml\n<observations/>\n```"):
-        assert parse_output(text) == ParsedAnswer("none")
-    assert parse_output(f"<observations/>\n{HINTS}") == ParsedAnswer(
-        "none", current_task="No open task."
+        assert parse_output(text) == Parsed("none")
+    assert parse_output(f"<observations/>\n{HINTS}") == Parsed(
+        "none", hints={"current_task": "No open task."}
     )
-    assert parse_output("<think>hm</think><observations/>") == ParsedAnswer("none")
+    assert parse_output("<think>hm</think><observations/>") == Parsed("none")
     for text in ("<observations/>\nI can not do that.", "Sure.\n<observations/>"):
         assert parse_output(text).status == "empty"
     assert parse_output(f"<observations/>\n{GOOD}").observations == LOG
@@ -447,7 +447,9 @@ def test_the_hints_of_an_answer_in_json_are_read() -> None:
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'
         ' "suggested-response": "Ask which", "more": 1}'
     )
-    assert parse_output(text) == ParsedAnswer("ok", TEA, "Order tea", "Ask which")
+    assert parse_output(text) == Parsed(
+        "ok", TEA, hints={"current_task": "Order tea", "suggested_response": "Ask which"}
+    )
 
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)

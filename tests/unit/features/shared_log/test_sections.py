@@ -105,8 +105,7 @@ def test_ways_to_write_two_sections(name: str) -> None:
         name: ParsedAnswer(
             "ok",
             f"* 🔴 (09:00) {name}",
-            current_task=f"Task {name}",
-            suggested_response=f"Reply {name}",
+            hints={"current_task": f"Task {name}", "suggested_response": f"Reply {name}"},
         )
         for name in ("A", "B")
     }
