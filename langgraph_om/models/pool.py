@@ -381,9 +381,6 @@ def count_observer_question(
     """Return the size of the Observer's question when the turn begins to wait for it.
 
     Args:
-        config: The Observer's settings.
-        thresholds: The limits in force.
-        counter: What counts tokens.
         features: Those that are on.
     """
     shown = resolve_previous_tokens(config)

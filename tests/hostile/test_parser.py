@@ -25,7 +25,7 @@ from support.rendering import render_output
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
 
 
-def parts_of(parsed: Parsed) -> list[str]:
+def parts_of(parsed: ParsedAnswer) -> list[str]:
     return [*filter(None, [parsed.observations]), *parsed.hints.values()]
 
 

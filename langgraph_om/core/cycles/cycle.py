@@ -130,7 +130,7 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> Hints:
+def select_hints(settings: Settings, parsed: ParsedAnswer) -> Hints:
     """Return the hints of an answer that are asked for."""
     return {name: parsed.hints.get(name) for name in settings.features.list_hints()}
 

@@ -122,7 +122,7 @@ def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
     hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
-    return Parsed("ok" if text else "none", text, hints=hints)
+    return ParsedAnswer("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:

@@ -23,14 +23,14 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.items import Span, replace_spans
+from langgraph_om.core.items import LineSpan, replace_spans
 from langgraph_om.core.observe.observer import (
     build_failure,
     render_output_format,
     render_rules,
     write_hints,
 )
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
@@ -300,8 +300,8 @@ def _read_answer(
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
-        return Attempt(None, f"{problem}; {wanted}", is_shown=True)
-    return Attempt(Reflection(parsed.observations, tokens, parsed.hints))
+        return Trial(None, f"{problem}; {wanted}", is_shown=True)
+    return Trial(Reflection(parsed.observations, tokens, parsed.hints))
 
 
 def _describe_problem(parsed: ParsedAnswer) -> str:

@@ -27,7 +27,7 @@ from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.reflect.reflector import (

@@ -410,11 +410,11 @@ def test_what_was_kept_is_read_again(name: str) -> None:
 
 def test_a_self_closed_block_says_nothing() -> None:
     for text in ("<observations/>", "<Observations />", "```xml\n<observations/>\n```"):
-        assert parse_output(text) == Parsed("none")
-    assert parse_output(f"<observations/>\n{HINTS}") == Parsed(
+        assert parse_output(text) == ParsedAnswer("none")
+    assert parse_output(f"<observations/>\n{HINTS}") == ParsedAnswer(
         "none", hints={"current_task": "No open task."}
     )
-    assert parse_output("<think>hm</think><observations/>") == Parsed("none")
+    assert parse_output("<think>hm</think><observations/>") == ParsedAnswer("none")
     for text in ("<observations/>\nI can not do that.", "Sure.\n<observations/>"):
         assert parse_output(text).status == "empty"
     assert parse_output(f"<observations/>\n{GOOD}").observations == LOG
@@ -447,7 +447,7 @@ def test_the_hints_of_an_answer_in_json_are_read() -> None:
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'
         ' "suggested-response": "Ask which", "more": 1}'
     )
-    assert parse_output(text) == Parsed(
+    assert parse_output(text) == ParsedAnswer(
         "ok", TEA, hints={"current_task": "Order tea", "suggested_response": "Ask which"}
     )
 

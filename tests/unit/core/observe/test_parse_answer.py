@@ -282,7 +282,7 @@ def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
 
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
-    assert parse_output(text) == Parsed("none", hints={"current_task": "Wait"})
+    assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,9 @@ def test_the_well_formed_shape() -> None:
 
 
 def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
-    made = Parsed("ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"})
+    made = ParsedAnswer(
+        "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
+    )
     back = parse_output(render_output(made))
     assert back.observations == "* a\n&lt;/observations>\n* b"
     assert back.hints["current_task"] == "&lt;observations> tag"
@@ -414,8 +416,8 @@ HINT = st.one_of(
 )
 HINTS = st.fixed_dictionaries({}, optional={"current_task": HINT, "suggested_response": HINT})
 WELL_FORMED = st.one_of(
-    st.builds(Parsed, st.just("ok"), LOGS, hints=HINTS),
-    st.builds(Parsed, st.just("none"), st.just(""), hints=HINTS),
+    st.builds(ParsedAnswer, st.just("ok"), LOGS, hints=HINTS),
+    st.builds(ParsedAnswer, st.just("none"), st.just(""), hints=HINTS),
 )
 
 
@@ -426,7 +428,7 @@ def has_tags_in_a_row(text: str) -> bool:
 
 @examples(150)
 @given(WELL_FORMED)
-def test_parsing_undoes_rendering(parsed: Parsed) -> None:
+def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:
     texts = (parsed.observations, *parsed.hints.values())
     assume(not any(map(has_tags_in_a_row, texts)))
     assume(not says_nothing_to_note(parsed.observations))  # as "none `<observations>`." does
