@@ -108,6 +108,8 @@ class ObservationConfig(
     `ObservationOptions` says what each of them means.
     """
 
+    keys = ObservationOptions
+
 
 class FeatureUpdates(
     SteeringUpdates,

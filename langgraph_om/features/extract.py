@@ -43,25 +43,21 @@ def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | 
 class ExtractOptions(TypedDict, total=False):
     """The key of the option `observation` for values by schema."""
 
-    extract: Mapping[str, Any] | None
-    """Values by schema, which a second question takes out of what is observed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractConfig:
-    """The same as a field of `ObservationConfig`.
-
-    Args:
-        extract: Values by schema, which a second question takes out of what is observed.
-    """
-
     extract: Annotated[
         Mapping[str, Any] | None,
         AfterValidator(_refuse_odd_schemas),
         Hint(
             "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
         ),
-    ] = None
+    ]
+    """Values by schema, which a second question takes out of what is observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractConfig:
+    """The same as a field of `ObservationConfig`."""
+
+    extract: Mapping[str, Any] | None = None
 
 
 class Extraction(TypedDict):

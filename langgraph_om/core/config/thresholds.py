@@ -124,13 +124,13 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     return kind(**given)
 
 
-def check_config(option: str, config: object) -> None:
+def check_config(option: str, config: Any) -> None:
     """Refuse a config with a value that cannot be meant.
 
     Raises:
         ConfigurationError: For the first such value, by the name of its option.
     """
-    check_fields(type(config), vars(config), f"{option}.{{}}")
+    check_fields(config.keys, vars(config), f"{option}.{{}}")
     settings: Mapping[str, Any] = vars(config).get("model_settings", {})
     known = rules_of(ModelSettings)
     for name, value in settings.items():

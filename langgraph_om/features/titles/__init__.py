@@ -126,24 +126,21 @@ class ThreadTitleOptions(TypedDict, total=False):
 
     model: Any
     """What is asked for a title; `None`: the Observer's model."""
-    instructions: str | Callable[..., Any] | None
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ]
     """Added to the question for a title."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults.
+    """How titles of threads are made; `{}` switches it on with defaults."""
 
-    Args:
-        model: What is asked for a title; `None`: the Observer's model.
-        instructions: Added to the question for a title.
-    """
+    keys = ThreadTitleOptions
 
     model: Any = None
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None
+    instructions: str | Callable[..., Any] | None = None
 
 
 class TitleOptions(TypedDict, total=False):
@@ -164,19 +161,15 @@ class TitleOptions(TypedDict, total=False):
 class SuggestOptions(TypedDict, total=False):
     """The key of the option `observation` for titles."""
 
-    thread_title: bool
+    thread_title: Flag
     """Whether the Observer also suggests a title for the thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestConfig:
-    """The same as a field of `ObservationConfig`.
+    """The same as a field of `ObservationConfig`."""
 
-    Args:
-        thread_title: Whether the Observer also suggests a title for the thread.
-    """
-
-    thread_title: Flag = False
+    thread_title: bool = False
 
 
 MODEL_SETTINGS: Final[Mapping[str, Any]] = {
