@@ -21,9 +21,9 @@ from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
-from langgraph_om.core.items import Span, cut_spans, find_spans, read_head, replace_spans
+from langgraph_om.core.items import LineSpan, cut_spans, find_spans, read_head, replace_spans
 from langgraph_om.core.observe.answer_tags import LOG
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import CycleEvent, Event
@@ -89,7 +89,7 @@ class _Doubtful:
 
     key: str
     """Of the answer."""
-    span: Span
+    span: LineSpan
     text: str
     words: Sequence[str]
 
@@ -123,8 +123,8 @@ class Check(Feature):
         return {"check_observations": True}
 
     def review(
-        self, info: CycleInfo, asked: AskModel, answers: Mapping[str, Parsed]
-    ) -> EffectFlow[tuple[dict[str, Parsed], list[Any]]]:
+        self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+    ) -> EffectFlow[tuple[dict[str, ParsedAnswer], list[Any]]]:
         """Return the answers with what the Observer mended, or without what it did not."""
         checked = dict(answers)
         if asked.attachments:  # what a picture shows cannot be looked up
@@ -140,7 +140,7 @@ class Check(Feature):
         reply: ModelReply = yield _ask(asked, doubtful, answers)
         mended = {} if reply.error is not None else _read_mended(reply.text, doubtful, shown)
         entry: CheckEntry = {"mended": len(mended), "cut": 0, "left_out": 0}
-        cuts: dict[str, dict[Span, str]] = {}
+        cuts: dict[str, dict[LineSpan, str]] = {}
         for item in doubtful:
             text = mended.get(item, None)
             if text is None:
@@ -158,7 +158,7 @@ class Check(Feature):
         return [info.event("checked", at, **entry) for entry in entries]
 
 
-def _list_doubtful(key: str, parsed: Parsed, shown: Shown) -> list[_Doubtful]:
+def _list_doubtful(key: str, parsed: ParsedAnswer, shown: Shown) -> list[_Doubtful]:
     spans = find_spans(parsed.observations)
     found: list[_Doubtful] = []
     for span, text in zip(spans, cut_spans(parsed.observations, spans), strict=True):
@@ -168,7 +168,9 @@ def _list_doubtful(key: str, parsed: Parsed, shown: Shown) -> list[_Doubtful]:
     return found
 
 
-def _ask(asked: AskModel, doubtful: Sequence[_Doubtful], answers: Mapping[str, Parsed]) -> AskModel:
+def _ask(
+    asked: AskModel, doubtful: Sequence[_Doubtful], answers: Mapping[str, ParsedAnswer]
+) -> AskModel:
     """Return the further question, on the same prompt."""
     lines: list[str] = []
     for number, item in enumerate(doubtful, 1):
