@@ -9,10 +9,10 @@
 #     python examples/evaluate.py FILE --arms all --prompt-tokens 7000    # side by side
 #     python examples/evaluate.py FILE --answers FOLDER                   # you are the model
 #
-# The files are those of LongMemEval or LoCoMo, or LoCoMo's conversations as lists of messages (see
-# `evaluation/formats.py`); the rules by which answers count are in `evaluation/rules.py`. Each
-# session is given to memory as one step, at its own time; `recall` reads an archive; each question
-# is a branch of its own behind the last session.
+# The files are those of LongMemEval, LoCoMo or BEAM (its `chat.json`), or LoCoMo's conversations as
+# lists of messages (see `evaluation/formats.py`); the rules by which answers count are in
+# `evaluation/rules.py`. Each session is given to memory as one step, at its own time; `recall`
+# reads an archive; each question is a branch of its own behind the last session.
 #
 # Everything paid for is kept in a folder beside the file (--work). Started again, with the same
 # settings, the run goes on where it stopped, and asks again only what failed. Another judge judges
@@ -27,7 +27,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -38,9 +37,9 @@ from langgraph_om import ConfigurationError
 
 try:
     from evaluation import command, doubles, files
-    from evaluation.command import INTERRUPTED, UNANSWERED, count
-    from evaluation.comparing import ARMS, compare, read_arms, write_comparison
-    from evaluation.files import Mailbox, UnansweredError
+    from evaluation.command import count
+    from evaluation.comparing import ARMS, measure, read_arms
+    from evaluation.files import Mailbox
     from evaluation.formats import CATEGORIES, Dataset, choose, read_files
     from evaluation.judging import Judge, ModelJudge, WordForWord, named_judge
     from evaluation.memories import (
@@ -51,8 +50,7 @@ try:
         Setup,
         check,
     )
-    from evaluation.reporting import figures, models_of, report
-    from evaluation.running import Outcome, Run
+    from evaluation.running import Run
     from evaluation.spending import read_price
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[examples]'")
@@ -89,14 +87,6 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def category(text: str) -> str:
     """Take LoCoMo's numbers too."""
     return CATEGORIES.get(int(text), text) if text.isdigit() else text
-
-
-def steps(dataset: Dataset, times: int) -> dict[str, int]:
-    """Return how many steps of each kind a run has."""
-    return {
-        "session": times * sum(len(each.sessions) for each in dataset.conversations),
-        "question": times * sum(len(each.questions) for each in dataset.conversations),
-    }
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Run]:
@@ -177,35 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
     except (ConfigurationError, ValueError, OSError) as error:
         fail(error)
-    models = {model for run in runs.values() for model in models_of(run)}
-    command.check_prices(prices, models, NAME)
-    (first, *_) = runs.values()
-    mailbox = first.players.mailbox
-    outcomes: dict[str, list[Outcome]] = {}
-    try:
-        with command.progress(steps(first.dataset, len(runs))) as tell:
-            for arm, run in runs.items():
-                run.tell = tell
-                outcomes[arm] = run.outcomes()
-    except KeyboardInterrupt:
-        print("evaluate: stopped; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
-    except UnansweredError:
-        pass  # the mailbox knows
-    if mailbox and mailbox.missing:
-        command.say_what_waits(mailbox, NAME)
-        return UNANSWERED
-    found = {arm: figures(run, outcomes[arm], prices) for arm, run in runs.items()}
-    if options.arms:
-        whole = compare(found, outcomes)
-        told = write_comparison(whole)
-    else:
-        ((arm, whole),) = found.items()
-        told = report(whole, outcomes[arm])
-    if options.json:
-        options.json.write_text(f"{json.dumps(whole, indent=2)}\n", encoding="utf-8")
-    print(told)
-    return 1 if any(any(each["errors"].values()) for each in found.values()) else 0
+    return measure(runs, prices, NAME, options.json, side_by_side=options.arms is not None)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ from importlib.util import find_spec as _find_spec
 
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
-from langgraph_om.core.config.options import (
-    ReflectionConfig,
-    ReflectionOptions,
-)
+from langgraph_om.core.config.options import ReflectionConfig, ReflectionOptions
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -32,22 +29,23 @@ from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOption
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
-from langgraph_om.integrations.state_graph import (
-    ObservationalMemoryState,
-    add_observational_memory,
-)
-from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.nodes import MemoryTransformer
+from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
-from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.jobs.protocol import Executor
-from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.runtime.executors import (
+    BackgroundBuffering,
+    Executor,
+    InlineBuffering,
+    ParallelBuffering,
+)
 from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.runtime.server import ServerBuffering
 from langgraph_om.runtime.turn import StepResult
-from langgraph_om.search.lookup import SearchHit
+from langgraph_om.searching import SearchHit
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

@@ -17,9 +17,8 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import check_graph, choose_node
-from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
-from langgraph_om.runtime.flows import call_graph, supervise
+from langgraph_om.runtime.flows import RunFlow, Work, call_graph, supervise
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude

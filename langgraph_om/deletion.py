@@ -15,7 +15,7 @@ from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
-from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
+from langgraph_om.runtime.executors import ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner
 
 PAGE: Final = 200

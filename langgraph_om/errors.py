@@ -28,3 +28,7 @@ class ObserverError(ObservationalMemoryError):
 
     observations: str = ""
     """What could be read of the answer all the same, for display."""
+
+
+class SourceError(ObservationalMemoryError):
+    """The place that a memory is read from cannot be reached, or has no such thread or log."""

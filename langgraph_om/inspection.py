@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from langgraph_om.core.additions import ShownValue, find_label, label_paths
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.additions import (
+    ResourceForm,
+    ShownValue,
+    find_label,
+    label_paths,
+    resource_form,
+    write_into_log,
+    write_label,
+)
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
+    Apart,
     Html,
     Sizes,
     Window,
@@ -27,16 +37,18 @@ from langgraph_om.core.page.html import (
     list_hints,
     list_unread,
     list_windows,
+    write_apart,
 )
 from langgraph_om.core.page.page import (
     list_values,
     render_memory_view,
     render_page,
+    select_log,
     write_title,
 )
-from langgraph_om.core.record.record import complete_record, write_log
+from langgraph_om.core.record.record import blank_record, complete_record, write_log
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ConfigurationError, SourceError
 from langgraph_om.runtime.state import read_stored_record, values_of
 
 _BAR_WIDTH = 24
@@ -202,6 +214,8 @@ class MemoryView:
     """Whether the memory was closed, so that nothing is buffered any more."""
     history: Sequence[MemoryRecord] = ()
     """The last record of each generation, newest first, where they were asked for."""
+    apart: Sequence[Apart] = ()
+    """What the Actor is shown apart from the log."""
     sections: Sequence[str] = ()
     """What features say of it on its page, as HTML."""
 
@@ -222,7 +236,11 @@ class MemoryView:
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
         lines += [f"not read: {said}" for said in list_unread(self.record)]
-        lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
+        is_shared = self.record["scope"] == "resource"
+        for each in self.apart:
+            lines += ["", *write_apart(each, names_threads=is_shared)]
+        log = select_log(self.record, self.apart)["log"]
+        lines += ["", write_log(log) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
         return for_terminal("\n".join(lines))
 
@@ -254,6 +272,7 @@ class MemoryView:
             self.history,
             sizes=self._sizes,
             is_closed=self.is_closed,
+            apart=self.apart,
             sections=self.sections,
         )
 
@@ -281,3 +300,106 @@ def _render_bar_line(window: Window) -> str:
     full = min(_BAR_WIDTH, round(_BAR_WIDTH * tokens / threshold)) if threshold else 0
     bar = f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}]"
     return f"{window.name:<12} {bar} {tokens} of {threshold} tokens"
+
+
+# --- The memory in an archive --------------------------------------------------------------------
+
+_MAX_COMMITS = 20
+_GROUP: Mapping[str, Any] = {
+    "kind": "observation",
+    "ranges": [],
+    "thread_id": None,
+    "text": "",
+    "tokens": 0,
+    "observed_at": "",
+}
+
+
+@dataclass
+class ArchivedMemory:
+    """The memory that an archive keeps: the log of a resource, and observations by thread."""
+
+    archive: MessageArchive
+    resource: str | None = None
+    """Whose; threads of others are not there for it. `None`: any thread is read, no log."""
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return the resource's log; of a thread, all observations that were ever archived.
+
+        Raises:
+            SourceError: When there is no such log or thread.
+        """
+        if name is None:
+            form, stored, revision = self._load()
+            return {"om": form.read(stored, str(self.resource), revision), "messages": []}
+        thread = self.archive.thread(name)
+        if thread is None or self.resource not in (None, thread.resource_id):
+            msg = f"no thread {name!r} in the archive"
+            raise SourceError(msg)
+        groups = self.archive.groups(thread_id=name, limit=1000)
+        messages = self.archive.messages(name, limit=1000, newest_first=True)
+        record: dict[str, Any] = {
+            **blank_record(),
+            "id": f"archive-{name}",
+            "thread_id": name,
+            **write_label(thread.title),
+            "resource_id": thread.resource_id,
+            "log": [{**_GROUP, **group} for group in reversed(groups)],
+        }
+        return {"om": record, "messages": [own.message for own in messages]}
+
+    def history(self, name: str | None) -> Any:
+        """Return the generations of the resource's log; of a thread there is one state."""
+        if name is not None:
+            return [{"values": self.state(name), "created_at": None}]
+        resource, form = str(self.resource), resource_form()
+        entries = self.archive.record_history(resource, limit=1000) if form is not None else []
+        return [
+            {
+                "values": {
+                    "om": {
+                        **form.read(entry["record"], resource, entry["revision"]),
+                        "id": resource,
+                    },
+                    "messages": [],
+                },
+                "created_at": str(entry["committed_at"]),
+            }
+            for entry in entries
+            if form is not None
+        ]
+
+    def change(self, update: Sequence[Mapping[str, Any]]) -> None:
+        """Write an update of `om` into the shared log, on top of whatever it is by then.
+
+        Raises:
+            SourceError: When there is no log, the update is of a thread alone, or others keep
+                changing the log.
+        """
+        resource = str(self.resource)
+        for _ in range(_MAX_COMMITS):
+            form, stored, revision = self._load()
+            log: Mapping[str, Any] = form.complete(stored)
+            for event in update:
+                changed = write_into_log(log, event)
+                if changed is None:
+                    msg = (
+                        "what you change is a thread's; name the checkpointer or the server, and "
+                        "`--thread ID`"
+                    )
+                    raise SourceError(msg)
+                log = changed
+            now = datetime.now(UTC)
+            if self.archive.commit_record(resource, log, expected=revision, now=now):
+                return
+        msg = f"the shared log of {resource!r} keeps changing; try again"
+        raise SourceError(msg)
+
+    def _load(self) -> tuple[ResourceForm, Mapping[str, Any], int]:
+        """Return the log of the resource with its revision, and the form that it has."""
+        resource = str(self.resource)
+        form, (stored, revision) = resource_form(), self.archive.load_record(resource)
+        if form is None or stored is None:
+            msg = f"the archive has no shared log of the resource {resource!r}"
+            raise SourceError(msg)
+        return form, stored, revision

@@ -17,12 +17,12 @@ from langchain_core.tools import BaseTool
 
 from langgraph_om.adoption import Adoptable
 from langgraph_om.core.additions import find_removed
-from langgraph_om.core.config.checks import check_count
+from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.count_new import build_status
+from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.deletion import Deletable
@@ -268,6 +268,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            apart=self._runner.list_apart(record),
             sections=[
                 written
                 for write in self._runner.settings.features.having("section")

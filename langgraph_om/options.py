@@ -21,21 +21,19 @@ from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config import options as core
-from langgraph_om.core.config.checks import (
+from langgraph_om.core.config.options import (
     Hint,
     Preset,
+    ReflectionConfig,
+    ReflectionOptions,
     Seconds,
     Takes,
     Tokens,
     check_fields,
     find_near,
-    presets_of,
-)
-from langgraph_om.core.config.options import (
-    ReflectionConfig,
-    ReflectionOptions,
     is_default,
     one_of,
+    presets_of,
 )
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
@@ -56,10 +54,9 @@ from langgraph_om.features import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
-from langgraph_om.runtime.jobs.protocol import Executor
-from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.runtime.server import ServerBuffering
 
 __all__ = [
     "MemoryOptions",
@@ -251,9 +248,6 @@ class CoreOptions(TypedDict, total=False):
     """How long the Actor's provider keeps a prompt in its cache, in seconds. After a longer pause
     the dates in the Actor's view ("2 weeks ago") are as of the day on which the conversation goes
     on; until then they hold still while nothing is observed."""
-    continuation_hints: Annotated[bool, Hint("True or False"), Preset(value=True)]
-    """Whether the Observer states a current task and suggests a reply, and the Actor is shown
-    them."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None,
         Takes(Callable[..., Any] | None),
@@ -388,7 +382,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
-        continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
         hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         features=features,

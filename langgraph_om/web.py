@@ -220,27 +220,27 @@ def render_done(said: str) -> Html:
 
 
 class ItemForms:
-    """Renders what changes an item, item by item in their order."""
+    """Renders what changes an item of the log."""
 
-    def __init__(self, done: str | None, at: int | None) -> None:
-        """Begin with the first item.
+    def __init__(self, done: str | None, at: int | None, record: MemoryRecord) -> None:
+        """Number the items.
 
         Args:
             done: What the change before did, if there was one.
             at: The number of the item that it was made at.
+            record: The memory with the log.
         """
-        self._done, self._at, self._number = done, at, -1
+        self._done, self._at = done, at
+        self._numbers = {item.id: n for n, item in enumerate(list_items(record["log"]))}
 
     def __call__(self, item: LogItem) -> Html:
-        """Render the forms of the next item."""
-        self._number += 1
-        told = render_done(self._done) if self._done and self._number == self._at else None
+        """Render the forms of an item."""
+        number = self._numbers.get(item.id, 0)
+        told = render_done(self._done) if self._done and number == self._at else None
         acts = [act for act in ACTS if act.find("item") and act.is_offered(item)]
         if not acts:
             return join([told])
-        forms = element(
-            "div", *[render_act(act, item, self._number) for act in acts], class_="acts"
-        )
+        forms = element("div", *[render_act(act, item, number) for act in acts], class_="acts")
         summary = element("summary", element("span", "Change"))
         return join([told, element("details", summary, forms, class_="change")])
 
@@ -498,7 +498,8 @@ class _Pages:
             view.history,
             sizes=Sizes(view.conversation_tokens, view.prompt_tokens),
             is_closed=view.is_closed,
-            extra=ItemForms(done, at) if self._edit else None,
+            extra=ItemForms(done, at, view.record) if self._edit else None,
+            apart=view.apart,
             sections=view.sections,
             lead=self._render_lead(view.record, done if at is None else None),
         )

@@ -8,13 +8,18 @@ own models.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evaluation.reporting import Row, write_table
-from evaluation.running import Outcome
-from evaluation.spending import COUNTED, add
+from evaluation import command
+from evaluation.files import UnansweredError
+from evaluation.reporting import Row, figures, models_of, report, write_table
+from evaluation.running import Outcome, Run
+from evaluation.spending import COUNTED, Price, add
 
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"memory": "full", "recall": False},
@@ -43,6 +48,59 @@ def read_arms(text: str) -> list[str]:
     return names
 
 
+def measure(
+    runs: Mapping[str, Run],
+    prices: Mapping[str, Price],
+    script: str,
+    file: Path | None = None,
+    *,
+    side_by_side: bool = True,
+) -> int:
+    """Run all arms, print what came of them, and return the exit code of the script.
+
+    Args:
+        runs: By the names of their arms, of the same questions.
+        prices: By model.
+        script: The name of the script.
+        file: The figures are written there too.
+        side_by_side: Whether arms are compared; else there is one, which is reported.
+    """
+    models = {model for run in runs.values() for model in models_of(run)}
+    command.check_prices(prices, models, script)
+    (first, *_) = runs.values()
+    mailbox = first.players.mailbox
+    outcomes: dict[str, list[Outcome]] = {}
+    asked = first.dataset.conversations
+    steps = {
+        "session": len(runs) * sum(len(each.sessions) for each in asked),
+        "question": len(runs) * sum(len(each.questions) for each in asked),
+    }
+    try:
+        with command.progress(steps) as tell:
+            for arm, run in runs.items():
+                run.tell = tell
+                outcomes[arm] = run.outcomes()
+    except KeyboardInterrupt:
+        print(f"{script}: stopped; the same command goes on from here", file=sys.stderr)
+        return command.INTERRUPTED
+    except UnansweredError:
+        pass  # the mailbox knows
+    if mailbox and mailbox.missing:
+        command.say_what_waits(mailbox, script)
+        return command.UNANSWERED
+    found = {arm: figures(run, outcomes[arm], prices) for arm, run in runs.items()}
+    if side_by_side:
+        whole = compare(found, outcomes)
+        told = write_comparison(whole)
+    else:
+        ((arm, whole),) = found.items()
+        told = report(whole, outcomes[arm])
+    if file:
+        file.write_text(f"{json.dumps(whole, indent=2)}\n", encoding="utf-8")
+    print(told)
+    return 1 if any(any(each["errors"].values()) for each in found.values()) else 0
+
+
 def compare(found: Mapping[str, Row], outcomes: Mapping[str, Sequence[Outcome]]) -> Row:
     """Return the figures of all arms, and for each what they are compared by.
 
@@ -61,9 +119,9 @@ def compare(found: Mapping[str, Row], outcomes: Mapping[str, Sequence[Outcome]])
     }
 
 
-def _compared(figures: Row, outcomes: Sequence[Outcome]) -> Row:
+def _compared(found: Row, outcomes: Sequence[Outcome]) -> Row:
     prompts = [each.prompt for each in outcomes if each.prompt]
-    rows = figures["tokens"]["rows"]
+    rows = found["tokens"]["rows"]
     of_memory = [row for row in rows if row["part"] in MEMORY]
     costs = [row["cost"] for row in of_memory]
     return {
@@ -78,12 +136,12 @@ def _compared(figures: Row, outcomes: Sequence[Outcome]) -> Row:
                 part: sum(row["calls"] for row in of_memory if row["part"] == part)
                 for part in MEMORY
             },
-            "failures": figures["memory failures"],
+            "failures": found["memory failures"],
         },
-        "remembered at the end": figures["remembered at the end"],
-        "recalls": figures["recalls"],
-        "cost": figures["tokens"]["cost"],
-        "errors": sum(figures["errors"].values()),
+        "remembered at the end": found["remembered at the end"],
+        "recalls": found["recalls"],
+        "cost": found["tokens"]["cost"],
+        "errors": sum(found["errors"].values()),
     }
 
 
@@ -98,7 +156,7 @@ def write_comparison(whole: Row) -> str:
     lines = [f"{whole['benchmark']}: {asked}{room}"]
     arms = whole["arms"]
     for measure in next(iter(arms.values()))["scores"]:
-        tables = [figures["scores"][measure] for figures in arms.values()]
+        tables = [found["scores"][measure] for found in arms.values()]
         rows = [(measure, *arms)]
         for kind in ("categories", "overall"):
             for name, row in tables[0][kind].items():
@@ -107,8 +165,8 @@ def write_comparison(whole: Row) -> str:
         lines += ["", *write_table(rows)]
     lines += ["", *write_table([("", *arms), *_rows(list(whole["compared"].values()))])]
     said: dict[str, list[str]] = {}
-    for arm, figures in arms.items():
-        for text in figures["caveats"]:
+    for arm, found in arms.items():
+        for text in found["caveats"]:
             said.setdefault(text, []).append(arm)
     caveats = [f"{', '.join(names)}: {text}" for text, names in said.items()]
     return "\n".join([*lines, *([""] if said else []), *caveats])

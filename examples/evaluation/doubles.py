@@ -8,24 +8,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from html import unescape
 from itertools import pairwise
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from evaluation.formats import Question
+from evaluation.probing import FAILED, holds, normalise
 from evaluation.rules import NOT_MENTIONED
 from evaluation.stemming import stem
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 NAME = "offline"
+LOOKED_FOR = {
+    "error": "Exit code error failed",
+    "files": "file has been updated created",
+    "next": "Agent task list",
+    "rules": "always never don't want make sure",
+}
+"""What a reader of sessions searches for; else the words of the question."""
+PAGES = 3
 RANGE = re.compile(r"_range: `(.+?):S\d")
 OBSERVED = re.compile(r"<observations>.*</observations>", re.DOTALL)
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\\n|\n")
 WORD = re.compile(r"\w{4,}")
 SPEAKER = re.compile(r"^.{0,40}\b[A-Z]\w*: ")
 LIMIT = re.compile(r"Write at most (\d+) words\.")
-SUMMARY_WORDS = 12
-SUMMARY_LINES = 60
+SUMMARY_WORDS = 720
+"""Of a summary that has no limit."""
+SHORTENED = 8
+MESSAGE = re.compile(r'<message type="(\w+)"[^>]*>(.*?)</message>', re.DOTALL)
+CALLED = re.compile(r'<tool_call [^>]*?name="([^"]+)"[^>]*>(.*?)</tool_call>', re.DOTALL)
+FORMER = re.compile(
+    r"\A(?:Here is a summary of the conversation to date:|.*?<summary>)(.*?)(?:</summary>|\Z)",
+    re.DOTALL,
+)
+"""A summary of before, as langchain and deepagents put it in front of the messages."""
+SAID = {"human": "User", "ai": "Assistant", "tool": "Tool result"}
+QUOTED = re.compile(r"<observations>(.*?)</observations>", re.DOTALL)
 NEEDED = 2
 """How many words a sentence has to share with the question to be an answer."""
 
@@ -33,6 +54,43 @@ NEEDED = 2
 def actor() -> ScriptedChatModel:
     """Return a model that plays the Actor."""
     return ScriptedChatModel(actor=_answer)
+
+
+def reader(questions: Sequence[Question]) -> ScriptedChatModel:
+    """Return an Actor that answers with those keys of a probe that it can read in its prompt.
+
+    Where one is missing and it has `recall`, it searches, and reads three pages at most.
+
+    Args:
+        questions: All that it is asked. It has no other use of the keys than to look for them.
+    """
+    return ScriptedChatModel(actor=partial(_read, questions))
+
+
+def _read(questions: Sequence[Question], prompt: list[BaseMessage]) -> AIMessage:
+    at = max(at for at, message in enumerate(prompt) if isinstance(message, HumanMessage))
+    asked = prompt[at].text
+    question = next(each for each in questions if asked.endswith(each.text))
+    shown = [message for place, message in enumerate(prompt) if place != at]
+    text = normalise("\n".join(f"{each.text}\n{_written(each)}" for each in shown))
+    found = [key for key in question.keys if holds(text, key)]
+    memory = OBSERVED.search(prompt[0].text)
+    calls = [
+        call for each in prompt[at:] if isinstance(each, AIMessage) for call in each.tool_calls
+    ]
+    page = 1 + (calls[-1]["args"]["page"] if calls else 0)
+    if len(found) < len(question.keys) and page <= PAGES and memory and RANGE.search(memory[0]):
+        query = LOOKED_FOR.get(question.category) or question.text
+        arguments = {"mode": "search", "query": query, "page": page}
+        call = {"name": "recall", "args": arguments, "id": f"call-{page}"}
+        return AIMessage("", tool_calls=[call])
+    return AIMessage("\n".join(" ".join(key) for key in found) or NOT_MENTIONED)
+
+
+def _written(message: BaseMessage) -> str:
+    """Return what a message's calls of tools are called with."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return "\n".join(str(value) for call in calls for value in call["args"].values())
 
 
 def memory_model() -> ScriptedChatModel:
@@ -77,12 +135,43 @@ def _stems(text: str) -> set[str]:
 
 
 def _summary(prompt: list[BaseMessage]) -> str:
-    """Keep the beginnings of the newest messages, and of a former summary."""
+    """Keep a former summary and add quotations, as the doubles of memory quote and shorten."""
     limit = LIMIT.search(prompt[-1].text)
-    lines_left = min(SUMMARY_LINES, int(limit[1]) // SUMMARY_WORDS) if limit else SUMMARY_LINES
-    said = prompt[-1].text.partition("Messages to summarize:")[2]
-    while said != (plain := unescape(said)):
-        said = plain
-    lines = re.sub(r"<[^>]*>", "", said).splitlines()
-    told = [line.split()[:SUMMARY_WORDS] for line in lines if len(line.split()) > NEEDED]
-    return "\n".join(" ".join(words) for words in told[-max(1, lines_left) :])
+    words = int(limit[1]) if limit else SUMMARY_WORDS
+    former, said = "", []
+    for kind, body in MESSAGE.findall(prompt[-1].text.partition("Messages to summarize:")[2]):
+        text = _unescape(body)
+        if found := FORMER.search(text):
+            former = found[1].strip()
+            continue
+        calls = CALLED.findall(text)
+        said += [f"Tool call {name}: {_indent(arguments)}" for name, arguments in calls]
+        if plain := CALLED.sub("", text).strip():
+            head = "Tool error" if kind == "tool" and FAILED.match(plain) else SAID[kind]
+            said.append(f"{head}: {_indent(plain)}")
+    quoted = ExtractiveObserver().reply([_block("conversation", "\n".join(said))])
+    log = "\n".join(filter(None, [former, _inside(quoted)]))
+    for _ in range(SHORTENED):
+        if len(log.split()) <= words:
+            break
+        log = _inside(ExtractiveReflector().reply([_block("observation-log", log)]))
+    return " ".join(log.split(" ")[:words]) or "Nothing of note."
+
+
+def _inside(answer: str) -> str:
+    found = QUOTED.search(answer)
+    return found[1].strip() if found else ""
+
+
+def _block(tag: str, text: str) -> HumanMessage:
+    return HumanMessage(f"<{tag}>\n{text}\n</{tag}>")
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def _unescape(text: str) -> str:
+    while text != (plain := unescape(text)):
+        text = plain
+    return text

@@ -111,9 +111,10 @@ class FileModel(BaseChatModel):
         del stop, run_manager
         question = write_question(self.role, messages, kwargs.get("tools") or ())
         answer = self.mailbox.ask(self.role, question)
+        digest = hashlib.sha256(_without_random_ids(question).encode()).hexdigest()[:DIGEST]
         counter = EstimatingCounter()
         paid, written = sum(map(counter.count_message, messages)), counter.count_text(answer)
-        message = read_answer(answer)
+        message = read_answer(answer, digest)
         message.usage_metadata = UsageMetadata(
             input_tokens=paid, output_tokens=written, total_tokens=paid + written
         )
@@ -145,17 +146,24 @@ def write_question(
     return "\n\n".join(parts) + "\n"
 
 
-def read_answer(answer: str) -> AIMessage:
-    """Read an answer: a text, or calls of tools where all of its lines are such."""
+def read_answer(answer: str, question: str = "") -> AIMessage:
+    """Read an answer: a text, or calls of tools where all of its lines are such.
+
+    Args:
+        answer: What was written.
+        question: A digest of the question. The ids are made from it: the same in each run, and
+            different where a thread has the same answer twice.
+    """
+    key = f"answer-{question}" if question else None
     lines = [line.strip() for line in answer.splitlines() if line.strip()]
     try:
-        calls = [_read_call(line, number) for number, line in enumerate(lines, start=1)]
+        calls = [_read_call(line, f"{at}-{question}") for at, line in enumerate(lines, start=1)]
     except ValueError:
-        return AIMessage(answer)
-    return AIMessage("", tool_calls=calls)
+        return AIMessage(answer, id=key)
+    return AIMessage("", tool_calls=calls, id=key)
 
 
-def _read_call(line: str, number: int) -> ToolCall:
+def _read_call(line: str, place: str) -> ToolCall:
     """Read a line as the call of a tool.
 
     Raises:
@@ -165,8 +173,8 @@ def _read_call(line: str, number: int) -> ToolCall:
     if match is None:
         raise ValueError(line)
     name, arguments = match[1], match[2]
-    digest = hashlib.sha256(line.encode()).hexdigest()[:DIGEST]
-    return ToolCall(name=name, args=json.loads(arguments), id=f"call-{number}-{digest}")
+    digest = hashlib.sha256(f"{place} {line}".encode()).hexdigest()[:DIGEST]
+    return ToolCall(name=name, args=json.loads(arguments), id=f"call-{digest}")
 
 
 def _heading(who: str) -> str:

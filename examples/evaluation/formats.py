@@ -1,4 +1,4 @@
-"""The three kinds of files, read into one shape; what is wrong with a file is said by place.
+"""The four kinds of files, read into one shape; what is wrong with a file is said by place.
 
 - LongMemEval: a list of `{"question_id", "question_type", "question", "answer", "question_date",
   "haystack_session_ids", "haystack_dates", "haystack_sessions": [[{"role", "content"}]]}`. Each
@@ -7,6 +7,10 @@
   "session_1_date_time", ...}, "qa": [{"question", "answer" or "adversarial_answer", "category"}]}`.
 - LoCoMo, one conversation as messages: `{"id", "messages": [{"role", "name", "content",
   "created_at", "session"}], "questions": [{"question", "answer", "category"}]}`.
+- BEAM: `chats/SIZE/NUMBER/chat.json`, a list of `{"batch_number", "turns": [[{"role", "content",
+  "time_anchor"}]]}`; its questions are in `probing_questions/probing_questions.json` beside it, by
+  ability: `{"event_ordering": [{"question", "rubric": [...]}]}`. A `chat.json` of ten million
+  tokens has another form, and is not read.
 
 What would give an answer away is left behind: `has_answer`, `answer_session_ids`, the ids of
 sessions and questions. A message is known by the number of its session and its place in it.
@@ -17,27 +21,43 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-Benchmark = Literal["LongMemEval", "LoCoMo"]
+Benchmark = Literal["LongMemEval", "LoCoMo", "BEAM", "probes"]
 
 QUESTION_TYPES = (
     *("single-session-user", "single-session-assistant", "single-session-preference"),
     *("multi-session", "temporal-reasoning", "knowledge-update"),
 )
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+ABILITIES = (
+    *("abstention", "contradiction_resolution", "event_ordering", "information_extraction"),
+    *("instruction_following", "knowledge_update", "multi_session_reasoning"),
+    *("preference_following", "summarization", "temporal_reasoning"),
+)
+BEAM_QUESTIONS = Path("probing_questions") / "probing_questions.json"
+BEAM_MARK = "->->"
+"""What follows it in a message says which part of BEAM's plan it is."""
+PROBES = ("error", "files", "decision", "next", "rules")
+ORDER: Mapping[Benchmark, tuple[str, ...]] = {
+    "LongMemEval": QUESTION_TYPES,
+    "LoCoMo": tuple(CATEGORIES.values()),
+    "BEAM": ABILITIES,
+    "probes": PROBES,
+}
 ROLES = {"user": HumanMessage, "assistant": AIMessage}
-DATES = ("%Y/%m/%d %H:%M", "%I:%M %p on %d %B, %Y")  # LongMemEval's and LoCoMo's; else ISO
+# LongMemEval's, LoCoMo's and BEAM's; else ISO
+DATES = ("%Y/%m/%d %H:%M", "%I:%M %p on %d %B, %Y", "%B-%d-%Y")
 SHAPES = (
-    "a LongMemEval list (`haystack_sessions`), a LoCoMo list (`conversation`, `qa`), or a "
-    "conversation as messages (`messages`, `questions`)"
+    "a LongMemEval list (`haystack_sessions`), a LoCoMo list (`conversation`, `qa`), a chat of "
+    "BEAM (`turns`), or a conversation as messages (`messages`, `questions`)"
 )
 
 
@@ -52,6 +72,9 @@ class Turn:
     role: str
     text: str
     at: datetime
+    tool: str = ""
+    """The tool that the assistant calls, with the text; or whose result this is."""
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +84,31 @@ class Session:
     number: int
     at: datetime
     turns: tuple[Turn, ...]
+    opens: bool = True
+    """Whether its first message says which day it is."""
 
     def messages(self) -> list[BaseMessage]:
-        """Return the turns as messages; the first says which day it is."""
-        opening = f"[A session begins: {self.at:%A, %d %B %Y, %H:%M}]\n\n"
+        """Return the turns as messages."""
+        opening = f"[A session begins: {self.at:%A, %d %B %Y, %H:%M}]\n\n" if self.opens else ""
         return [
-            ROLES[turn.role](
-                opening + turn.text if place == 1 else turn.text,
-                id=f"S{self.number}:{place}",
-                additional_kwargs={"created_at": turn.at.isoformat()},
-            )
+            _message(turn, opening + turn.text if place == 1 else turn.text, self.number, place)
             for place, turn in enumerate(self.turns, start=1)
         ]
+
+
+def _message(turn: Turn, text: str, number: int, place: int) -> BaseMessage:
+    about: dict[str, Any] = {
+        "id": f"S{number}:{place}",
+        "additional_kwargs": {"created_at": turn.at.isoformat()},
+    }
+    if turn.role == "tool":
+        call = f"call-{number}-{place - 1}"
+        status = "error" if turn.failed else "success"
+        return ToolMessage(text, name=turn.tool, tool_call_id=call, status=status, **about)
+    if turn.tool:
+        call = {"name": turn.tool, "args": {"input": text}, "id": f"call-{number}-{place}"}
+        return AIMessage("", tool_calls=[call], **about)
+    return ROLES[turn.role](text, **about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +118,15 @@ class Question:
     id: str
     text: str
     answer: str
-    """The right answer; a rubric or an explanation in some of LongMemEval's."""
+    """The right answer; a rubric or an explanation in some of LongMemEval's; BEAM's rubric, an item
+    a line."""
     category: str
     asked_at: datetime
     has_answer: bool = True
     lure: str = ""
     """LoCoMo's adversarial questions: the answer that is wrong."""
+    keys: tuple[tuple[str, ...], ...] = ()
+    """Of probes: words that an answer has to have, those of one key close together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +149,8 @@ class Dataset:
     @property
     def categories(self) -> list[str]:
         """Return the categories that have questions, in the benchmark's order."""
-        order = QUESTION_TYPES if self.benchmark == "LongMemEval" else CATEGORIES.values()
         found = {question.category for each in self.conversations for question in each.questions}
-        return [category for category in order if category in found]
+        return [category for category in ORDER[self.benchmark] if category in found]
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -140,12 +178,11 @@ def read_files(paths: Sequence[Path]) -> Dataset:
 
 
 def _read_file(path: Path) -> Iterator[tuple[Benchmark, Conversation]]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"{path} can not be read: {error}"
-        raise FormatError(msg) from error
+    data = _load(path)
     rows = data if isinstance(data, list) else [data]
+    if rows and isinstance(rows[0], dict) and "turns" in rows[0]:
+        yield "BEAM", _beam(rows, path)
+        return
     for number, row in enumerate(rows, start=1):
         where = f"{path}, entry {number}"
         keys = set(row) if isinstance(row, dict) else set()
@@ -158,6 +195,14 @@ def _read_file(path: Path) -> Iterator[tuple[Benchmark, Conversation]]:
         else:
             msg = f"{where} is none of the formats read here: {SHAPES}"
             raise FormatError(msg)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        msg = f"{path} can not be read: {error}"
+        raise FormatError(msg) from error
 
 
 def _longmemeval(row: dict[str, Any], where: str) -> Conversation:
@@ -221,6 +266,59 @@ def _locomo(row: dict[str, Any], where: str) -> Conversation:
     sessions = _sessions(held, where)
     questions = _locomo_questions(_need(row, "qa", list, where), key, sessions, where)
     return Conversation(key, sessions, questions, (speakers[0], speakers[1]))
+
+
+def _beam(batches: list[Any], path: Path) -> Conversation:
+    """Read a chat, each group of turns as a session: what is between two topics of the user."""
+    at: datetime | None = None
+    sessions: list[Session] = []
+    for number, batch in enumerate(batches, start=1):
+        place = f"{path}, batch {number}"
+        for n, group in enumerate(_need(batch, "turns", list, place), start=1):
+            where = f"{place}, turn {n}"
+            said: list[Turn] = []
+            is_dated = False
+            for row in group:
+                if row.get("time_anchor"):
+                    at, is_dated = _date(row["time_anchor"], "time_anchor", where), True
+                if at is None:
+                    msg = f"{where} has no `time_anchor`; the first message of a chat needs one"
+                    raise FormatError(msg)
+                turn = _turn(row, at, where)
+                said.append(replace(turn, text=turn.text.partition(BEAM_MARK)[0].strip()))
+            if kept := tuple(turn for turn in said if turn.text):
+                sessions.append(Session(len(sessions) + 1, kept[0].at, kept, opens=is_dated))
+    if not sessions:
+        msg = f"{path} holds no turn with anything said in it"
+        raise FormatError(msg)
+    key = "/".join(path.absolute().parts[-3:-1])
+    asked = _beam_questions(path.parent / BEAM_QUESTIONS, key, sessions[-1].at)
+    return Conversation(key, tuple(sessions), asked)
+
+
+def _beam_questions(path: Path, key: str, at: datetime) -> tuple[Question, ...]:
+    questions: list[Question] = []
+    for ability, rows in _load(path).items():
+        if ability not in ABILITIES:
+            msg = f"{path}: there is no ability {ability!r}; write one of {', '.join(ABILITIES)}"
+            raise FormatError(msg)
+        for number, row in enumerate(rows, start=1):
+            where = f"{path}, {ability} {number}"
+            rubric = _need(row, "rubric", list, where)
+            if not rubric:
+                msg = f"{where}: `rubric` is empty; write what a response has to do"
+                raise FormatError(msg)
+            questions.append(
+                Question(
+                    id=f"{key}/{ability}/{number}",
+                    text=_need(row, "question", str, where),
+                    answer="\n".join(" ".join(str(item).split()) for item in rubric),
+                    category=ability,
+                    asked_at=at,
+                    has_answer=ability != "abstention",
+                )
+            )
+    return tuple(questions)
 
 
 def _as_messages(row: dict[str, Any], where: str) -> Conversation:
@@ -354,7 +452,7 @@ def choose(
     Raises:
         FormatError: When nothing is left, or a category is unknown.
     """
-    known = QUESTION_TYPES if dataset.benchmark == "LongMemEval" else tuple(CATEGORIES.values())
+    known = ORDER[dataset.benchmark]
     for category in categories:
         if category not in known:
             msg = f"there is no category {category!r}; {dataset.benchmark} has {', '.join(known)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -9,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from evaluation import doubles
 from evaluation.formats import Benchmark, Question
 from evaluation.memories import langchain_name
-from evaluation.rules import contains, judge_prompt, read_verdict
+from evaluation.rules import contains, contains_items, judge_prompts, read_grade, read_verdict
 from evaluation.spending import Meter
 
 
@@ -19,7 +20,7 @@ class Judge(Protocol):
     name: str
 
     def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:
-        """Return 1 or 0; the meter hears what it costs."""
+        """Return a score from 0 to 1; the meter hears what it costs."""
 
 
 class WordForWord:
@@ -28,7 +29,8 @@ class WordForWord:
     name = doubles.NAME
 
     def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:  # noqa: ARG002 any judge's
-        return contains(question, answer)
+        find = contains_items if benchmark == "BEAM" else contains
+        return find(question, answer)
 
 
 def named_judge(name: str, temperature: float | None = 0.0) -> ModelJudge:
@@ -46,5 +48,6 @@ class ModelJudge:
         self.name, self._model = name, model
 
     def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:
-        prompt = judge_prompt(benchmark, question, answer)
-        return read_verdict(self._model.invoke(prompt, {"callbacks": [meter]}).text)
+        prompts = judge_prompts(benchmark, question, answer)
+        replies = [self._model.invoke(prompt, {"callbacks": [meter]}).text for prompt in prompts]
+        return fmean(map(read_grade if benchmark == "BEAM" else read_verdict, replies))

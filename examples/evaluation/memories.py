@@ -22,6 +22,7 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
+    SystemMessage,
     convert_to_messages,
     trim_messages,
 )
@@ -30,7 +31,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from evaluation import doubles, files
 from evaluation.files import FileModel, Mailbox, UnansweredError
-from evaluation.formats import Conversation, Session
+from evaluation.formats import Conversation, Question, Session
 from evaluation.spending import Meter
 from langgraph_om import (
     EstimatingCounter,
@@ -85,13 +86,17 @@ class Players:
     """Who plays a role that is named: a double, somebody who writes files, or a provider."""
 
     mailbox: Mailbox | None = None
+    reader: Callable[[Sequence[Question]], Any] | None = None
+    """Makes another double of the Actor than the one that quotes, for questions it is asked."""
 
-    def model(self, name: str, role: str) -> Any:
+    def model(self, name: str, role: str, questions: Sequence[Question] = ()) -> Any:
         """Return the model of a role, for a provider's its name."""
         if name == files.NAME:
             return FileModel(mailbox=self.mailbox, role=role)
         if name == doubles.NAME:
-            return doubles.actor() if role == "actor" else doubles.memory_model()
+            if role == "actor":
+                return self.reader(questions) if self.reader else doubles.actor()
+            return doubles.memory_model()
         return name
 
 
@@ -225,30 +230,69 @@ def remember(
         prompt: The Actor's system prompt.
         folder: Where checkpoints and the archive are kept.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     now = [conversation.sessions[0].at]
-    actor: Any = players.model(setup.actor, "actor")
+    questions = conversation.questions
+    with open_agent(setup, players, prompt, folder, lambda: now[0], questions=questions) as agent:
+        yield Remembered(agent.graph, agent.node, agent.take_in, partial(now.__setitem__, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent with one of the memories."""
+
+    graph: Any
+    node: str
+    """The one that calls the Actor's model."""
+    take_in: TakeIn
+    """Takes messages in without an Actor."""
+
+
+@contextmanager
+def open_agent(
+    setup: Setup,
+    players: Players,
+    prompt: str,
+    folder: Path,
+    clock: Callable[[], datetime],
+    *,
+    tools: Sequence[Any] = (),
+    questions: Sequence[Question] = (),
+) -> Iterator[Agent]:
+    """Open an agent, with a checkpointer in a folder of its own.
+
+    Args:
+        setup: Which memory and which models.
+        players: Makes the models.
+        prompt: The Actor's system prompt.
+        folder: Where checkpoints and the archive are kept.
+        clock: Tells memory the time.
+        tools: What the Actor can call, beside the tools of its memory.
+        questions: What it will be asked, for a double that reads for them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    actor: Any = players.model(setup.actor, "actor", questions)
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
         if setup.memory in BY_MIDDLEWARE:
             # It needs langchain, which the other memories do without.
             from langchain.agents import create_agent  # noqa: PLC0415
 
-            middleware, take_in = build_middleware(setup, players, folder)
+            middleware, take_in = build_middleware(setup, players, folder, with_tools=bool(tools))
             graph: Any = create_agent(
-                *(_for_langchain(actor), ()),
-                middleware=[middleware],
+                *(_for_langchain(actor), tools),
+                middleware=middleware,
                 system_prompt=prompt,
                 checkpointer=saver,
             )
-            yield Remembered(graph, "model", take_in, partial(now.__setitem__, 0))
+            yield Agent(graph, "model", take_in)
             return
         is_on = setup.memory == "observational"
         archive = f"sqlite:///{folder / 'archive.db'}" if setup.recall else None
-        made = _observational(setup, players, archive, lambda: now[0]) if is_on else None
+        made = _observational(setup, players, archive, clock) if is_on else None
         with made or ObservationalMemory(enabled=False) as memory:
-            graph = create_memory_agent(actor, memory=memory, prompt=prompt, checkpointer=saver)
-            take_in = partial(_observe, memory) if is_on else _keep
-            yield Remembered(graph, "agent", take_in, partial(now.__setitem__, 0))
+            graph = create_memory_agent(
+                actor, tools, memory=memory, prompt=prompt, checkpointer=saver
+            )
+            yield Agent(graph, "agent", partial(_observe, memory) if is_on else _keep)
 
 
 def _observational(
@@ -291,25 +335,26 @@ def _keep(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Val
     return {"messages": new, "held": count_tokens([*values.get("messages", []), *new])}
 
 
-def build_middleware(setup: Setup, players: Players, folder: Path) -> tuple[Any, TakeIn]:
+def build_middleware(
+    setup: Setup, players: Players, folder: Path, *, with_tools: bool = False
+) -> tuple[list[Any], TakeIn]:
     """Return the middleware of a memory that is one, and what takes messages in without an Actor.
 
     Args:
         setup: Which memory, and its room.
         players: Makes the model that summarises.
         folder: Where deepagents puts the messages that it has summarised.
+        with_tools: Whether the Actor gets deepagents' tools, which read what was put there.
     """
     if setup.memory == "trim":
         return _trimming(setup.prompt_tokens or setup.message_tokens)
     model = _for_langchain(players.model(setup.observer, "summarizer"))
-    return (
-        _deepagents(setup, model, folder)
-        if setup.memory == "deepagents"
-        else _summary(setup, model)
-    )
+    if setup.memory == "deepagents":
+        return _deepagents(setup, model, folder, with_tools=with_tools)
+    return _summary(setup, model)
 
 
-def _trimming(room: int) -> tuple[Any, TakeIn]:
+def _trimming(room: int) -> tuple[list[Any], TakeIn]:
     """Show the newest messages that fit, whole."""
     from langchain.agents.middleware import wrap_model_call  # noqa: PLC0415
 
@@ -321,7 +366,9 @@ def _trimming(room: int) -> tuple[Any, TakeIn]:
             strategy="last",
             start_on=("human", "ai"),
         )
-        return kept or list(messages[-1:])
+        # A result that fills the room alone is shown all the same, behind its call.
+        calls = (at for at, each in enumerate(messages) if each.type != "tool")
+        return kept or list(messages[max(calls, default=-1) :])
 
     @wrap_model_call
     def trimming(request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -330,10 +377,10 @@ def _trimming(room: int) -> tuple[Any, TakeIn]:
     def take_in(values: Values, new: list[BaseMessage], config: RunnableConfig) -> Values:  # noqa: ARG001
         return {"messages": new, "held": count_tokens(trim([*values.get("messages", []), *new]))}
 
-    return trimming, take_in
+    return [trimming], take_in
 
 
-def _summary(setup: Setup, model: Any) -> tuple[Any, TakeIn]:
+def _summary(setup: Setup, model: Any) -> tuple[list[Any], TakeIn]:
     from langchain.agents.middleware import SummarizationMiddleware  # noqa: PLC0415
     from langchain.agents.middleware.summarization import DEFAULT_SUMMARY_PROMPT  # noqa: PLC0415
 
@@ -345,11 +392,14 @@ def _summary(setup: Setup, model: Any) -> tuple[Any, TakeIn]:
         kept = [m for m in (written or state)["messages"] if not isinstance(m, RemoveMessage)]
         return {**(written or {"messages": new}), "held": count_tokens(kept)}
 
-    return middleware, take_in
+    return [middleware], take_in
 
 
-def _deepagents(setup: Setup, model: Any, folder: Path) -> tuple[Any, TakeIn]:
+def _deepagents(
+    setup: Setup, model: Any, folder: Path, *, with_tools: bool
+) -> tuple[list[Any], TakeIn]:
     from deepagents.backends import FilesystemBackend  # noqa: PLC0415
+    from deepagents.middleware import FilesystemMiddleware  # noqa: PLC0415
     from deepagents.middleware.summarization import (  # noqa: PLC0415
         DEEPAGENTS_DEFAULT_SUMMARY_PROMPT,
         SummarizationMiddleware,
@@ -375,7 +425,8 @@ def _deepagents(setup: Setup, model: Any, folder: Path) -> tuple[Any, TakeIn]:
         update["messages"] = [*new, *update.get("messages", [])]
         return {**update, "held": count_tokens(shown)}
 
-    return middleware, take_in
+    tools = [FilesystemMiddleware(backend=backend)] if with_tools else []
+    return [*tools, middleware], take_in
 
 
 def _metered(work: Callable[[], Any], config: RunnableConfig) -> Any:
@@ -399,9 +450,15 @@ def _summary_limits(setup: Setup, prompt: str) -> Values:
         **whole,
         "trigger": ("tokens", budget),
         "keep": ("tokens", max(1, round((budget - room) * KEPT_PART))),
-        "token_counter": lambda messages: count_tokens(convert_to_messages(messages)),
+        "token_counter": _count_without_system,
         "summary_prompt": f"{before}{limit}{mark}{after}",
     }
+
+
+def _count_without_system(messages: Iterable[Any]) -> int:
+    """Count the messages of the conversation alone, which share the room."""
+    said = convert_to_messages(list(messages))
+    return count_tokens(each for each in said if not isinstance(each, SystemMessage))
 
 
 def count_tokens(messages: Iterable[BaseMessage]) -> int:

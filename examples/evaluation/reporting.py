@@ -125,7 +125,8 @@ def _aside(dataset: Dataset) -> tuple[str, Callable[[Outcome], bool]]:
     """Return what each benchmark is also reported by."""
     if dataset.benchmark == "LongMemEval":
         return "abstention", lambda each: not each.question.has_answer
-    return "without adversarial", lambda each: each.question.has_answer
+    left_out = "abstention" if dataset.benchmark == "BEAM" else "adversarial"
+    return f"without {left_out}", lambda each: each.question.has_answer
 
 
 def _models(run: Run) -> dict[str, str | None]:
@@ -167,7 +168,12 @@ def caveats(run: Run, setup: Setup) -> list[str]:
     """Say what the figures are not."""
     said = []
     offline = sorted(part for part, name in _models(run).items() if name == "offline")
-    if {"actor", "observer", "reflector", "summarizer"} & set(offline):
+    if offline and run.dataset.benchmark == "probes":
+        said.append(
+            f"Deterministic doubles played {', '.join(offline)}: the figures say what was readable "
+            f"in the prompt, where notes and summaries are quotations; they are no model's score."
+        )
+    elif {"actor", "observer", "reflector", "summarizer"} & set(offline):
         said.append(
             f"Deterministic doubles played {', '.join(offline)}: these figures test the plumbing, "
             f"they say nothing about what memory is worth."

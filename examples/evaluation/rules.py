@@ -25,6 +25,15 @@ LoCoMo (`task_eval/evaluation.py`, `task_eval/evaluate_gpts.py` in snap-research
 - Answers are asked for as short phrases, in the conversation's own words; temporal questions (2)
   ask for a date that follows from the date of the session.
 
+BEAM (`src/evaluation/compute_metrics.py`, `src/prompts.py` in mohammadtavakoli78/BEAM):
+
+- A model judges each item of a question's rubric by itself: 1 where the response does what the
+  item says, 0.5 in part, 0 where not; a score is the mean over the items. (Its script cuts a half
+  to 0 in some abilities; here it counts.)
+- A response that does not deal with the question is 0, also where an item only forbids something.
+- `event_ordering`: the judge is asked of each item whether it has its place in the order. BEAM has
+  items aligned by a model and scores the order by Kendall's tau, so these scores are not the same.
+
 LoCoMo with a judge: many published figures are the share of answers that a model calls right, as in
 `evaluation/metrics/llm_judge.py` of mem0ai/mem0: generous where the answer touches on what the
 reference says, in any format of a date, and without the adversarial questions. Here these keep the
@@ -37,9 +46,10 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evaluation import probing
 from evaluation.formats import Benchmark, Conversation, Question
 from evaluation.stemming import stem
 
@@ -47,6 +57,7 @@ NOT_MENTIONED = "Not mentioned in the conversation"
 REFUSALS = ("no information available", "not mentioned")
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
+RUBRIC = re.compile(r"^LLM response should \w+: ")
 LEFT_OUT = re.compile(r"\b(?:a|an|the|and)\b")
 
 
@@ -73,6 +84,8 @@ def ask(benchmark: Benchmark, question: Question, seed: int = 0) -> Asked:
     """Put a question as the benchmark does."""
     if benchmark == "LongMemEval":
         return Asked(f"Today is {question.asked_at:%A, %d %B %Y, %H:%M}.\n\n{question.text}")
+    if benchmark in ("BEAM", "probes"):
+        return Asked(question.text)
     if question.category == "temporal":
         hint = "Work out the date, or an approximate one, from the dates of the sessions."
         return Asked(f"{question.text}\n\n{hint}")
@@ -88,6 +101,18 @@ def ask(benchmark: Benchmark, question: Question, seed: int = 0) -> Asked:
 
 def system_prompt(benchmark: Benchmark, conversation: Conversation) -> str:
     """Return what the Actor is told; the same with every memory."""
+    if benchmark == "probes":
+        return (
+            "You are a coding agent. Your session was interrupted, and you are asked what you know "
+            "of it. Answer from it alone, with names, paths and numbers as they were written."
+        )
+    if benchmark == "BEAM":
+        return (
+            "You are an assistant who talks with the same user again and again, and keeps to what "
+            "they asked of you. Answer their question with what you know from your earlier "
+            "conversations. If it is about these and they do not hold it, say so; if they "
+            "contradict each other, say that."
+        )
     if benchmark == "LongMemEval" or not conversation.speakers:
         return (
             "You are an assistant who talks with the same user again and again. Answer the user's "
@@ -103,6 +128,13 @@ def system_prompt(benchmark: Benchmark, conversation: Conversation) -> str:
 
 
 # --- Scores without a model ----------------------------------------------------------------------
+
+
+def own_measure(benchmark: Benchmark) -> tuple[str, Callable[[Question, str], float]] | None:
+    """Return a score that needs no judge, and its name; `None` where there is none."""
+    if benchmark == "LoCoMo":
+        return "F1", locomo_score
+    return ("keys", probing.score) if benchmark == "probes" else None
 
 
 def locomo_score(question: Question, answer: str) -> float:
@@ -130,6 +162,14 @@ def contains(question: Question, answer: str) -> float:
     if not question.has_answer:
         return float(_refuses(answer) or "do not know" in answer.lower())
     return float(f" {normalise(question.answer)} " in f" {normalise(answer)} ")
+
+
+def contains_items(question: Question, answer: str) -> float:
+    """Return the share of a rubric's items that an answer holds word for word."""
+    if not question.has_answer:
+        return contains(question, answer)
+    items = [f" {normalise(RUBRIC.sub('', item))} " for item in question.answer.splitlines()]
+    return sum(item in f" {normalise(answer)} " for item in items) / len(items)
 
 
 def normalise(text: str) -> str:
@@ -173,6 +213,15 @@ ABSTAINS = (
     "recognises this: it may say that the information is missing or incomplete, or that something "
     "else is known but not what is asked for."
 )
+ITEM = (
+    "The response is judged by its meaning: other words, and numbers or dates in another form, are "
+    "as good, and style does not matter. A criterion that forbids something is met where the "
+    "response answers the question without it. A response that does not deal with the question "
+    "meets nothing. Where a place in an order is named, the response has to name this event at "
+    "that place. Partly is for what is there with small mistakes, or only some of several things "
+    "that the criterion lists."
+)
+GRADES = {"yes": 1.0, "partly": 0.5, "no": 0.0}
 LOCOMO = (
     "The reference is short and the response may be much longer. Be generous: it is right if it "
     "touches on the same matter as the reference. For a question of time, it is right if it names "
@@ -180,8 +229,10 @@ LOCOMO = (
 )
 
 
-def judge_prompt(benchmark: Benchmark, question: Question, answer: str) -> str:
-    """Return what a judge is asked about an answer."""
+def judge_prompts(benchmark: Benchmark, question: Question, answer: str) -> list[str]:
+    """Return the questions to a judge about an answer; its score is the mean of the verdicts."""
+    if benchmark == "BEAM":
+        return _rubric_prompts(question, answer)
     if benchmark == "LoCoMo":
         criteria = LOCOMO
     elif not question.has_answer:
@@ -189,13 +240,31 @@ def judge_prompt(benchmark: Benchmark, question: Question, answer: str) -> str:
     else:
         criteria = CRITERIA.get(question.category, HOLDS)
     is_rubric = criteria == CRITERIA["single-session-preference"]
-    return (
-        f"Judge a response to a question about earlier conversations.\n\n{criteria}\n\n"
-        f"Question: {question.text}\n\n"
-        f"{'Rubric' if is_rubric else 'Reference'}: {question.answer}\n\n"
-        f"Response: {answer}\n\n"
-        f"Is the response right? Answer with the one word yes or no."
-    )
+    return [
+        (
+            f"Judge a response to a question about earlier conversations.\n\n{criteria}\n\n"
+            f"Question: {question.text}\n\n"
+            f"{'Rubric' if is_rubric else 'Reference'}: {question.answer}\n\n"
+            f"Response: {answer}\n\n"
+            f"Is the response right? Answer with the one word yes or no."
+        )
+    ]
+
+
+def _rubric_prompts(question: Question, answer: str) -> list[str]:
+    items = question.answer.splitlines()
+    ordered = question.category == "event_ordering"
+    places = [
+        f" (as number {n} of {len(items)})" if ordered else "" for n in range(1, 1 + len(items))
+    ]
+    return [
+        (
+            f"Judge a response by one criterion.\n\n{ITEM}\n\nQuestion: {question.text}\n\n"
+            f"Criterion{place}: {item}\n\nResponse: {answer}\n\n"
+            f"Does the response meet the criterion? Answer with the one word yes, partly or no."
+        )
+        for item, place in zip(items, places, strict=True)
+    ]
 
 
 def read_verdict(reply: str) -> float:
@@ -209,3 +278,16 @@ def read_verdict(reply: str) -> float:
         msg = f"the judge said neither yes nor no: {reply[:80]!r}"
         raise ValueError(msg)
     return float("yes" in words)
+
+
+def read_grade(reply: str) -> float:
+    """Read a judge's yes, partly or no: the first of these words.
+
+    Raises:
+        ValueError: When it says none of them.
+    """
+    word = re.search(r"\b(?:yes|partly|no)\b", reply.lower())
+    if not word:
+        msg = f"the judge said none of yes, partly and no: {reply[:80]!r}"
+        raise ValueError(msg)
+    return GRADES[word[0]]

@@ -23,7 +23,7 @@ from evaluation.files import UnansweredError
 from evaluation.formats import Conversation, Dataset, Question, Session
 from evaluation.judging import Judge
 from evaluation.memories import Players, Remembered, Setup, remember
-from evaluation.rules import ask, locomo_score, system_prompt
+from evaluation.rules import ask, own_measure, system_prompt
 from evaluation.spending import Meter, Spent, add
 from langgraph_om import __version__
 
@@ -131,7 +131,7 @@ class Run:
     dataset: Dataset
     setup: Setup
     judge: Judge | None
-    """Only LoCoMo can do without one."""
+    """LoCoMo and probes can do without one."""
     folder: Path
     seed: int = 0
     workers: int = 1
@@ -149,7 +149,8 @@ class Run:
     def measures(self) -> list[str]:
         """Return the names of the scores that each answer gets."""
         judged = [f"judge {self.judge.name}"] if self.judge else []
-        return [*judged, "F1"] if self.dataset.benchmark == "LoCoMo" else judged
+        own = own_measure(self.dataset.benchmark)
+        return [*judged, own[0]] if own else judged
 
     def outcomes(self) -> list[Outcome]:
         """Go through all conversations, and return what came of their questions, in order."""
@@ -271,8 +272,8 @@ class Run:
 
     def _own(self, question: Question, answer: str) -> dict[str, float]:
         """Return the scores that need no judge."""
-        is_locomo = self.dataset.benchmark == "LoCoMo"
-        return {"F1": locomo_score(question, answer)} if is_locomo else {}
+        own = own_measure(self.dataset.benchmark)
+        return {own[0]: own[1](question, answer)} if own else {}
 
     def _scores(self, key: str, question: Question, answer: str) -> dict[str, float]:
         """Score an answer; LoCoMo's adversarial questions need no judge."""
@@ -280,7 +281,7 @@ class Run:
         if self.judge is None:
             return own
         if own and not question.has_answer:
-            return dict.fromkeys(self.measures, own["F1"])
+            return dict.fromkeys(self.measures, *own.values())
         verdicts = self._verdicts(key, question)
         if not verdicts:
             place = (self._verdict_key(key, question), question.id)

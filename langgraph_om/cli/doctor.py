@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory
-from langgraph_om.core.additions import Advice, list_advice, list_texts
+from langgraph_om.core.additions import Advice, list_advice, list_texts, read_closing
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import describe_overlooked, describe_unread, list_failures
+from langgraph_om.core.page.html import (
+    Apart,
+    describe_overlooked,
+    describe_unread,
+    list_failures,
+)
+from langgraph_om.core.page.page import select_log
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 
-_STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
 _MIN_HITS: Final = 0.2
 _MIN_PROMPT: Final = 2000
@@ -51,23 +56,18 @@ def diagnose(
     counter: TokenCounter,
     *,
     now: datetime,
+    apart: Sequence[Apart] = (),
 ) -> Diagnosis:
     """Find what costs what, and what can be done about it.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-        counter: What counts tokens.
-        now: The current time.
+        apart: What the Actor is shown apart from the log.
     """
     hits = _measure_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *list_advice(record),
+        *list_advice(record, now),
         *_advise_on_duplicates(record),
-        *_advise_on_hints(record, now),
         *_advise_on_cache(hits),
         *_advise_on_pins(record, thresholds),
         *_advise_on_size(record, thresholds),
@@ -77,7 +77,7 @@ def diagnose(
         *_advise_on_overlooked(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
-    sections = _measure_sections(record, window, thresholds, counter, now)
+    sections = _measure_sections(record, window, thresholds, counter, now, apart=apart)
     return Diagnosis(sections, hits_share, advice)
 
 
@@ -87,15 +87,17 @@ def _measure_sections(
     thresholds: Thresholds,
     counter: TokenCounter,
     now: datetime,
+    *,
+    apart: Sequence[Apart],
 ) -> dict[str, int]:
     count = counter.count_text
-    plain = Settings(thresholds, counter, UTC, continuation_hints=False)
-    pieces = render_memory(plain, record, now.date())
-    hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
+    plain = Settings(thresholds, counter, UTC)
+    pieces = render_memory(plain, select_log(record, apart), now.date())
     sections = {
         "instructions": count(pieces[0]) if pieces else 0,
+        **{each.title.lower(): each.tokens for each in apart},
         "observations": sum(map(count, pieces[1:])),
-        "hints": sum(count(str(hint)) for hint in hints),
+        "hints": sum(map(count, read_closing(record).values())),
         "reminder": count(choose_reminder(record, 0)),
         **{name: count(text) for name, text in list_texts(record).items()},
         "messages": window.tokens,
@@ -170,21 +172,6 @@ def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
                 f"the log says {len(items)} times: {words!r}. Forget what is too much, in this "
                 f"order: {names}",
             )
-
-
-def _advise_on_hints(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
-    times = [datetime.fromisoformat(g["observed_at"]) for g in record["log"] if g["observed_at"]]
-    if not record["current_task"] or not times:
-        return
-    age = now - max(times)
-    if age > _STALE:
-        yield Advice(
-            "stale-hint",
-            f"the current task is {age.days} days old, and the agent is shown it at every call: "
-            f"{record['current_task']!r}. If it is done: "
-            f'graph.update_state(config, {{"om": {{"current_task": None}}}}), or '
-            f"continuation_hints=False for none at all",
-        )
 
 
 def _advise_on_cache(hits: tuple[int, int, int] | None) -> Iterator[Advice]:

@@ -1,28 +1,418 @@
-"""The command `langgraph-om`: its options, its help, and what it returns to the shell."""
+"""The command `langgraph-om`: its options, its help, and what each command does with a source."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
-from argparse import (
-    ArgumentParser,
-    ArgumentTypeError,
-    Namespace,
-    RawDescriptionHelpFormatter,
-)
-from collections.abc import Sequence
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableLambda
 
-from langgraph_om.cli import commands
-from langgraph_om.cli.commands import Output
-from langgraph_om.cli.sources import SourceError, open_source
-from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
-from langgraph_om.features import ACTS
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.cli.doctor import diagnose
+from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
+from langgraph_om.core.acts import Act, Listing
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
+from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.page.html import describe_actor_window, write_apart, write_moment
+from langgraph_om.core.page.page import diff_logs
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.search import Filter
+from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
+from langgraph_om.features import ACTS, LISTINGS
+from langgraph_om.mcp import memory_server
+from langgraph_om.memory import ObservationalMemory, runner_of
+from langgraph_om.searching import Lookup
+
+
+def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
+    """Return a memory that asks no model."""
+    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
+    reflection = (
+        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
+    )
+    return ObservationalMemory(
+        RunnableLambda(_refuse),  # so that no model's package has to be installed
+        observation=observation,  # type: ignore[arg-type]
+        reflection=reflection,  # type: ignore[arg-type]
+        messages_key=args.messages_key,
+        **options,
+    )
+
+
+def _refuse(_: Any) -> Any:
+    msg = "the command asks no model"
+    raise AssertionError(msg)
+
+
+# Write to the terminal: plain text, with colours where `rich` is installed, or JSON.
+
+
+_STYLES: Final = {"+": "green", "-": "red", "@": "bright_black"}
+
+
+def write_json(value: Any, indent: int | None = None) -> str:
+    """Return JSON in which whatever could steer a terminal is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    for steering in (CONTROL, DIRECTION, SURROGATE):
+        text = steering.sub(_escape, text)
+    return text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"\\u{ord(mark):04x}" for mark in found[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command writes."""
+
+    as_json: bool
+    """Whether one JSON value is written, and nothing else."""
+
+    def value(self, value: Any) -> None:
+        """Write a JSON value, for programs."""
+        print(write_json(value, indent=2))  # noqa: T201 a command
+
+    def text(self, text: str, style: str | None = None) -> None:
+        """Write lines; what a model or a user said cannot steer the terminal."""
+        clean = for_terminal(text)
+        console = self._console()
+        if console is None:
+            print(clean)  # noqa: T201 a command
+        else:
+            console.print(clean, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def diff(self, lines: Iterable[str]) -> None:
+        """Write lines that begin with what became of them."""
+        for line in lines:
+            self.text(line, _STYLES.get(line[:1]))
+
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Write rows below each other, columns aligned."""
+        cells = [[sanitize(str(cell), " ") for cell in row] for row in [names, *rows]]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for at, row in enumerate(cells):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            self.text(line.rstrip(), "bold" if at == 0 else None)
+
+    def _console(self) -> Any:
+        if not sys.stdout.isatty() or find_spec("rich") is None:
+            return None
+        from rich.console import Console  # noqa: PLC0415 optional
+
+        return Console()
+
+
+DONE: Final = 0
+FOUND_SOMETHING: Final = 1
+"""`doctor` has advice, `diff` differences; `search` found nothing."""
+
+_LIMITS: Final = (
+    "(limits are the defaults; say the agent's own with --message-tokens and --observation-tokens)"
+)
+_MAX_SHOWN: Final = 160
+_AROUND: Final = 60
+_HIT_COLUMNS: Final = ("where", "id", "thread", "when")
+
+
+def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Show what is remembered."""
+    state = source.state(args.thread)
+    view = memory.view(state, history=source.history(args.thread) if args.html else None)
+    if args.html:
+        view.to_html(args.html)
+    if out.as_json:
+        apart = {each.name: each.describe() for each in view.apart}
+        out.value({"record": view.record, "status": view.status, "apart": apart})
+    elif args.html:
+        out.text(f"written to {args.html}")
+    else:
+        out.text(str(view))
+        if args.message_tokens is None and args.observation_tokens is None:
+            out.text(_LIMITS)
+        out.text("")
+        rows = [_row(item) for item in list_items(view.record["log"], view.record["chunks"])]
+        if args.ids:
+            out.table(("id", "day", "item"), rows)
+    return DONE
+
+
+def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List conversations."""
+    del memory
+    threads = source.threads(args.limit)
+    if out.as_json:
+        out.value([{"id": own.id, "title": own.title, "updated": own.updated} for own in threads])
+    else:
+        rows = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
+        out.table(("thread", "updated", "title"), rows)
+    return DONE
+
+
+def search(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Find words in the log and in the messages; of an archive by its index, the best first."""
+    if isinstance(source, ArchiveSource):
+        return _show_hits(_search_archive(source, args, memory), args, out)
+    runner, state = runner_of(memory), source.state(args.thread)
+    words = args.words.casefold().split()
+    hits = _search_log(memory, state, args.words) + [
+        {
+            "where": role_of(message) or message.type,
+            "id": message.id,
+            "when": "",
+            "text": message.text,
+        }
+        for message in runner.conversation(state)
+        if _has(message.text, words)
+    ]
+    return _show_hits(hits, args, out)
+
+
+def _search_archive(
+    source: ArchiveSource, args: Namespace, memory: ObservationalMemory
+) -> list[dict[str, Any]]:
+    """Search all that an archive has of a thread or a resource, as `memory.search` does."""
+    lookup = Lookup(runner_of(memory).settings, source.archive, None)
+    if args.thread is None and source.resource is None:
+        msg = (
+            "an archive is searched by thread or by resource; add `--thread ID` or `--resource ID`"
+        )
+        raise SourceError(msg)
+    found = lookup.search_archive(
+        args.words, args.thread, source.resource, Filter(), limit=args.limit + 1
+    )
+    logged: list[dict[str, Any]] = []
+    if args.thread is None and _has_log(source):
+        # What stands in the shared log now, with what a person wrote into it.
+        logged = _search_log(memory, source.state(None), args.words)
+        found = [hit for hit in found if hit.kind == "message"]
+    return logged + [
+        {
+            "where": hit.role or hit.kind,
+            "id": hit.id,
+            "thread": hit.thread_id,
+            "when": "" if hit.at is None else write_moment(hit.at.isoformat()),
+            "score": hit.score,
+            "text": hit.excerpt,
+        }
+        for hit in found
+    ]
+
+
+def _has_log(source: ArchiveSource) -> bool:
+    return (
+        source.resource is not None and source.archive.load_record(source.resource)[0] is not None
+    )
+
+
+def _search_log(memory: ObservationalMemory, state: Any, words: str) -> list[dict[str, Any]]:
+    """Find the items of a log that hold all words."""
+    record = runner_of(memory).record(state)
+    return [
+        {"where": "log", "id": item.id, "when": str(item.day or ""), "text": item.words}
+        for item in list_items(record["log"], record["chunks"])
+        if _has(item.text, words.casefold().split())
+    ]
+
+
+def _show_hits(hits: Sequence[Mapping[str, Any]], args: Namespace, out: Output) -> int:
+    words = args.words.casefold().split()
+    if out.as_json:
+        out.value(hits)
+    else:
+        names = [
+            name for name in _HIT_COLUMNS if name != "thread" or any("thread" in h for h in hits)
+        ]
+        rows = [
+            [*(h.get(name) or "" for name in names), _cut(h["text"], words)]
+            for h in hits[: args.limit]
+        ]
+        out.table([*(name.replace("when", "day") for name in names), "text"], rows)
+        if len(hits) > args.limit:
+            out.text("and more; a higher --limit shows them")
+    return DONE if hits else FOUND_SOMETHING
+
+
+def history(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List the generations of the log."""
+    records = memory.history(source.history(args.thread), args.limit)
+    rows: list[dict[str, Any]] = [
+        {
+            "generation": record["generation"],
+            "items": len(list_items(record["log"])),
+            "tokens": log_tokens(record),
+            "newest": max((group["observed_at"] for group in record["log"]), default=""),
+        }
+        for record in records
+    ]
+    if out.as_json:
+        out.value(rows)
+    else:
+        cells = [
+            (r["generation"], r["items"], r["tokens"], write_moment(r["newest"])) for r in rows
+        ]
+        out.table(("generation", "items", "tokens", "newest observation"), cells)
+    return DONE
+
+
+def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Show what changed between two generations."""
+    records = memory.history(source.history(args.thread), 1000)
+    known = {record["generation"]: record for record in records}
+    if not records:
+        msg = "there is no memory yet, so that nothing differs"
+        raise SourceError(msg)
+    after = _pick(known, args.after, records[0])
+    before = _pick(known, args.before, records[min(1, len(records) - 1)])
+    lines = diff_logs(before, after)
+    if out.as_json:
+        numbers = {"before": before["generation"], "after": after["generation"]}
+        out.value({**numbers, "lines": lines})
+    elif lines:
+        out.diff(lines)
+    else:
+        out.text("no difference")
+    return FOUND_SOMETHING if lines else DONE
+
+
+def list_rows(
+    listing: Listing, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
+) -> int:
+    """List what a feature keeps."""
+    rows = listing.read(runner_of(memory).record(source.state(args.thread)))
+    if out.as_json:
+        out.value(rows)
+    else:
+        cells = [[row[name] or "" for name in listing.columns] for row in rows]
+        out.table(listing.columns, cells)
+    return DONE
+
+
+def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Say what costs what, and what to do."""
+    runner, state = runner_of(memory), source.state(args.thread)
+    record, messages = runner.record(state), runner.conversation(state)
+    settings, status = runner.read_window(record)[0], cast("StatusData", memory.status(state))
+    counter = settings.counter
+    window = open_window(record, messages, counter)
+    now = datetime.now(UTC)
+    apart = runner.list_apart(record)
+    found = diagnose(record, messages, window, settings.thresholds, counter, now=now, apart=apart)
+    if out.as_json:
+        advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
+        actor = status.get("actorWindow")
+        told = {"sections": found.sections, "cacheHits": found.cache_hits, "actorWindow": actor}
+        shown = {each.name: each.describe() for each in apart}
+        out.value({**told, "apart": shown, "advice": advice})
+    else:
+        total = sum(found.sections.values())
+        rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
+        out.table(("section of the prompt", "tokens", "share"), rows)
+        hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
+        out.text(f"\nfrom the provider's cache: {hits}")
+        out.text(f"the agent's model reads: {describe_actor_window(status) or 'not known'}")
+        for each in apart:
+            lines = write_apart(each, names_threads=record["scope"] == "resource")
+            out.text("\n" + "\n".join(lines))
+        for own in found.advice:
+            out.text(f"\n- {own.text}", "yellow")
+        if not found.advice:
+            out.text("\nnothing to advise")
+    return FOUND_SOMETHING if found.advice else DONE
+
+
+def change(
+    act: Act, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
+) -> int:
+    """Change what is remembered, as a person."""
+    clearing = act.clearing
+    if clearing is not None and (args.text is None) != args.clear:
+        msg = f"`{act.name}` needs a text, or `--clear` to {clearing.help}; pass one of them"
+        raise ConfigurationError(msg)
+    update = act.build(memory.updates, vars(args), source.state(args.thread))
+    source.write(args.thread, update)
+    done = {"id": update[0]["id"], "action": act.name}
+    if out.as_json:
+        out.value({**done, **{key: update[0][key] for key in act.tells}})
+    else:
+        told = clearing.told if clearing is not None and args.clear else act.told
+        out.text(told.format(**done))
+    return DONE
+
+
+def serve(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Serve an archive to MCP clients until the client, or the terminal, ends it."""
+    del memory, out  # over stdio, the protocol alone is written
+    if not isinstance(source, ArchiveSource) or not source.resource:
+        msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
+        raise SourceError(msg)
+    memory = build_memory(args, archive=source.archive, retrieval={"scope": "resource"})
+    try:
+        server = memory_server(memory, resource_id=source.resource, allow_writes=args.write)
+    except ImportError as error:
+        raise SourceError(str(error)) from error
+    if args.http is None:
+        server.run("stdio")
+        return DONE
+    import uvicorn  # noqa: PLC0415 comes with `mcp`
+
+    host, port = args.http
+    uvicorn.run(server.streamable_http_app(), host=host, port=port, log_level="warning")
+    return DONE
+
+
+def _pick(
+    known: Mapping[int, MemoryRecord], number: int | None, default: MemoryRecord
+) -> MemoryRecord:
+    if number is None:
+        return default
+    if number in known:
+        return known[number]
+    msg = f"there is no generation {number}; those known are {', '.join(map(str, known))}"
+    raise ConfigurationError(msg)
+
+
+def _row(item: LogItem) -> tuple[str, str, str]:
+    text = " ".join(item.words.split())
+    return (
+        item.id,
+        str(item.day or ""),
+        text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…",
+    )
+
+
+def _has(text: str, words: list[str]) -> bool:
+    folded = text.casefold()
+    return bool(words) and all(word in folded for word in words)
+
+
+def _cut(text: str, words: list[str]) -> str:
+    """Return what stands around the first of some words, on one line."""
+    line = " ".join(text.split())
+    at = max(0, line.casefold().find(words[0]) - _AROUND)
+    cut = line[at : at + _MAX_SHOWN]
+    return f"{'…' if at else ''}{cut}{'…' if at + _MAX_SHOWN < len(line) else ''}"
+
+
+def write_error(error: Exception, args: Namespace) -> str:
+    """Write what went wrong for the terminal."""
+    said = str(error)
+    for place in filter(None, (args.checkpointer, args.archive, args.url)):
+        said = hide_password(said, place)
+    return write_json({"error": said}) if args.json else for_terminal(f"langgraph-om: {said}")
+
 
 BAD_USE: Final = 2
 NO_SOURCE: Final = 3
@@ -76,25 +466,35 @@ def build_parser() -> ArgumentParser:
         _add_source(own)
         return own
 
-    shown = add("show", commands.show, "show what is remembered, and how full both windows are")
+    shown = add("show", show, "show what is remembered, and how full both windows are")
     shown.add_argument("--ids", action="store_true", help="list the items with their ids, too")
     shown.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
-    listed = add("list", commands.list_threads, "list threads, newest first")
+    listed = add("list", list_threads, "list threads, newest first")
     listed.add_argument("--limit", type=_read_count, default=20, help="how many (20)")
-    found = add("search", commands.search, "find words in the log and in the messages")
+    found = add("search", search, "find words in the log and in the messages")
     found.add_argument(
         "words",
         help="words to find: of an archive any of them, the best hits first; else all, in any case",
     )
     found.add_argument("--limit", type=_read_count, default=20, help="how many hits to show (20)")
-    past = add("history", commands.history, "list the generations of the log, newest first")
+    past = add("history", history, "list the generations of the log, newest first")
     past.add_argument("--limit", type=_read_count, default=10, help="how many (10)")
-    changed = add("diff", commands.diff, "show what changed from one generation to another")
+    changed = add("diff", diff, "show what changed from one generation to another")
     changed.add_argument(
         "before", type=int, nargs="?", help="a generation; default: the last but one"
     )
     changed.add_argument("after", type=int, nargs="?", help="a generation; default: the last one")
-    add("doctor", commands.doctor, "say what costs what in the prompt, and what to do about it")
+    served = add("mcp", serve, "serve an archive to agents and IDEs that speak MCP")
+    served.add_argument("--write", action="store_true", help="let them remember and forget, too")
+    served.add_argument(
+        "--http",
+        type=_read_place,
+        metavar="HOST:PORT",
+        help="over streamable HTTP at /mcp; default: over stdio. Whoever reaches it, reads",
+    )
+    add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
+    for listing in LISTINGS:
+        add(listing.name, partial(list_rows, listing), listing.help)
     _add_acts(add)
     return parser
 
@@ -112,7 +512,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = Output(as_json=args.json)
     try:
         graph = _load_graph(args.graph)
-        memory = _build_memory(args)
+        memory = build_memory(args)
         with open_source(
             url=args.url,
             checkpointer=args.checkpointer,
@@ -147,6 +547,19 @@ def _read_count(text: str) -> int:
     raise ArgumentTypeError(msg)
 
 
+def _read_place(text: str) -> tuple[str, int]:
+    """Return where a server listens.
+
+    Raises:
+        ArgumentTypeError: When it cannot be meant.
+    """
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
+        return host or "127.0.0.1", int(port)
+    msg = f"{text!r} is no host and port; write 127.0.0.1:8765"
+    raise ArgumentTypeError(msg)
+
+
 def _add_source(parser: ArgumentParser) -> None:
     where = parser.add_argument_group("where the memory is")
     one = where.add_mutually_exclusive_group(required=True)
@@ -170,7 +583,7 @@ def _add_source(parser: ArgumentParser) -> None:
 
 def _add_acts(add: Any) -> None:
     for act in ACTS:
-        own = add(act.name, partial(commands.change, act), act.help)
+        own = add(act.name, partial(change, act), act.help)
         for argument in act.arguments:
             name = f"--{argument.name}" if argument.is_option else argument.name
             options = {"metavar": argument.metavar} if argument.metavar else {}
@@ -179,24 +592,6 @@ def _add_acts(add: Any) -> None:
             own.add_argument(name, help=argument.help, **options)
         if act.clearing is not None:
             own.add_argument("--clear", action="store_true", help=act.clearing.help)
-
-
-def _build_memory(args: Namespace) -> ObservationalMemory:
-    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
-    reflection = (
-        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
-    )
-    return ObservationalMemory(
-        RunnableLambda(_refuse),  # the command asks no model, so that none has to be installed
-        observation=observation,  # type: ignore[arg-type]
-        reflection=reflection,  # type: ignore[arg-type]
-        messages_key=args.messages_key,
-    )
-
-
-def _refuse(_: Any) -> Any:
-    msg = "the command asks no model"
-    raise AssertionError(msg)
 
 
 def _load_graph(name: str | None) -> Any:
@@ -221,5 +616,5 @@ def _load_graph(name: str | None) -> Any:
 
 
 def _fail(error: Exception, args: Namespace, code: int) -> int:
-    print(commands.write_error(error, args), file=sys.stderr)  # noqa: T201 a command
+    print(write_error(error, args), file=sys.stderr)  # noqa: T201 a command
     return code

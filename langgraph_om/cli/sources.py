@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -22,26 +21,18 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import (
-    ResourceForm,
-    find_label,
-    resource_form,
-    write_into_log,
-    write_label,
-)
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.fold import check_record, fold
-from langgraph_om.core.record.record import blank_record, complete_record
-from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+from langgraph_om.core.record.record import complete_record
+from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.inspection import (
+    ArchivedMemory,
+    read_server_label,
+    read_stored_label,
+    server_labels,
+)
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
-
-_MAX_COMMITS = 20
-
-
-class SourceError(ObservationalMemoryError):
-    """The source cannot be reached, or has no such thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +199,8 @@ def _config_of(name: str | None) -> Any:
 
 
 @dataclass
-class ArchiveSource:
+class ArchiveSource(ArchivedMemory):
     """An archive: the shared log of a resource, or what it keeps of a thread."""
-
-    archive: MessageArchive
-    resource: str | None = None
 
     def threads(self, limit: int) -> list[ThreadInfo]:
         """Return those of the resource."""
@@ -222,46 +210,14 @@ class ArchiveSource:
     def state(self, name: str | None) -> Mapping[str, Any]:
         """Return the resource's log; of a thread, all observations that were ever archived."""
         if name is None:
-            resource = _need(self.resource, "--resource ID, or --thread ID")
-            form, stored, revision = self._load(resource)
-            return {"om": form.read(stored, resource, revision), "messages": []}
-        thread = self.archive.thread(name)
-        if thread is None or self.resource not in (None, thread.resource_id):
-            msg = f"no thread {name!r} in the archive"
-            raise SourceError(msg)
-        groups = self.archive.groups(thread_id=name, limit=1000)
-        messages = self.archive.messages(name, limit=1000, newest_first=True)
-        record: dict[str, Any] = {
-            **blank_record(),
-            "id": f"archive-{name}",
-            "thread_id": name,
-            **write_label(thread.title),
-            "resource_id": thread.resource_id,
-            "log": [{**_GROUP, **group} for group in reversed(groups)],
-        }
-        return {"om": record, "messages": [own.message for own in messages]}
+            _need(self.resource, "--resource ID, or --thread ID")
+        return super().state(name)
 
     def history(self, name: str | None) -> Any:
         """Return the generations of the resource's log; of a thread there is one state."""
-        if name is not None:
-            return [{"values": self.state(name), "created_at": None}]
-        resource = _need(self.resource, "--resource ID, or --thread ID")
-        form = resource_form()
-        entries = self.archive.record_history(resource, limit=1000) if form is not None else []
-        return [
-            {
-                "values": {
-                    "om": {
-                        **form.read(entry["record"], resource, entry["revision"]),
-                        "id": resource,
-                    },
-                    "messages": [],
-                },
-                "created_at": str(entry["committed_at"]),
-            }
-            for entry in entries
-            if form is not None
-        ]
+        if name is None:
+            _need(self.resource, "--resource ID, or --thread ID")
+        return super().history(name)
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
         """Change the shared log, on top of whatever it is by then."""
@@ -271,46 +227,8 @@ class ArchiveSource:
                 "checkpointer, or with a shared log `--resource ID`"
             )
             raise SourceError(msg)
-        resource = _need(self.resource, "--resource ID")
-        for _ in range(_MAX_COMMITS):
-            form, stored, revision = self._load(resource)
-            log: Mapping[str, Any] = form.complete(stored)
-            for event in update:
-                changed = write_into_log(log, event)
-                if changed is None:
-                    msg = (
-                        "what you change is a thread's; name the checkpointer or the server, and "
-                        "`--thread ID`"
-                    )
-                    raise SourceError(msg)
-                log = changed
-            now = datetime.now(UTC)
-            if self.archive.commit_record(resource, log, expected=revision, now=now):
-                return
-        msg = f"the shared log of {resource!r} keeps changing; try again"
-        raise SourceError(msg)
-
-    def _load(self, resource: str) -> tuple[ResourceForm, Mapping[str, Any], int]:
-        """Return the log of a resource with its revision, and the form that it has.
-
-        Raises:
-            SourceError: When there is none.
-        """
-        form, (stored, revision) = resource_form(), self.archive.load_record(resource)
-        if form is None or stored is None:
-            msg = f"the archive has no shared log of the resource {resource!r}"
-            raise SourceError(msg)
-        return form, stored, revision
-
-
-_GROUP: dict[str, Any] = {
-    "kind": "observation",
-    "ranges": [],
-    "thread_id": None,
-    "text": "",
-    "tokens": 0,
-    "observed_at": "",
-}
+        _need(self.resource, "--resource ID")
+        self.change(update)
 
 
 @dataclass
@@ -538,7 +456,6 @@ def _check_file(place: str, table: str) -> str:
     """Return the path of an SQLite database; what is not there is not made.
 
     Args:
-        place: Its URL.
         table: One that it has where it is of the kind that is meant.
 
     Raises:

@@ -81,3 +81,17 @@ class Act:
     def find(self, name: str) -> Argument | None:
         """Return the argument of a name; `None` where it takes none."""
         return next((argument for argument in self.arguments if argument.name == name), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """Something of the memory of a thread that a command lists."""
+
+    name: str
+    """The name of the command."""
+    help: str
+    """What it does, such as `list what the agent was told to do`."""
+    columns: tuple[str, ...]
+    """Keys of the rows, as a table shows them; JSON has all of them."""
+    read: Callable[[Any], list[dict[str, Any]]]
+    """Returns the rows, given a record."""

@@ -33,11 +33,10 @@ from typing import Literal
 
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.bound_reasoning import has_provider_changed, holds_bound_reasoning
+from langgraph_om.core.content.blocks import has_provider_changed, holds_bound_reasoning
 from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
 from langgraph_om.core.items import is_protected
-from langgraph_om.core.record.groups import place_reflection
-from langgraph_om.core.record.record import count_failures, log_tokens
+from langgraph_om.core.record.record import count_failures, log_tokens, place_reflection
 from langgraph_om.core.record.window import (
     LiveChunk,
     Window,
@@ -76,9 +75,6 @@ def plan(
     """Decide what memory does next.
 
     Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
         now: The current time; a later one never turns work into no work.
         features: Those that are on, which may have work of their own.
     """
@@ -101,11 +97,6 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     Whoever asks for it does not wait for growth after a failure. The newest user turns that stay
     verbatim (`keep_turns`) do so here too.
 
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-
     Returns:
         To activate all chunks, to observe a batch of messages, to bring the log below its
         threshold, or to proceed where nothing is left to do.
@@ -127,13 +118,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
 
 
 def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
-    """Decide what is done while a conversation pauses: all of it is buffered, however little.
-
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-    """
+    """Decide what is done while a conversation pauses: all of it is buffered, however little."""
     if window.strays.messages or not may_begin(record, "observation", window.tokens):
         return PROCEED
     end = find_chunk_end(

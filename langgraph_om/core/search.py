@@ -205,7 +205,6 @@ def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARA
     """Return the stretch of a text that holds the most different words; `…` marks what is cut.
 
     Args:
-        text: The text.
         words: The words to look for, as `query_words` gives them.
         characters: About how long the stretch is.
     """
@@ -232,15 +231,21 @@ def _find_places(text: str, wanted: set[str]) -> list[tuple[int, str]]:
 
 
 def _find_densest(places: Sequence[tuple[int, str]], width: int) -> int:
-    """Return where the stretch begins that holds the most different words, the first of these."""
-    best, at = 0, places[0][0] if places else 0
+    """Return where the stretch begins that holds the most different words.
+
+    Of several it is the tightest, and of those the first: it leaves most room for what follows,
+    which is often what was asked for.
+    """
+    best, at = (0, 0), places[0][0] if places else 0
     window: deque[tuple[int, str]] = deque()
+    counts: Counter[str] = Counter()
     for place in places:
         window.append(place)
-        while place[0] - window[0][0] > width:
-            window.popleft()
-        found = len({word for _, word in window})
-        if found > best:
+        counts[place[1]] += 1
+        while place[0] - window[0][0] > width or counts[window[0][1]] > 1:
+            counts[window.popleft()[1]] -= 1
+        found = (sum(map(bool, counts.values())), window[0][0] - place[0])
+        if found > best or not best[0]:
             best, at = found, window[0][0]
     return at
 
@@ -287,11 +292,12 @@ class WordWeights:
         """Weigh the words of a query.
 
         Args:
-            words: The words.
             frequencies: In how many texts each of them is; one that is left out is in none.
             texts: How many texts there are.
         """
-        weights = {word: _weigh(min(frequencies.get(word, 0), texts), texts) for word in words}
+        weights = {
+            word: weigh_rarity(min(frequencies.get(word, 0), texts), texts) for word in words
+        }
         return cls(weights, sum(weights.values()))
 
     def score(self, words: Sequence[str], average_length: float) -> float:
@@ -321,7 +327,8 @@ class WordWeights:
         return found / self.total
 
 
-def _weigh(frequency: int, texts: int) -> float:
+def weigh_rarity(frequency: int, texts: int) -> float:
+    """Return how much a word tells that is in so many of so many texts."""
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
@@ -329,7 +336,6 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     """Return how well each text matches a query; 0 for those that hold no word of it.
 
     Args:
-        query: The words to look for.
         texts: The words of each text.
     """
     wanted = set(query)
@@ -416,7 +422,6 @@ def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
     """Return the tools that a message calls or is a result of.
 
     Args:
-        message: The message.
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
     return tools_in(parts_of(message), calls)
@@ -433,7 +438,7 @@ def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundText:
     """What a search found."""
 
     kind: Kind
@@ -453,7 +458,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    found: Found
+    found: FoundText
     words: list[str] = field(default_factory=list)
 
 
@@ -462,11 +467,10 @@ def search_texts(
     messages: Sequence[tuple[str, BaseMessage, datetime | None]],
     groups: Sequence[Group],
     wanted: Filter,
-) -> list[Found]:
+) -> list[FoundText]:
     """Search messages and observations that are at hand; return what was found, the best first.
 
     Args:
-        query: What to look for.
         messages: Per message its key, the message, and when it was said.
         groups: Groups of observations.
         wanted: What has to be true of a hit.
@@ -478,7 +482,7 @@ def search_texts(
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
     scores = rank_texts(words, [text.words for text in texts])
     return best_first(
-        Found(
+        FoundText(
             text.found.kind,
             text.found.key,
             text.found.cursor,
@@ -492,9 +496,9 @@ def search_texts(
     )
 
 
-def best_first(found: Iterable[Found]) -> list[Found]:
+def best_first(found: Iterable[FoundText]) -> list[FoundText]:
     """Return the best piece of each text, the best text first; of equals, the last one."""
-    best: dict[tuple[Kind, str], Found] = {}
+    best: dict[tuple[Kind, str], FoundText] = {}
     for each in found:
         name = (each.kind, each.key)
         if name not in best or each.score > best[name].score:
@@ -513,7 +517,7 @@ def _list_messages(
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):
-            yield _Text(Found("message", key, key, piece, 0.0, at, role), split_words(piece))
+            yield _Text(FoundText("message", key, key, piece, 0.0, at, role), split_words(piece))
 
 
 def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
@@ -521,5 +525,5 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
         at = datetime.fromisoformat(group["observed_at"])
         if group["text"] and wanted.passes(at, None, ()):
             cursor = group["ranges"][0][0] if group["ranges"] else ""
-            found = Found("observations", group["id"], cursor, group["text"], 0.0, at, None)
+            found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
             yield _Text(found, split_words(group["text"]))

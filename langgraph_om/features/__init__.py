@@ -14,15 +14,17 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
+from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
+from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.recall import Recall, Recallable
 from langgraph_om.features.recall.config import RecallOptions
-from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
@@ -30,22 +32,19 @@ from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
     AskedTitles,
+    Nameable,
     NamedThreads,
     SuggestConfig,
     SuggestedTitles,
     SuggestOptions,
     TitleOptions,
+    TitleUpdates,
 )
-from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working.feature import (
-    HasWorkingMemory,
-    KnownOfUser,
-    WorkingOptions,
-    WorkingText,
-)
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
+    ContinuationHints,
     PauseWork,
     AskedTitles,
     Archiving,
@@ -56,6 +55,7 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Check,
     Standing,
     Previews,
     Gaps,
@@ -72,10 +72,12 @@ class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
     RecallOptions,
+    CheckOptions,
     StandingOptions,
     StateOptions,
     PreviewOptions,
     GapOptions,
+    HintOptions,
     WorkingOptions,
     TitleOptions,
     SharingOptions,
@@ -106,6 +108,8 @@ class ObservationConfig(
     `ObservationOptions` says what each of them means.
     """
 
+    keys = ObservationOptions
+
 
 class FeatureUpdates(
     SteeringUpdates,
@@ -134,6 +138,8 @@ class FeatureMethods(
 
 ACTS = tuple(act for feature in FEATURES for act in feature.acts)
 """What features let a person do, on the command line and on the page of a memory."""
+LISTINGS = tuple(listing for feature in FEATURES for listing in feature.listings)
+"""What of features the command lists."""
 
 
 for feature in FEATURES:

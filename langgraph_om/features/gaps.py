@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.actor.dates import write_duration
-from langgraph_om.core.config.checks import Hint, Preset
+from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.record.window import Window

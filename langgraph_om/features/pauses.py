@@ -20,12 +20,11 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.checks import Hint
+from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import explain_no_buffering
-from langgraph_om.core.cycles.carry_out import describe_job
+from langgraph_om.core.cycles.carry_out import describe_job, take_in_results
 from langgraph_om.core.cycles.observation import describe_observation
-from langgraph_om.core.cycles.results import take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
@@ -34,11 +33,10 @@ from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.context import RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor
-from langgraph_om.runtime.jobs.requests import build_request
+from langgraph_om.runtime.executors import DelayingExecutor, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.flows import RunFlow, Submit
+from langgraph_om.runtime.job_requests import build_request
 
 logger = logging.getLogger("langgraph_om")
 
@@ -46,7 +44,10 @@ logger = logging.getLogger("langgraph_om")
 class PauseOptions(TypedDict, total=False):
     """The key of the option `observation` for pauses."""
 
-    buffer_on_idle: float | None
+    buffer_on_idle: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        Hint("a number of seconds above 0, or None"),
+    ]
     """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
     however little, unless the conversation goes on before; `None`: never. Needs background
     buffering, and the process that gave the answer to be there still."""
@@ -54,18 +55,9 @@ class PauseOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PauseConfig:
-    """The same as a field of `ObservationConfig`.
+    """The same as a field of `ObservationConfig`."""
 
-    Args:
-        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
-            ahead of need, however little, unless the conversation goes on before; `None`: never.
-            Needs background buffering, and the process that gave the answer to be there still.
-    """
-
-    buffer_on_idle: Annotated[
-        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
-        Hint("a number of seconds above 0, or None"),
-    ] = None
+    buffer_on_idle: float | None = None
 
 
 class PauseWork(Feature):

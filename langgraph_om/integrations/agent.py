@@ -1,4 +1,8 @@
-"""An agent loop with memory, ready to run, every node visible."""
+"""An agent loop with memory, ready to run, every node visible.
+
+An edge leads past `om_status` where the next inspection will only count, as far as the state tells.
+What only the archive or another process knows is not asked: such a step is said to have work.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,22 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.plan import plan
+from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
     FINISH,
     STATED,
     STATUS,
-    Inspected,
+    Inspection,
     MemoryNodes,
+    MemoryTransformer,
     PlainNode,
-    Update,
+    StateUpdate,
     emit,
 )
 from langgraph_om.integrations.state_graph import (
@@ -31,15 +41,74 @@ from langgraph_om.integrations.state_graph import (
     PlainMemoryState,
     add_memory_nodes,
 )
-from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, find_window, name_actor
-from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.foresight import is_idle
+from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
+
+_COUNTING = frozenset({"opened", "counted"})
+"""Events that a later inspection finds again, and that nobody is shown."""
+
+
+def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
+    """Return whether the Actor is next, and nothing has happened that must be kept before it is.
+
+    It never raises: an error here would take the message or the tool's result with it that comes in
+    with this step, and the inspection raises it again.
+
+    Args:
+        runner: What the memory runs its steps with.
+        state: The graph's state before the Actor's call.
+    """
+    try:
+        if not runner.is_on() or runner.is_read_only():
+            return True
+        return _is_idle(runner, state)
+    except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
+        return False
+
+
+def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
+    record = complete_record(state.get("om"))
+    settings = runner.settings_in_force(record)
+    if not record["id"] or record["scope"] != settings.scope or record.get("tripwire") is not None:
+        return False
+    if not _is_all_running(runner, record):
+        return False
+    step = Step(
+        settings,
+        record,
+        runner.conversation(state),
+        Identity(record["thread_id"], record["resource_id"]),
+        runner.clock(),
+        before=runner.spans.recall(record["id"]),
+    )
+    return _only_counts(runner, step)
+
+
+def _only_counts(runner: StepRunner, step: Step) -> bool:
+    """Return whether an inspection does nothing but count."""
+    if any(is_due(step) for is_due in step.settings.features.having("is_due")):
+        return False
+    count_and_collect(step, dict.fromkeys(step.record["pending"], "running"))
+    runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
+    if not _COUNTING.issuperset(event["type"] for event in step.events):
+        return False
+    settings = step.settings
+    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
+    return decision.kind == "proceed"
+
+
+def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:
+    """Return whether no pending job is over; `False` where only a look elsewhere would tell."""
+    jobs = record["pending"].values()
+    if not runner.jobs_are_here or runner.archive is not None:
+        return not jobs
+    return all(runner.buffering.peek(job["cycle_id"]) == "running" for job in jobs)
 
 
 def create_memory_agent(
@@ -170,7 +239,7 @@ def _check_tools(tools: object) -> Sequence[Any]:
 # --- What the Actor's node begins with -----------------------------------------------------------
 
 State = Mapping[str, Any]
-Entered = tuple[State, Update, Step | None]
+Entered = tuple[State, StateUpdate, Step | None]
 """The state that the Actor is called with, what is to be written of it beside the answer, and what
 was inspected; `None` where `om_status` has done that."""
 
@@ -212,7 +281,7 @@ class IdleStep:
         found = yield from self._nodes.inspect(state, must_proceed=True)
         return self._show(state, found), found.update, found.step
 
-    def _show(self, state: State, found: Inspected) -> State:
+    def _show(self, state: State, found: Inspection) -> State:
         """Return the state as it is once an inspection is written."""
         # What is written to `om` are events, or nothing, and not the record.
         after, step = {**state, **found.update, "om": state["om"]}, found.step
@@ -221,6 +290,6 @@ class IdleStep:
         return {**after, "om": step.record, self._nodes.runner.messages_key: step.left}
 
 
-def _add_answer(update: Update, answer: BaseMessage) -> Update:
+def _add_answer(update: StateUpdate, answer: BaseMessage) -> StateUpdate:
     """Return an update with the Actor's answer, behind what leaves the conversation."""
     return {**update, "messages": [*update.get("messages", ()), answer]}

@@ -35,20 +35,15 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.step.step import StateKey
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import (
-    MEMORY_SNAPSHOTS,
-    check_removal,
-    messages_reducer,
-)
-from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit
-from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
+from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import find_window, name_actor
 from langgraph_om.options import MemoryOptions
-from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
+from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
@@ -108,6 +103,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Args:
         memory: The memory.
+        replaces: The name of a middleware that this one takes the place of. deepagents matches
+            names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
+            also in its general-purpose subagent. `None`: it is one more.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
@@ -118,19 +116,29 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     transformers = (InternalCallTransformer, MemoryTransformer)
 
     @overload
-    def __init__(self, memory: ObservationalMemory | None = None) -> None: ...
+    def __init__(
+        self, memory: ObservationalMemory | None = None, *, replaces: str | None = None
+    ) -> None: ...
 
     @overload
     def __init__(
         self,
         memory: None = None,
         *,
+        replaces: str | None = None,
         model: ModelValue | None = None,
         **options: Unpack[MemoryOptions],
     ) -> None: ...
 
-    def __init__(self, memory: ObservationalMemory | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        memory: ObservationalMemory | None = None,
+        *,
+        replaces: str | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
+        self._name = replaces or "ObservationalMemoryMiddleware"
         if memory is not None and options:
             given = ", ".join(f"`{name}`" for name in sorted(options))
             msg = f"`memory` and {given} are given; pass these in ObservationalMemory(...)"
@@ -156,7 +164,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     def name(self) -> str:
         """The same for subclasses, so that `create_agent` refuses two memories on one agent."""
-        return "ObservationalMemoryMiddleware"
+        return self._name
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:

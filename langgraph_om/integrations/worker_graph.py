@@ -1,11 +1,17 @@
-"""A graph that carries out memory's background work, for a LangGraph server."""
+"""A graph that carries out memory's background work, for a LangGraph server.
+
+A job that was sent here is taken over, carried out once, and its result kept in the archive.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.channels import UntrackedValue
@@ -13,15 +19,129 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import check_seconds
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.core.additions import find_deletions
+from langgraph_om.core.config.options import check_seconds
+from langgraph_om.core.cycles.carry_out import fail_request
+from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.runtime.context import RunContext
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.jobs.server import LEASE_SECONDS
-from langgraph_om.runtime.jobs.worker import JobLease, JobLeases, carry_out_once
+from langgraph_om.runtime.flows import RunContext
+from langgraph_om.runtime.leases import PRUNE_SECONDS, Leases
+from langgraph_om.runtime.server import LEASE_SECONDS
+
+JobOutcome = Literal["done", "failed", "overtaken", "taken", "withdrawn"]
+"""What came of a run: a result; a failure; a result that comes too late, because the job is another
+worker's by now; or nothing, as another worker has the job, or has done it, or nobody wants it any
+more."""
+
+
+def carry_out_once(
+    request: JobRequest, sender: str | None, work: EffectFlow[JobResult]
+) -> EffectFlow[JobOutcome]:
+    """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
+
+    Args:
+        request: The job.
+        sender: Under which name who sent it holds a lease of it; `None`: nobody holds one.
+        work: Does the job.
+
+    Raises:
+        ConfigurationError: When this process cannot do the job. That is kept as its failure.
+        ArchiveError: When the storage fails; the job is then begun again elsewhere.
+    """
+    claim = yield from call_storage("take_over", request, sender)
+    if claim != "mine":
+        return "withdrawn" if claim is None else "taken"
+    try:
+        result = yield from work
+    except ConfigurationError as error:
+        yield from call_storage("keep", request["cycle_id"], fail_request(request, error))
+        raise
+    if not (yield from call_storage("keep", request["cycle_id"], result)):
+        return "overtaken"
+    return "failed" if result["type"] == "buffering-failed" else "done"
+
+
+class JobLease:
+    """One worker's lease of one job.
+
+    Args:
+        archive: What those who send jobs and the workers share.
+        seconds: How long the lease lasts unless it is renewed.
+        owner: Under which name it is held. That of who sent the job, so that the lease passes from
+            one to the other without a gap; of a run that is tried again it is the same.
+        prunes: Whether jobs that ended long ago are forgotten beside the work.
+    """
+
+    def __init__(
+        self, archive: MessageArchive, seconds: float, owner: str | None, *, prunes: bool = False
+    ) -> None:
+        self._archive = archive
+        self._leases = Leases(archive, seconds, owner or uuid4().hex, prunes=prunes)
+        self._is_wanted = True
+        self._cycle_id = ""
+
+    def take_over(self, request: JobRequest, sender: str | None) -> Claim | None:
+        """Ask for the job, and wait for the answer; `None` when it was withdrawn or deleted."""
+        self._cycle_id = request["cycle_id"]
+        if sender is not None:
+            is_gone = self._archive.job(self._cycle_id) is None
+        else:
+            is_gone = self._is_deleted(request)
+        if is_gone:
+            return None
+        answers: list[Claim] = []
+        is_answered = threading.Event()
+
+        def tell(claim: Claim) -> bool:
+            answers.append(claim)
+            is_answered.set()
+            return self._is_wanted
+
+        about: Sequence[str] = request["about"]
+        whose = (request["thread_id"], request["resource_id"])
+        self._leases.ask(self._cycle_id, *whose, tell, about=about)
+        is_answered.wait()
+        return answers[0]
+
+    def _is_deleted(self, request: JobRequest) -> bool:
+        """Return whether the thread was deleted since, so that nobody wants the job any more."""
+        found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
+        return sum(found.values()) > find_deletions(request["record"]).number
+
+    def keep(self, cycle_id: str, result: JobResult) -> bool:
+        """Keep the job's result, and return whether it counts."""
+        return self._leases.finish(cycle_id, result) is not None
+
+    def give_up(self) -> None:
+        """Let any worker begin the job again, if it has no result; waits for nothing."""
+        self._is_wanted = False
+        self._leases.leave(self._cycle_id)
+
+
+class JobLeases:
+    """Makes the leases of one worker's jobs; about once an hour, old jobs are forgotten too.
+
+    Args:
+        archive: What those who send jobs and the workers share.
+        seconds: How long a lease lasts unless it is renewed.
+    """
+
+    def __init__(self, archive: MessageArchive, seconds: float) -> None:
+        self._archive, self._seconds = archive, seconds
+        self._prune_at = 0.0
+
+    def make(self, owner: str | None) -> JobLease:
+        """Make the lease of one job."""
+        now = time.monotonic()
+        prunes = now >= self._prune_at
+        if prunes:
+            self._prune_at = now + PRUNE_SECONDS
+        return JobLease(self._archive, self._seconds, owner, prunes=prunes)
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

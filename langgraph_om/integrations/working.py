@@ -10,7 +10,7 @@ from langgraph.config import get_store
 from langgraph.graph import StateGraph
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.feature import state_keys_of
+from langgraph_om.features.working import state_keys_of
 from langgraph_om.features.working.memory import (
     SHOWN_KEY,
     VALUE_KEY,

@@ -13,15 +13,15 @@ from langchain_core.runnables import ensure_config
 from langgraph.config import get_store
 from langgraph.runtime import Runtime
 
-from langgraph_om.features.working.feature import state_keys_of
+from langgraph_om.features.working import state_keys_of
 from langgraph_om.features.working.memory import (
+    UPDATE_TOOL,
     Working,
     WorkingMemory,
     check_working,
     insert_block,
     read_shown,
 )
-from langgraph_om.features.working.tool import UPDATE_TOOL
 from langgraph_om.integrations.middleware import add_keys, without_tools
 
 

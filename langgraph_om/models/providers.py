@@ -17,8 +17,7 @@ from typing import Any, Literal, cast
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langgraph_om.core.config.checks import find_near
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.options import DEFAULT_MODEL, find_near
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
 
@@ -83,7 +82,6 @@ def fit_to_model(
     """Return the settings that a model named by a string takes, as far as is known.
 
     Args:
-        sampling: The settings of the role.
         family: The family of its client.
         name: The model's name, without its provider.
         profile: What langchain knows of the model, if anything.

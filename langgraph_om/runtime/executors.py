@@ -1,24 +1,455 @@
 """Where buffering jobs run: beside the conversation, in the step, or in the graph's superstep.
 
-What runs them beside the conversation is in `jobs`; here are those that leave jobs to the step.
+An executor knows jobs by the id of their cycle. `BackgroundBuffering` keeps results until they are
+pushed out by newer ones. Results are looked at, never taken away: a fork and a repeated superstep
+see the same one. With an archive, the workers that share it run each job once and see each other's
+results.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextvars
+import logging
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol, runtime_checkable
 
+from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import JobRequest
-from langgraph_om.runtime.jobs.background import BackgroundBuffering
-from langgraph_om.runtime.jobs.protocol import Executor, Work
+from langgraph_om.core.wire import JobRequest, JobResult
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.leases import Leases, share_leases
 
-__all__ = [
-    "BackgroundBuffering",
-    "Buffering",
-    "InPlace",
-    "InlineBuffering",
-    "ParallelBuffering",
-]
+JobWork = Callable[[], JobResult]
+"""A job to run in this process; it returns the event that is its result, and does not raise."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs jobs beside the conversation, in this process or in another.
+
+    A job is known by the id of its cycle, and is done once: its result is looked at, by forks and
+    repeated steps too, and not taken away. Methods are called from several threads. One that raises
+    costs no turn: the job counts as not taken, or as still running. `executor_conformance` in
+    `langgraph_om.testing` checks an executor.
+    """
+
+    def submit(
+        self,
+        cycle_id: str,
+        key: str,
+        work: JobWork,
+        *,
+        thread_id: str = "",
+        resource_id: str | None = None,
+        about: Sequence[str] = (),
+        request: Callable[[], JobRequest] | None = None,
+    ) -> bool:
+        """Take a job, unless it is known already; never waits for its end.
+
+        Args:
+            cycle_id: The job's id; a known one is not run again, since another attempt has
+                another id.
+            key: Of jobs with the same key one runs at a time.
+            work: Runs the job in this process.
+            thread_id: The thread it works for.
+            resource_id: The resource it works for.
+            about: Other threads that its result tells of.
+            request: Returns the job as plain JSON, for another process, where
+                `memory.run_job(request)` carries it out.
+
+        Returns:
+            Whether the job is known now; `False` when there is no room for it. It is tried again
+            later then.
+        """
+
+    def peek(self, cycle_id: str) -> JobState:
+        """Return a job's result, `"running"`, `"expired"` or `None`, without waiting.
+
+        `"expired"` is a job whose worker is gone; `None` one that is not known (any more). Either
+        is begun again.
+        """
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        """Do the same as `peek`, once the job has ended or so many seconds have passed.
+
+        `"withdrawn"` says that the executor took back a job that had not begun: the turn that waits
+        does the work.
+        """
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until no job that was submitted here is at work, and return whether none is left.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+        """
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Take no more jobs, wait for those at work, and return whether none is left."""
+
+
+@runtime_checkable
+class DelayingExecutor(Executor, Protocol):
+    """An executor that can begin a job later, beyond the life of this process."""
+
+    def submit_after(
+        self, seconds: float, cycle_id: str, key: str, *, request: Callable[[], JobRequest]
+    ) -> bool:
+        """Have a job carried out after some time, instead of one with the same key that waits.
+
+        It is not known before it has begun. It may raise; the conversation then goes on without.
+
+        Args:
+            seconds: After how many.
+            cycle_id: The job's id.
+            key: Whose pause it is.
+            request: Returns the job as plain JSON.
+
+        Returns:
+            Whether it was taken.
+        """
+
+
+@runtime_checkable
+class ForgettingExecutor(Executor, Protocol):
+    """An executor that keeps something of jobs which deletions shall reach."""
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Delete the jobs of a thread, or of all threads of a resource, wherever they wait.
+
+        Args:
+            thread_id: The thread that is deleted.
+            resource_id: The resource that is deleted.
+
+        Raises:
+            Exception: Whatever keeps them from being deleted.
+        """
+
+
+logger = logging.getLogger("langgraph_om")
+
+_KEPT_RESULTS = 1024
+
+
+@dataclass(eq=False)
+class _Job:
+    """A job and what came of it."""
+
+    cycle_id: str
+    key: str
+    work: Callable[[], JobResult] | None
+    """What to run, in the context of the run that asked for it; dropped once it is done, because
+    it holds the whole conversation."""
+    result: JobResult | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class BackgroundBuffering:
+    """Buffer in threads beside the conversation (the default).
+
+    A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
+    and runs; those still at work when the interpreter exits are waited for `exit_timeout` seconds
+    and then left behind, their messages simply stay unobserved. With an archive, their results are
+    there for the next process, and what a process leaves behind is begun again by another.
+
+    Args:
+        workers: How many jobs run at once.
+        queue: How many more may wait; a job beyond is refused and tried again later.
+        exit_timeout: Seconds that the interpreter's exit waits for jobs at most.
+
+    Raises:
+        ConfigurationError: When a number is out of range.
+    """
+
+    def __init__(self, workers: int = 4, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
+        for name, value, least in (("workers", workers, 1), ("queue", queue, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                msg = f"`{name}` is {value!r}; pass a whole number, {least} or more"
+                raise ConfigurationError(msg)
+        if isinstance(exit_timeout, bool) or not exit_timeout >= 0:
+            msg = f"`exit_timeout` is {exit_timeout!r}; pass seconds, 0 or more"
+            raise ConfigurationError(msg)
+        self._workers = workers
+        self._queue = queue
+        self._exit_timeout = exit_timeout
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._closed = False
+        self._leases: Leases | None = None
+        self.begin_anew()
+        begin_anew_after_fork(self)
+        _close_at_exit(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
+            f"exit_timeout={self._exit_timeout})"
+        )
+
+    def begin_anew(self) -> None:
+        """Begin without work; in a forked process the results of finished jobs are known still."""
+        self._lock = threading.Condition()
+        done = [job for job in self._jobs.values() if job.result is not None]
+        self._jobs = OrderedDict(
+            (job.cycle_id, replace(job, done=_make_set_event())) for job in done
+        )
+        self._asked: set[_Job] = set()
+        self._waiting: deque[_Job] = deque()
+        self._running: set[str] = set()
+        self._threads = 0
+
+    def share(self, archive: MessageArchive, seconds: float = 120.0) -> None:
+        """Run jobs for, and take results from, all workers with this archive.
+
+        Args:
+            archive: What the workers share. Asking for the same one again changes nothing.
+            seconds: How long a job of a worker that died waits for another worker.
+
+        Raises:
+            ConfigurationError: When it shares another archive already.
+        """
+        lasts = check_seconds("seconds", seconds)
+        with self._lock:
+            self._leases = share_leases(self._leases, archive, lasts, "BackgroundBuffering")
+
+    def submit(
+        self,
+        cycle_id: str,
+        key: str,
+        work: JobWork,
+        *,
+        thread_id: str = "",
+        resource_id: str | None = None,
+        about: Sequence[str] = (),
+        request: Callable[[], JobRequest] | None = None,
+    ) -> bool:
+        """Start a job, unless it is known already; never waits for the archive.
+
+        Args:
+            cycle_id: The job's id; a known one is not run again, unless it failed.
+            key: Of jobs with the same key one runs at a time.
+            work: What to run; it must not raise.
+            thread_id: The thread it works for.
+            resource_id: The resource it works for.
+            about: Other threads that its result tells of.
+            request: Not needed: the job runs in this process.
+
+        Returns:
+            Whether the job is known now, here or to another worker; `False` when there is no room
+            for it, or another job with the same key is not done.
+        """
+        del request
+        with self._lock:
+            known = self._jobs.get(cycle_id)
+            if known is not None and not _has_failed(known):
+                return True
+            busy = key in self._running or any(
+                job.key == key for job in (*self._waiting, *self._asked)
+            )
+            room = self._queue + self._workers - len(self._waiting) - len(self._asked)
+            if self._closed or busy or room <= 0:
+                return False
+            job = _Job(cycle_id, key, partial(contextvars.copy_context().run, work))
+            self._jobs[cycle_id] = job
+            self._forget_old()
+            if self._leases is None:
+                self._enqueue(job)
+            else:
+                self._asked.add(job)
+                tell = partial(self._answered, job)
+                self._leases.ask(cycle_id, thread_id, resource_id, tell, about=about)
+            return True
+
+    def _answered(self, job: _Job, claim: Claim) -> bool:
+        """Run a job that is this worker's, leave it to another that has it; tell if it is run."""
+        with self._lock:
+            if job not in self._asked:
+                return False
+            self._asked.discard(job)
+            if claim == "mine":
+                self._enqueue(job)
+                self._lock.notify_all()
+            else:
+                self._end(job, None)
+            return claim == "mine"
+
+    def _enqueue(self, job: _Job) -> None:
+        self._waiting.append(job)
+        if self._threads < self._workers and self._threads < self._unfinished():
+            self._threads += 1
+            threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
+
+    def peek(self, cycle_id: str) -> JobState:
+        """Return a job's result, `"running"`, or `None` for a job that is not known.
+
+        A job that is not known here is looked up in the archive, in one read; `"expired"` is one
+        that the worker left that had it.
+        """
+        state = self._known(cycle_id)
+        return self._leases.read(cycle_id) if state is None and self._leases else state
+
+    def _known(self, cycle_id: str) -> JobState:
+        with self._lock:
+            job = self._jobs.get(cycle_id)
+        if job is None:
+            return None
+        return job.result if job.done.is_set() else "running"
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        """Wait for a job's result, or withdraw a job that still waits for a free worker.
+
+        Args:
+            cycle_id: The job's id.
+            timeout: Seconds to wait at most.
+
+        Returns:
+            The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
+            known (any more): who waits can do the work of these three as well.
+        """
+        ends_at = time.monotonic() + timeout
+        with self._lock:
+            job = self._jobs.get(cycle_id)
+            if job is not None:  # until its lease is granted nobody knows whether it has to wait
+                self._lock.wait_for(lambda: job not in self._asked, timeout)
+            if job is not None and job in self._waiting and len(self._running) >= self._workers:
+                self._waiting.remove(job)
+                self._end(job, None)
+                self._leave(job)
+                return "withdrawn"
+        if job is not None:
+            job.done.wait(max(0.0, ends_at - time.monotonic()))
+        state = self._known(cycle_id)
+        if state is not None or self._leases is None:
+            return state
+        return self._leases.wait(cycle_id, max(0.0, ends_at - time.monotonic()))
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until no job is at work in this process.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._unfinished(), timeout)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Take no more jobs, drop those that wait, and wait for those at work.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether nothing is left.
+        """
+        with self._lock:
+            self._closed = True
+            for job in (*self._waiting, *self._asked):
+                self._end(job, None)
+                self._leave(job)
+            self._waiting.clear()
+            self._asked.clear()
+        return self.flush(timeout)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more jobs are taken."""
+        return self._closed
+
+    def leave(self, timeout: float = 1.0) -> None:
+        """Let other workers begin again what is at work here, because the process ends.
+
+        Args:
+            timeout: Seconds to wait at most until the archive knows it.
+        """
+        if self._leases is not None:
+            self._leases.leave_all(timeout)
+
+    def _leave(self, job: _Job) -> None:
+        if self._leases is not None:
+            self._leases.leave(job.cycle_id)
+
+    def _end(self, job: _Job, result: JobResult | None) -> None:
+        """Note what came of a job; one without a result is forgotten."""
+        job.work, job.result = None, result
+        if result is None:
+            self._jobs.pop(job.cycle_id, None)
+        job.done.set()
+        self._lock.notify_all()
+
+    def _unfinished(self) -> int:
+        return len(self._asked) + len(self._waiting) + len(self._running)
+
+    def _forget_old(self) -> None:
+        finished = [key for key, job in self._jobs.items() if job.done.is_set()]
+        for key in finished[: max(0, len(self._jobs) - _KEPT_RESULTS)]:
+            del self._jobs[key]
+
+    def _serve(self) -> None:
+        """Run waiting jobs until there is none."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads -= 1
+                    self._lock.notify_all()
+                    return
+                job = self._waiting.popleft()
+                self._running.add(job.key)
+            result = self._run(job)
+            with self._lock:
+                self._running.discard(job.key)
+                self._end(job, result)
+
+    def _run(self, job: _Job) -> JobResult | None:
+        """Run a job, and keep its result for all workers."""
+        work, job.work = job.work, None
+        try:
+            result = work() if work else None
+        except BaseException:
+            logger.exception("a buffering job ended with an error; its messages stay as they are")
+            result = None
+        if self._leases is None:
+            return result
+        if result is None:
+            self._leases.release(job.cycle_id)
+            return None
+        return self._leases.finish(job.cycle_id, result)
+
+
+def _has_failed(job: _Job) -> bool:
+    return job.result is not None and job.result.get("type") == "buffering-failed"
+
+
+def _make_set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+_alive: weakref.WeakSet[BackgroundBuffering] = weakref.WeakSet()
+
+
+def _close_at_exit(executor: BackgroundBuffering) -> None:
+    """Have an executor closed when the interpreter exits, if there is still one then."""
+    if not _alive:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _alive.add(executor)
+
+
+def _close_all() -> None:
+    for executor in list(_alive):
+        executor.close(executor._exit_timeout)  # noqa: SLF001 its own module
+        executor.leave()
 
 
 class InPlace:
@@ -31,7 +462,7 @@ class InPlace:
         self,
         cycle_id: str,
         key: str,
-        work: Work,
+        work: JobWork,
         *,
         thread_id: str = "",
         resource_id: str | None = None,

@@ -15,8 +15,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ensure_config
 
 from langgraph_om.core.content.text import for_terminal
@@ -29,7 +30,7 @@ from langgraph_om.core.effects import (
     HookReply,
     JobState,
     KeepLease,
-    Leased,
+    LeasedRequests,
     ModelReply,
     Pause,
     PeekJobs,
@@ -44,19 +45,78 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.core.events import describe_cycle
-from langgraph_om.core.wire import CycleStarted, Event
-from langgraph_om.models.ask import ask
-from langgraph_om.runtime.context import (
-    FlowResult,
-    ResultT,
-    RunContext,
-    RunFlow,
-    Show,
-    Submit,
-    Work,
-)
-from langgraph_om.runtime.hooks import read_hook_reply
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
+from langgraph_om.models.ask import Calls, ask
+from langgraph_om.runtime.executors import Executor
+from langgraph_om.runtime.hooks import Hooks, read_hook_reply
 from langgraph_om.runtime.leases import KeptLease
+from langgraph_om.runtime.telemetry import record_cycle
+
+ResultT = TypeVar("ResultT")
+
+RunFlow = Generator[Any, Any, ResultT]
+"""A flow that may also yield `Work` and `Show`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A decision to carry out. The reply has the events that it came to."""
+
+    record: MemoryRecord
+    messages: Sequence[BaseMessage]
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Events that no cycle of this flow is told of: those of an inspection, or a job's start."""
+
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A job to be given to the executor. The reply says whether it was taken."""
+
+    function: Callable[[], bool]
+
+
+def discard(event: Event) -> None:
+    """Discard an event; outside a graph, `step` returns events instead of streaming them."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a driver needs to run a flow."""
+
+    calls: Calls
+    hooks: Hooks
+    jobs: Executor
+    carry_out: Callable[[Work], RunFlow[None]]
+    """Makes the cycle that carries out a decision."""
+    storage: Sequence[object] = ()
+    """What has the methods that flows call; empty where no feature brings any."""
+    emit: Callable[[Event], None] = discard
+    """Shows an event at the moment it happens."""
+    work: Callable[[Work], Any] | None = None
+    """Has a decision carried out elsewhere, and returns the events that it came to."""
+    jobs_are_here: bool = True
+    """Whether the executor is one of this package: it never waits for a network, nor raises."""
+    opening: Event | None = None
+    """The event that announced the flow before it was driven."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult(Generic[ResultT]):
+    """What came of a flow."""
+
+    result: ResultT
+    events: list[Event]
+    """Those of its cycles, in order; those that change memory have yet to be folded."""
+    tally: Tally
+    """What its questions cost, since the start of its cycle."""
+
 
 # What the log of the process says of cycles and failures, beside the stream.
 
@@ -169,8 +229,6 @@ def supervise(
     """Turn what a flow wants into requests, and show its events.
 
     Args:
-        flow: The flow.
-        context: What it is run with.
         beside: The cycle of which it is a part, with others side by side.
     """
     if beside is None:
@@ -197,7 +255,7 @@ def supervise(
 def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
     if cycle.lease is None:
         return (yield from requests)
-    return (yield Leased(requests, cycle.lease))
+    return (yield LeasedRequests(requests, cycle.lease))
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
@@ -351,6 +409,7 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
         cycle.begin(event)
     elif event.get("cycle_id") not in cycle.begun:
         return
+    record_cycle(event)
     context.hooks.tell(event)
     call = context.hooks.about(event)
     if call is not None:

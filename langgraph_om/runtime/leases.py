@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.cycles.results import FarEnd, judge_lease
+from langgraph_om.core.cycles.carry_out import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -219,7 +219,6 @@ class Leases:
         """Wait for the result of another worker's job.
 
         Args:
-            job_id: The job.
             timeout: Seconds to wait at most; with 0, what was read last is returned at once.
         """
         ends_at = time.monotonic() + timeout
@@ -380,7 +379,6 @@ def share_leases(
 
     Args:
         known: Those it has, if it shares an archive already.
-        archive: What the workers share.
         seconds: How long a new lease lasts unless it is renewed.
         executor: The name of the executor's class.
 

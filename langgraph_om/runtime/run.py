@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.errors import ConfigurationError
 

@@ -17,19 +17,19 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.core.actor.head import find_day
-from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.prompt import assemble, find_day
 from langgraph_om.core.actor.shown import FIXED_TOKENS
-from langgraph_om.core.actor.windows import (
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
     find_smallest,
     join_windows,
     select_learned,
 )
-from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
@@ -41,16 +41,16 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
 from langgraph_om.runtime.drivers import POLL_SECONDS
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
-from langgraph_om.runtime.flows import log_failures
-from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
-from langgraph_om.runtime.jobs.requests import (
-    carry_out_request,
-    submit_job,
+from langgraph_om.runtime.executors import (
+    BackgroundBuffering,
+    Buffering,
+    ForgettingExecutor,
+    InPlace,
 )
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,
@@ -192,6 +192,12 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         return (self.settings, None) if kept is None else (self._fit(kept["tokens"]), kept)
+
+    def list_apart(self, record: MemoryRecord) -> list[Apart]:
+        """Return what the Actor is shown apart from the log, for those who look at a thread."""
+        settings = self.read_window(record)[0]
+        shows = settings.features.having("set_apart")
+        return [apart for show in shows if (apart := show(settings, record)) is not None]
 
     def meet_actor(
         self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None

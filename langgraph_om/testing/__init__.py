@@ -12,13 +12,11 @@ models do, by a seed, `check_message_sequence` names what a provider would refus
 from __future__ import annotations
 
 from langgraph_om.testing.archive import archive_conformance
-from langgraph_om.testing.executor import executor_conformance
+from langgraph_om.testing.checks import Provider, check_message_sequence, executor_conformance
 from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
-from langgraph_om.testing.flows import FlowRun, drive
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.rough import RoughObserver, RoughReflector
-from langgraph_om.testing.scripted import ScriptedChatModel
-from langgraph_om.testing.sequence import Provider, check_message_sequence
+from langgraph_om.testing.scripted import FlowRun, ScriptedChatModel, drive
 
 __all__ = [
     "ExtractiveObserver",

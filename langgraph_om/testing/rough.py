@@ -16,8 +16,15 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.extractive import NUMBERED, ExtractiveObserver, ExtractiveReflector
-from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, join_text
-from langgraph_om.testing.quoting import find_last_block, shorten, weigh
+from langgraph_om.testing.offline import (
+    OfflineChatModel,
+    Reply,
+    Role,
+    find_last_block,
+    join_text,
+    shorten,
+    weigh,
+)
 
 _WANTED = re.compile(r"free (\d+) of them")
 _SIZES = re.compile(r"about (\d+) tokens.*?fewer than (\d+) tokens|has (\d+) tokens, .*?than (\d+)")

@@ -37,12 +37,11 @@ from sqlalchemy import Table, insert, text
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import message_rows, thread_rows
-from langgraph_om.archive.sql.values import encode_message
+from langgraph_om.archive.sql.schema import encode_message, message_rows, thread_rows
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Group
-from langgraph_om.features.meaning.index import StoreIndex
+from langgraph_om.features.meaning.meaning import StoreIndex
 
 BUDGET = 0.010
 """Seconds that a page or a list may take."""

@@ -25,7 +25,7 @@ from report import Budget, Options, Report, markdown_table, text_table
 from sqlalchemy import text
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql import messages as sql_messages
+from langgraph_om.archive.sql import archive as sql_archive
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
@@ -146,12 +146,12 @@ def laps(work: Callable[[int], object], times: int = CALLS) -> list[float]:
 @contextmanager
 def without_index() -> Iterator[None]:
     """Let messages be archived without being made searchable."""
-    real = sql_messages.index_messages
-    sql_messages.index_messages = lambda *_, **__: None
+    real = sql_archive.index_messages
+    sql_archive.index_messages = lambda *_, **__: None
     try:
         yield
     finally:
-        sql_messages.index_messages = real
+        sql_archive.index_messages = real
 
 
 def measure(archive: SQLAlchemyArchive, messages: int) -> dict[str, list[float]]:

@@ -184,12 +184,8 @@ def deep(actor: Metered, threshold: int, saver: Saver) -> Agent:
     require("deepagents")
     from deepagents import DeepAgentState  # noqa: PLC0415 optional
     from deepagents.backends import StateBackend  # noqa: PLC0415
-    from deepagents.middleware import (  # noqa: PLC0415
-        FilesystemMiddleware,
-    )
-    from deepagents.middleware import (  # noqa: PLC0415
-        SummarizationMiddleware as DeepSummarizationMiddleware,
-    )
+    from deepagents.middleware import FilesystemMiddleware  # noqa: PLC0415
+    from deepagents.middleware import SummarizationMiddleware as DeepSummarizationMiddleware  # noqa: PLC0415
 
     model, backend = summariser(threshold), StateBackend()
     middleware = DeepSummarizationMiddleware(

@@ -27,13 +27,23 @@ from evaluation.formats import (
     read_files,
 )
 from evaluation.reporting import bootstrap, interval, joint, wilson
-from evaluation.rules import ask, contains, judge_prompt, locomo_score, read_verdict
+from evaluation.rules import ask, contains, judge_prompts, locomo_score, read_verdict
 from evaluation.spending import Price, add, read_price
 from evaluation.stemming import stem
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_om.testing import ScriptedChatModel
-from support.evaluation import EXAMPLES, KEYS, LOCOMO, LONGMEMEVAL, ROOT, SMALL, Evaluation, Row
+from support.evaluation import (
+    EXAMPLES,
+    KEYS,
+    LOCOMO,
+    LONGMEMEVAL,
+    ROOT,
+    SMALL,
+    Evaluation,
+    Judged,
+    Row,
+)
 
 # --- Whole runs ----------------------------------------------------------------------------------
 
@@ -390,29 +400,8 @@ def test_failed_observations_are_counted_and_told(
 # --- A judge -------------------------------------------------------------------------------------
 
 
-def judged_by(monkeypatch: pytest.MonkeyPatch, reply: Callable[[str], str]) -> list[str]:
-    """Let a scripted model stand for the one that is named; returns what it is asked."""
-    asked: list[str] = []
-
-    def answer(prompt: list[BaseMessage]) -> str:
-        asked.append(prompt[0].text)
-        return reply(prompt[0].text)
-
-    made: list[Row] = []
-
-    def make(name: str, **settings: Any) -> ScriptedChatModel:
-        made.append({"name": name, **settings})
-        return ScriptedChatModel(actor=answer)
-
-    monkeypatch.setattr("langchain.chat_models.init_chat_model", make)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    return asked
-
-
-def test_a_model_judges_longmemeval(
-    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = judged_by(monkeypatch, lambda text: "Yes." if "ready" in text else "no")
+def test_a_model_judges_longmemeval(evaluation: Evaluation, judged: Judged) -> None:
+    asked = judged(lambda text: "Yes." if "ready" in text else "no")
     options = ("--memory", "full", "--judge", "openai/gpt-4o", "--price", "openai/gpt-4o=1,1")
     found = evaluation.figures(LONGMEMEVAL, *options)
     assert len(asked) == 7
@@ -427,15 +416,15 @@ def test_a_model_judges_longmemeval(
 
 
 def test_a_judge_that_says_neither_is_an_error_and_leaves_f1(
-    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+    evaluation: Evaluation, judged: Judged
 ) -> None:
-    judged_by(monkeypatch, lambda text: "Hm." if "almond" in text else "YES")
+    judged(lambda text: "Hm." if "almond" in text else "YES")
     options = (LOCOMO, "--memory", "full", "--judge", "openai/gpt-4o")
     found = evaluation.figures(*options, code=1)
     assert found["errors"] == {"memory": 0, "answer": 0, "judge": 1}
-    judged, own = found["scores"].values()
-    assert judged["categories"]["single-hop"]["errors"] == 1
-    assert judged["categories"]["single-hop"]["score"] == pytest.approx(2 / 3)
+    by_judge, own = found["scores"].values()
+    assert by_judge["categories"]["single-hop"]["errors"] == 1
+    assert by_judge["categories"]["single-hop"]["score"] == pytest.approx(2 / 3)
     assert own["categories"]["single-hop"]["errors"] == 0
     assert own["categories"]["single-hop"]["score"] > 0
     calls = next(row["calls"] for row in found["tokens"]["rows"] if row["part"] == "judge")
@@ -549,7 +538,7 @@ def test_longmemeval_is_judged_by_type(
     unsaid: str,
 ) -> None:
     asked = question(category, "R.", has_answer=has_answer)
-    prompt = judge_prompt("LongMemEval", asked, "My answer.")
+    (prompt,) = judge_prompts("LongMemEval", asked, "My answer.")
     assert said in prompt
     assert unsaid not in prompt
     assert "Question: Which one?" in prompt
@@ -558,7 +547,7 @@ def test_longmemeval_is_judged_by_type(
 
 
 def test_a_judge_of_locomo_is_generous() -> None:
-    prompt = judge_prompt("LoCoMo", question("temporal", "R."), "My answer.")
+    (prompt,) = judge_prompts("LoCoMo", question("temporal", "R."), "My answer.")
     assert "touches on the same matter" in prompt
     assert "whatever form" in prompt
 

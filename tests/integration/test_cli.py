@@ -418,7 +418,7 @@ def test_a_terminal_has_colours_where_rich_is_installed(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     if not is_rich:
-        monkeypatch.setattr("langgraph_om.cli.commands.find_spec", lambda _: None)
+        monkeypatch.setattr("langgraph_om.cli.main.find_spec", lambda _: None)
     where = ("--record", str(record_file))
     run(capsys, "remember", "[red]x[/red] and a long line that no terminal breaks", *where)
     text = run(capsys, "search", "red", *where)

@@ -26,12 +26,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from langgraph_om import (
-    ConfigurationError,
-    EstimatingCounter,
-    InlineBuffering,
-    ObservationalMemory,
-)
+from langgraph_om import ConfigurationError, EstimatingCounter, InlineBuffering, ObservationalMemory
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.testing import ScriptedChatModel

@@ -11,15 +11,7 @@ from langgraph.types import Overwrite
 
 from langgraph_om import ConfigurationError
 from langgraph_om.core.record.record import blank_record
-from support.agents import (
-    make_agent,
-    on_thread,
-    record_of,
-    talk,
-    turns,
-    uncovered,
-    values,
-)
+from support.agents import make_agent, on_thread, record_of, talk, turns, uncovered, values
 from support.clock import START
 
 CONFIG = on_thread()

@@ -167,7 +167,7 @@ def test_a_run_that_waits_for_a_free_worker_is_not_lost(archive: Any) -> None:
 def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
     archive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_om.runtime.jobs.server._PATIENCE", 0.05)
+    monkeypatch.setattr("langgraph_om.runtime.server._PATIENCE", 0.05)
     server = ServerDouble()
     agent = agent_with(server, archive)
     cycle_id = first_job(agent)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering
+from langgraph_om.cli.main import main
 from langgraph_om.testing import ExtractiveObserver
+from langgraph_om.web import memory_app
 from support.agents import DOORS, Agent, make_agent, on_thread, record_of, say, scripted, turns
+from support.savers import open_saver
 
 pytestmark = pytest.mark.needs("standing")
 
@@ -65,7 +70,15 @@ class Prompts:
         return AIMessage(f"Noted, {len(self.texts)}.", id=f"answer-{len(self.texts)}")
 
 
-def build(door: str, observer: Any, actor: Any, reflector: Any = drop_all, **options: Any) -> Agent:
+def build(
+    door: str,
+    observer: Any,
+    actor: Any,
+    reflector: Any = drop_all,
+    *,
+    saver: Any = None,
+    **options: Any,
+) -> Agent:
     model = scripted(actor=actor, observer=observer, reflector=reflector)
     chosen: dict[str, Any] = {
         "observation": {"message_tokens": 300, "buffer_tokens": False},
@@ -73,7 +86,7 @@ def build(door: str, observer: Any, actor: Any, reflector: Any = drop_all, **opt
         "buffering": InlineBuffering(),
         **options,
     }
-    return make_agent(door, InMemorySaver(), model=model, **chosen)
+    return make_agent(door, saver or InMemorySaver(), model=model, **chosen)
 
 
 def talk(agent: Agent, *messages: Any) -> list[Any]:
@@ -177,6 +190,42 @@ def test_person_forgets_it_by_its_words() -> None:
     assert rules(agent) == []
 
 
+def test_corrected_order_is_a_persons_and_no_more_the_users_until_that_is_undone() -> None:
+    actor = Prompts()
+    agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), actor)
+    talk(agent, SAID, *turns(6))
+    (rule,) = agent.memory.rules(agent.graph.get_state(CONFIG))
+    agent.memory.correct(agent.graph, CONFIG, rule.id, "Ask Ana before a flight is booked.")
+    talk(agent, *turns(6, start=6))
+    assert rules(agent) == []
+    assert "own words" not in actor.texts[-1]
+    assert re.search(r"\* 🔴 \(\d\d:\d\d\) Ask Ana .*\(corrected by a person\)", actor.texts[-1])
+    assert ORDER not in actor.texts[-1]
+    agent.memory.undo(agent.graph, CONFIG)
+    talk(agent, *turns(1, start=12))
+    assert rules(agent) == [ORDER]
+    assert f'"{ORDER}"' in actor.texts[-1]
+    assert "Ask Ana" not in actor.texts[-1]
+
+
+@pytest.mark.needs("shared_log")
+def test_corrected_order_is_a_persons_in_all_threads(tmp_path: Path) -> None:
+    observer = Observer(**{"Never book": f'"{ORDER}"'})
+    archive = f"sqlite:///{tmp_path / 'a.db'}"
+    agent = build("agent", observer, Prompts(), archive=archive, scope=SHARED)
+    first, other = (on_thread(name, resource_id="ann") for name in "ab")
+    for message in (SAID, *turns(8)):
+        say(agent.graph, first, message)
+    agent.memory.correct(agent.graph, first, ORDER, "Ask Ana before a flight is booked.")
+    for thread, at in ((first, 8), (other, 9)):
+        say(agent.graph, thread, turns(1, start=at)[0])
+        assert held(agent, thread) == []
+    agent.memory.undo(agent.graph, first)
+    for thread, at in ((first, 10), (other, 11)):
+        say(agent.graph, thread, turns(1, start=at)[0])
+        assert held(agent, thread) == [ORDER]
+
+
 def test_words_that_a_hook_takes_out_of_an_answer_do_not_come_back() -> None:
     hooks = {"after_observation": lambda text, _: text.replace("book a flight", "[...]")}
     agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts(), hooks=hooks)
@@ -239,3 +288,111 @@ def test_order_in_a_thread_that_another_one_observes_holds_too(tmp_path: Path) -
 
 def held(agent: Agent, config: Any) -> list[str]:
     return [rule.words for rule in agent.memory.rules(agent.graph.get_state(config))]
+
+
+# --- Where a person sees them --------------------------------------------------------------------
+
+SISTER = "my sister Ana joins me"
+
+
+def build_crowded(saver: Any = None, **options: Any) -> Agent:
+    """An agent with room for one instruction, whose Observer marks two."""
+    observer = Observer(**{"Never book": f'"{ORDER}"', "trip number 1 ": f'"{SISTER}"'})
+    return build("agent", observer, Prompts(), saver=saver, standing_tokens=30, **options)
+
+
+def test_view_page_and_command_show_those_in_force_and_those_without_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "checkpoints.db"
+    with open_saver("sqlite", str(place)) as saver:
+        agent = build_crowded(saver)
+        talk(agent, SAID, *turns(6))
+        state = agent.graph.get_state(CONFIG)
+        view = agent.memory.view(state)
+    (rule,) = agent.memory.rules(state)
+    text, page = str(view), view.to_html()
+    apart, log = text.split("standing instructions: ")[1].split("\n\n", 1)
+    assert re.match(r"\d\d of 30 tokens\n", apart)
+    assert f'"{ORDER}" (#{rule.id})' in apart
+    assert SISTER in apart.partition("no room for: ")[2]
+    assert f'"{ORDER}"' not in log
+    section = page.split("<h2>Standing instructions</h2>")[1].split("</section>")[0]
+    assert "of 30 tokens" in section
+    assert ORDER in section
+    assert rule.id in section
+    assert SISTER in section.partition("No room for: ")[2]
+    assert rule.id not in page.split("<h2>Observations</h2>")[1].split("</section>")[0]
+
+    where = ("--checkpointer", f"sqlite:///{place}", "--thread", "t")
+    assert main(("rules", *where, "--json")) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["id"], first["day"], first["thread"]) == (rule.id, rule.day, "t")
+    assert (first["words"], first["state"], second["state"]) == (ORDER, "in force", "no room")
+    assert SISTER in second["words"]
+    assert main(("rules", *where)) == 0
+    assert ORDER in capsys.readouterr().out
+    assert main(("show", *where)) == 0
+    assert "standing instructions: " in capsys.readouterr().out
+    assert main(("doctor", *where)) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"\nstanding instructions: \d\d of 1,000 tokens\n", told)
+    assert re.search(r"\nstanding instructions +\d\d +\d+%", told)
+    assert "there was no room for 1 standing instruction, the newest" in told
+    assert main(("doctor", *where, "--json")) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [item["text"] for item in found["apart"]["standing"]["items"]] == [f'"{ORDER}"']
+    assert SISTER in found["apart"]["standing"]["left_out"][0]
+
+
+@pytest.mark.needs("steering")
+def test_one_that_gets_its_room_later_is_no_longer_told_as_left_out() -> None:
+    observer = Observer(**{"Never book": f'"{ORDER}"', "trip number 0 ": f'"{SISTER}"'})
+    agent = build("agent", observer, Prompts(), standing_tokens=45)
+    talk(agent, *turns(1), SAID, *turns(4, start=1))
+    [rule] = agent.memory.rules(agent.graph.get_state(CONFIG))
+    [apart] = agent.memory.view(agent.graph.get_state(CONFIG)).apart
+    assert SISTER in rule.words
+    assert apart.left_out == [ORDER]
+    agent.memory.forget(agent.graph, CONFIG, rule.id)
+    talk(agent, SAID.model_copy(update={"id": "again"}), *turns(4, start=5))
+    [apart] = agent.memory.view(agent.graph.get_state(CONFIG)).apart
+    assert rules(agent) == [ORDER]
+    assert apart.left_out == []
+
+
+@pytest.mark.needs("shared_log")
+def test_with_a_shared_log_all_threads_know_what_had_no_room(tmp_path: Path) -> None:
+    archive = f"sqlite:///{tmp_path / 'a.db'}"
+    agent = build_crowded(archive=archive, scope=SHARED)
+    first, other = (on_thread(name, resource_id="ann") for name in "ab")
+    for message in (SAID, *turns(8)):
+        say(agent.graph, first, message)
+    say(agent.graph, other, HumanMessage("Hello again!", id="again"))
+    view = agent.memory.view(agent.graph.get_state(other))
+    (apart,) = view.apart
+    assert SISTER in apart.left_out[0]
+    assert "thread a)" in str(view)
+    assert "Thread a" in view.to_html().split("<h2>Standing instructions</h2>")[1]
+    agent.memory.delete_thread("a", resource_id="ann")
+    say(agent.graph, other, HumanMessage("And now?", id="now"))
+    assert agent.memory.view(agent.graph.get_state(other)).apart == []
+
+
+@pytest.mark.needs("steering")
+async def test_person_forgets_one_on_the_page() -> None:
+    agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts())
+    talk(agent, SAID, *turns(6))
+    app = memory_app(agent.memory, graph=agent.graph, edit=True)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        page = (await client.get("/memory/t")).text
+        section = page.split("<h2>Standing instructions</h2>")[1].split("</section>")[0]
+        assert "Pin" not in re.findall(r"<button[^>]*>([^<]*)", section)
+        (rule,) = agent.memory.rules(agent.graph.get_state(CONFIG))
+        form = {"action": "forget", "item": rule.id, "at": "0"}
+        done = await client.post("/memory/t", data=form, headers={"sec-fetch-site": "same-origin"})
+        assert done.status_code == 303
+        page = (await client.get("/memory/t")).text
+    assert "<h2>Standing instructions</h2>" not in page
+    assert rules(agent) == []

@@ -16,7 +16,7 @@ from langgraph.constants import TAG_NOSTREAM
 from syrupy.assertion import SnapshotAssertion
 
 from langgraph_om import EstimatingCounter
-from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.nodes import MemoryTransformer
 from langgraph_om.models.ask import NO_STREAM
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.agents import (

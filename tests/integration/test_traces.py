@@ -17,10 +17,7 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.schemas import Run
 
-from langgraph_om import (
-    ConfigurationError,
-    ObservationalMemory,
-)
+from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     atalk,
@@ -241,6 +238,7 @@ def check_metadata(tracer: Tracer, trigger: str) -> None:
             assert (metadata["om_thread_id"], metadata["om_resource_id"]) == ("t", "ann")
             assert metadata["om_cycle_id"]
             assert metadata["om_record_id"]
+            assert metadata["ls_agent_type"] == "compaction"
             assert call["run_id"] in tracer.ended
 
 

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langgraph_om import (
-    ObserverError,
-)
+from langgraph_om import ObserverError
 from support.agents import (
     Agent,
     Part,

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.groups import place_changes
-from langgraph_om.core.reflect.by_edits import EditedLog
+from langgraph_om.core.record.record import place_changes
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Item,
@@ -22,6 +21,7 @@ from langgraph_om.core.reflect.edits import (
     read_head,
     render_items,
 )
+from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
 from support.editing import long_log, numbered

@@ -29,7 +29,7 @@ SIZES = st.sampled_from([1, 3, 12, 12, 40, 40, 90, 250, 700])
 ROUNDS = st.lists(
     st.lists(st.sampled_from([2, 15, 60, 300, -4]), min_size=1, max_size=3), max_size=3
 )
-GOOD = ("short", "long", "two days", "day by day", "nothing")
+GOOD = ("short", "long", "orders", "two days", "day by day", "nothing")
 
 
 RULES = st.builds(
@@ -40,6 +40,7 @@ RULES = st.builds(
     storage=st.sampled_from(["checkpoints", "archive", "evicting"]),
     messages=st.sampled_from([200, 200, 60, 500]),
     log=st.sampled_from([60, 25, 200]),
+    form=st.sampled_from(["edits", "edits", "rewrite"]),
     buffer_tokens=st.sampled_from([0.2, 0.1, 0.5]),
     buffer_activation=st.sampled_from([0.8, 0.3, 1.0]),
     max_input_tokens=st.sampled_from([None, None, None, 900]),

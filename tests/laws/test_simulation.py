@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.config.options import ObservationConfig
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.groups import MAX_RANGES
+from langgraph_om.core.record.record import MAX_RANGES
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support.examples import count_examples

@@ -1,4 +1,4 @@
-"""What a person pinned or wrote is changed by nobody else (law 15), whatever the Reflector says."""
+"""What a person pinned or wrote, and what a feature keeps, is changed by nobody else (law 15)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, Storage, StorageReply
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.wire import (
-    Group,
-    MemoryRecord,
-)
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.log import (
+    SharedLog,
     apply_changes,
     diff_record,
     make_blank_log,
 )
-from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel, drive
 from support.clock import Clock
@@ -58,6 +55,10 @@ def logs(draw: st.DrawFn, *, threads: str = "t") -> list[Group]:
             parts.append(day_log(2 * at + 1, *draw(st.lists(lines, min_size=1, max_size=2))))
         thread = draw(st.sampled_from(threads))
         groups.append(group(f"g{at}", "\n\n".join(parts), 2 * at, 2 * at + 1, thread))
+        if draw(st.booleans()):
+            order = day_log(2 * at, f'* 📌 (09:12) "{draw(phrases)}"')
+            own = group(f"o{at}", order, 2 * at, 2 * at + 1, thread)
+            groups.append({**own, "ranges": [], "sources": own["ranges"], "feature": "standing"})
     return groups
 
 
@@ -87,7 +88,11 @@ def do(record: MemoryRecord, wanted: list[tuple[str, int, str]]) -> MemoryRecord
 
 
 def protected(log: list[Group]) -> list[Group]:
-    return [entry for entry in log if entry.get("person")]
+    return [entry for entry in log if entry.get("person") or entry.get("feature")]
+
+
+def orders(log: list[Group]) -> list[str]:
+    return [entry["text"] for entry in log if entry.get("feature")]
 
 
 def hostile(draw: Any, call: AskModel) -> str:
@@ -145,7 +150,7 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     for call in asked:  # nor is it asked to
         for entry in before:
             alone = entry["text"].partition("\n")[2]
-            others = "\n".join(e["text"] for e in record["log"] if not e.get("person"))
+            others = "\n".join(e["text"] for e in record["log"] if e not in before)
             if len(alone) > 20 and alone not in others:
                 assert alone not in texts(call)[1]
 
@@ -156,7 +161,7 @@ def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataO
     record, _ = conversation()
     record = do(fold(record, [{"log": data.draw(logs())}]), data.draw(acts))
     before = protected(record["log"])
-    written = data.draw(logs())
+    written = [entry for entry in data.draw(logs()) if not entry.get("feature")]
     forged = [{**entry, "text": "* forged"} for entry in before if data.draw(st.booleans())]
     kept = keep_protected(record["log"], [*written, *forged])  # type: ignore[list-item]
     assert protected(kept) == before
@@ -175,7 +180,7 @@ def test_all_that_a_person_did_can_be_undone(
     for _ in done.get("steered", []):
         done = fold(done, [PERSON.updates.undo()])
     assert Counter(i.id for i in list_items(done["log"])) == Counter(i.id for i in list_items(log))
-    assert not protected(done["log"])
+    assert Counter(orders(protected(done["log"]))) == Counter(orders(log))
     assert ranges(done["log"]) == ranges(log)
 
 
@@ -193,7 +198,9 @@ def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faste
     record = fold(record, [mine])
     done = do(record, data.draw(acts))
     if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile
-        new = [{**entry, "id": f"n{at}"} for at, entry in enumerate(data.draw(logs()))]
+        drawn = [entry for entry in data.draw(logs()) if not entry.get("feature")]
+        new = [{**entry, "id": f"n{at}"} for at, entry in enumerate(drawn)]
+        new += [entry for entry in log if entry.get("feature")]
         shared = {**shared, "generation": 1, "log": new}  # type: ignore[typeddict-item]
     after = apply_changes(shared, done["outbox"])
     assert apply_changes(after, done["outbox"]) == after

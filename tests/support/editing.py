@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_om.core.reflect.by_edits import EditedLog
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Item,
@@ -12,6 +11,7 @@ from langgraph_om.core.reflect.edits import (
     number_items,
     parse_edits,
 )
+from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.wire import Group
 from support.groups import day_log, group
 from support.words import Words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ KEYS = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"}
 SMALL = ("--message-tokens", 300, "--observation-tokens", 300)
 
 Row = dict[str, Any]
+Judged = Callable[[Callable[[str], str]], list[str]]
+"""Lets a reply stand for the judge's; returns what the judge is asked."""
 
 
 class Evaluation:

@@ -11,22 +11,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import (
-    BackgroundBuffering,
-    InlineBuffering,
-    ParallelBuffering,
-)
-from support.agents import (
-    Agent,
-    Part,
-    dumped,
-    make_agent,
-    on_thread,
-    say,
-    turns,
-    uncovered,
-    values,
-)
+from langgraph_om import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from support.agents import Agent, Part, dumped, make_agent, on_thread, say, turns, uncovered, values
 
 CONFIG = on_thread()
 

@@ -9,10 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om import (
-    ObservationalMemory,
-    StepResult,
-)
+from langgraph_om import ObservationalMemory, StepResult
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from langgraph_om import ObservationConfig, ObservationOptions, ReflectionConfig, ReflectionOptions
-from langgraph_om.core.config.checks import presets_of
+from langgraph_om.core.config.options import presets_of
 from langgraph_om.options import MemoryOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langgraph_om import (
-    ObservationConfig,
-    ReflectionConfig,
-    Thresholds,
-)
+from langgraph_om import ObservationConfig, ReflectionConfig, Thresholds
 from langgraph_om.core.config.thresholds import as_config, resolve_thresholds
 from langgraph_om.testing import ScriptedChatModel
 

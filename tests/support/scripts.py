@@ -5,12 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    ToolMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage, message_chunk_to_message
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
 

@@ -9,9 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from langgraph_om.core.wire import JobRequest
-from langgraph_om.integrations.worker_graph import build_worker
+from langgraph_om.integrations.worker_graph import JobLease, build_worker
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.jobs.worker import JobLease
 from support.agents import remembering, scripted
 from support.clock import Clock
 

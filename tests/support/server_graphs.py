@@ -16,17 +16,11 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langgraph_om import (
-    ObservationalMemory,
-    ServerBuffering,
-    create_memory_agent,
-    worker_graph,
-)
+from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent, worker_graph
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.wire import JobRequest
-from langgraph_om.integrations.worker_graph import build_worker
+from langgraph_om.integrations.worker_graph import JobLease, build_worker
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.jobs.worker import JobLease
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 NOTES: queue.Queue[dict[str, Any]] = queue.Queue()

@@ -15,7 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.head import find_day
+from langgraph_om.core.actor.prompt import find_day
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
@@ -36,6 +36,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support.flows import with_hints
 from support.real_ids import Naming
 from support.reasoning import misplaced, thinking, thoughts_of
 from support.views import assemble
@@ -57,6 +58,7 @@ def settings(message_tokens: int = 1000, observation_tokens: int = 200, **option
         timezone=UTC,
         observation=observation,
         reflection=reflection,
+        features=with_hints(),
     )
 
 

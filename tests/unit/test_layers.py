@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- search <- runtime <- features <- options, "
-    "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
+    "inspection, adoption, searching, deletion <- memory <- integrations <- mcp <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
@@ -321,7 +321,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
             LEFTWARDS,
         ),
         ("langgraph_om.options", "from langgraph_om.inspection import history", LEFTWARDS),
-        ("langgraph_om.features.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
+        ("langgraph_om.features.recall", "from langgraph_om.memory import x", LEFTWARDS),
         (
             "langgraph_om.memory",
             "import importlib\nimportlib.import_module('langgraph_om.integrations.agent')",
@@ -373,7 +373,7 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
     [
         ("langgraph_om.core.plan", "from __future__ import annotations\nimport re"),
         ("langgraph_om.core.plan", "from langgraph_om.core.record.record import blank_record"),
-        ("langgraph_om.core.step.inspect", "from langgraph_om.core.step.count_new import x"),
+        ("langgraph_om.core.step.inspect", "from langgraph_om.core.step.step import x"),
         ("langgraph_om.core.plan", "from langgraph_om.errors import ConfigurationError"),
         ("langgraph_om.core.plan", "from langchain_core.messages import AIMessage"),
         ("langgraph_om.core.plan", "from langchain_core import messages"),
@@ -389,8 +389,8 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
         ("langgraph_om.integrations.state_graph", "from langgraph_om import errors, memory"),
         ("langgraph_om.integrations.middleware", "from langchain.agents.middleware import x"),
         ("langgraph_om.testing", "from langgraph_om.testing.scripted import ScriptedChatModel"),
-        ("langgraph_om.testing.sequence", "from langgraph_om.errors import ObserverError"),
-        ("langgraph_om.testing.flows", "from langgraph_om.core.effects import AskModel"),
+        ("langgraph_om.testing.checks", "from langgraph_om.errors import ObserverError"),
+        ("langgraph_om.testing.scripted", "from langgraph_om.core.effects import AskModel"),
         ("langgraph_om.testing", "import time\nfrom langchain_core.tools import tool"),
         ("langgraph_om", "from langgraph_om.integrations.middleware import x"),
     ],

@@ -24,6 +24,9 @@ from langgraph_om.archive.protocol import ArchivedThread, Deleted, StoreUse, Thr
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
 from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
+    check_count,
+    check_seconds,
+    check_time,
     deletion_rows,
     group_rows,
     history_rows,
@@ -35,7 +38,6 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.texts import give_to_resource
-from langgraph_om.archive.sql.values import check_count, check_seconds, check_time
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any

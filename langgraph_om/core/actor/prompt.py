@@ -4,6 +4,10 @@ The order keeps the longest prefix unchanged from call to call, so that a provid
 can hold it: the agent's own prompt, our constant instructions, the observations group by group, and
 only then what changes often. Text of users and models is escaped, so that it cannot open or close
 one of our tags.
+
+The head of a view is all that memory puts before the window: the system message, the reminder, the
+live request. It changes with the log, with the window's start, and with the day. An answer that was
+made behind another head cannot be sent again with reasoning that its provider has bound to it.
 """
 
 from __future__ import annotations
@@ -11,28 +15,40 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.actor.dates import annotate, track_fence
-from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
+from langgraph_om.core.actor.shown import (
+    ShownMessages,
+    count_left_out,
+    select_shown,
+    write_messages,
+)
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
+from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
+    content_digest,
+    derive_id,
     find_others,
     is_instruction,
+    key_of,
 )
 from langgraph_om.core.content.text import escape, tag_ends
+from langgraph_om.core.events import iso
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
-from langgraph_om.core.prompts import load
+from langgraph_om.core.plan import is_reasoning_under_way
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.span import Rendered, Span
+from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Group, Head, MemoryRecord
 
 # Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
 
@@ -70,7 +86,7 @@ class View:
     """What the system message says of the memory, in pieces; none where there is none."""
     reminder: str
     """What stands for the messages that are not shown; empty for nothing."""
-    shown: Shown
+    shown: ShownMessages
     asides: Sequence[BaseMessage]
     """What stands before the live request, what changes most often last."""
     lines: Mapping[str, str]
@@ -106,10 +122,7 @@ def make_view(
     """Choose what the Actor is shown.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
         messages: The whole conversation; no message is changed.
-        window: Its unobserved messages.
         day: The day that relative dates are relative to; that of the record's head holds still
             between changes of the log.
         texts: By feature, what it shows that no record holds.
@@ -146,7 +159,6 @@ def assemble(
     """Assemble the Actor's input.
 
     Args:
-        view: What is shown.
         record: The memory of the thread, which knows since when the head is what it is.
         messages: The whole conversation; no message is changed.
         system: The agent's own system prompt, if it is not among the messages.
@@ -182,9 +194,6 @@ def list_asides(
     """List what features show before the live request, what changes most often last.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
     found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
@@ -268,7 +277,8 @@ def render_memory(
     told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
     if not has_memory:
         return ["\n\n".join(told)] if told else []
-    instructions = [load("actor_instructions")]
+    rules = settings.features.join_texts("tell_hints", "actor")
+    instructions = [fill("actor_instructions", hints=rules)]
     if framing.instruction:
         instructions.append(framing.instruction)
     blocks = ["\n\n".join([*instructions, *told, *apart])]
@@ -277,7 +287,7 @@ def render_memory(
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(settings, groups, framing, today, span),
         ]
-    if settings.continuation_hints and (tags := _build_hints(record)):
+    if tags := _write_hints(settings.features.list_closing(record)):
         blocks.append(tags)
     return blocks
 
@@ -357,7 +367,6 @@ def _render_group(
 
     Args:
         frame: What stands before it.
-        text: Its text.
         tail: What stands after it: the line that names its messages, or nothing.
         today: The day that relative dates are relative to.
         previous: The day with which the group before it ends.
@@ -375,8 +384,120 @@ def _render_group(
     return f"{frame}{shown}{tail}", last
 
 
-def _build_hints(record: Mapping[str, Any]) -> str:
-    tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
-    return "".join(
-        f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
-    )
+def _write_hints(hints: Mapping[str, str]) -> str:
+    tagged = ((tag_of(name), text) for name, text in hints.items())
+    return "".join(f"\n\n<{tag}>\n{escape(text)}\n</{tag}>" for tag, text in tagged)
+
+
+def track_head(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    view: View,
+    now: datetime,
+) -> Head:
+    """Return the head of the view that the Actor is given next.
+
+    Args:
+        record: The memory of the thread, with the head of the Actor's last call.
+        view: What the Actor is shown, as of the day that `choose_day` returns.
+    """
+    shown = view.shown
+    parts, lines = _list_parts(messages, view), _list_lines(view)
+    is_plain = not (any(parts) or record["cursor"] or lines)
+    former, seen = record.get("head"), _count_seen(record, shown)
+    before, digest = _digest_view(shown, parts, lines, seen or 0)
+    is_same = former is None and is_plain
+    if former is not None and seen is not None:
+        is_same = before == former["digest"] and (
+            is_plain or not _was_answered_elsewhere(shown.entries[seen:])
+        )
+    known = former["after"] if former is not None else None
+    return {
+        "after": known if is_same else shown.newest,
+        "seen": shown.newest,
+        "digest": digest,
+        "log": _digest_log(record),
+        "as_of": view.day.isoformat(),
+        "at": iso(now),
+    }
+
+
+def find_day(record: MemoryRecord, today: date) -> date:
+    """Return the day that the dates of a view are relative to; today before the first one."""
+    head = record.get("head")
+    return date.fromisoformat(head["as_of"]) if head is not None else today
+
+
+def choose_day(settings: Settings, record: MemoryRecord, window: Window, now: datetime) -> date:
+    """Choose the day that relative dates are relative to from now on.
+
+    It moves when the log has changed, and after a pause in which the provider's cache has lost the
+    prompt anyway; never while reasoning waits for its tools, which the change would make invalid.
+    """
+    today, former = now.astimezone(settings.timezone).date(), record.get("head")
+    if former is None or former["log"] != _digest_log(record):
+        return today
+    pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
+    if pause > settings.cache_seconds and not is_reasoning_under_way(window):
+        return today
+    return date.fromisoformat(former["as_of"])
+
+
+def _digest_log(record: MemoryRecord) -> str:
+    """Name the log by its groups, whose texts never change but by hand."""
+    return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
+
+
+def _list_parts(messages: Sequence[BaseMessage], view: View) -> list[str]:
+    """List what stands before the window."""
+    parts = [*view.memory, view.reminder]
+    parts += [content_digest(message) for message in select_instructions(messages)]
+    parts += [f"{key_of(message)} {content_digest(message)}" for message in view.shown.lead]
+    if view.shown.request is None:
+        parts += [aside.text for aside in view.asides]
+    return parts
+
+
+def _list_lines(view: View) -> dict[str, str]:
+    """List by key what is put before a message of the window.
+
+    What is shown before the live request is no part of the prefix of the answers before it: it
+    comes without making their reasoning invalid, and goes with all that was said behind it.
+    """
+    lines, shown = dict(view.lines), view.shown
+    if shown.request is not None and view.asides:
+        place = shown.entries[shown.request].key
+        asides = [aside.text for aside in view.asides]
+        lines[place] = "\x1e".join([*asides, lines.get(place, "")])
+    return lines
+
+
+def _count_seen(record: MemoryRecord, shown: ShownMessages) -> int | None:
+    """Count the messages that the Actor's last view had too; `None` when that cannot be told."""
+    former = record.get("head")
+    if former is None:
+        return None
+    if former["seen"] is None:
+        return 0
+    at = shown.find(former["seen"])
+    return None if at is None else at + 1
+
+
+def _digest_view(
+    shown: ShownMessages, parts: Sequence[str], lines: Mapping[str, str], seen: int
+) -> tuple[str, str]:
+    """Digest a view up to the messages that the last one had too, and all of it."""
+    known = shown.span.view
+    if known is None or known.count > seen or not known.begins(parts, lines, shown.dropped):
+        known = ViewDigest.begin(parts, lines, shown.dropped)
+    before = known.extend(shown.entries[known.count : seen])
+    shown.span.view = whole = before.extend(shown.entries[seen:])
+    return before.text, whole.text
+
+
+def _was_answered_elsewhere(entries: Sequence[Entry]) -> bool:
+    """Return whether one of these answers was not made to the Actor's last view.
+
+    That view is followed by its answer; memory was off, or another agent spoke, for all others.
+    """
+    return any(holds_bound_reasoning(entry.message) for entry in entries[1:])

@@ -1,22 +1,105 @@
-"""The token counts at which memory acts, resolved from the options."""
+"""The token counts at which memory acts, and how long a prompt the Actor's models read.
+
+Thresholds are resolved from the options. A model's profile tells its window, the option
+`max_input_tokens`, or the first prompt that its provider refuses. The last one is marked on the
+answer that follows, so that every process that goes on with the thread finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeGuard, TypeVar, cast
+from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
-from langgraph_om.core.config.checks import check_fields, rules_of
+from langchain_core.messages import AIMessage, BaseMessage
+
 from langgraph_om.core.config.options import (
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
     block_tokens,
+    check_fields,
     interval_tokens,
     is_default,
     kept_tokens,
+    rules_of,
 )
+from langgraph_om.core.wire import ActorWindow, MemoryRecord, WindowsKnown
 from langgraph_om.errors import ConfigurationError
+
+ANY_MODEL: Final = ""
+"""In the place of a model's name, where that is not known."""
+_LEARNED: Final = "om_window"
+"""In the response metadata of an answer before which a prompt was refused."""
+
+ActorWindows = Mapping[str, ActorWindow]
+"""By the name of a model."""
+
+
+def find_smallest(windows: ActorWindows) -> ActorWindow | None:
+    """Return the smallest of several windows; `None` without any."""
+    return min(windows.values(), key=lambda window: window["tokens"], default=None)
+
+
+def join_windows(*several: ActorWindows) -> dict[str, ActorWindow]:
+    """Return the smaller window of each model, of those that are known in several places."""
+    joined: dict[str, ActorWindow] = {}
+    for windows in several:
+        for model, window in windows.items():
+            if model not in joined or window["tokens"] < joined[model]["tokens"]:
+                joined[model] = window
+    return joined
+
+
+def mark_learned(message: BaseMessage, model: str, tokens: int) -> BaseMessage:
+    """Return an answer that says how long a prompt may be, as its provider said before it."""
+    if not isinstance(message, AIMessage):
+        return message
+    learned = {"model": model, "tokens": tokens}
+    metadata = {**message.response_metadata, _LEARNED: learned}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+def list_known(
+    record: MemoryRecord, known: ActorWindows, messages: Sequence[BaseMessage]
+) -> list[WindowsKnown]:
+    """Return the event that tells a thread what is known, where its record does not have it.
+
+    Args:
+        record: The memory of the thread.
+        known: The windows that this process knows.
+        messages: The conversation, whose newest answer may be marked.
+    """
+    marked = _read_mark(messages)
+    if not known and not marked:
+        return []
+    windows = join_windows(_select_refused(record), marked, known)
+    return [] if windows == record.get("windows") else [{"type": "windows", "windows": windows}]
+
+
+def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
+    """Return the window that is marked on the newest answer, if one is."""
+    newest = next((message for message in reversed(messages) if message.type == "ai"), None)
+    marked: Any = newest.response_metadata.get(_LEARNED) if isinstance(newest, AIMessage) else None
+    if not isinstance(marked, Mapping):
+        return {}
+    model, tokens = marked.get("model"), marked.get("tokens")
+    if not isinstance(model, str) or not isinstance(tokens, int) or tokens < 1:
+        return {}
+    return {model: {"tokens": tokens, "source": "refused"}}
+
+
+def _select_refused(record: MemoryRecord) -> dict[str, ActorWindow]:
+    """Return what providers have refused; options and profiles may be others by now."""
+    kept = record.get("windows", {})
+    return {model: kept[model] for model in kept if kept[model]["source"] == "refused"}
+
+
+def select_learned(record: MemoryRecord, models: Iterable[str]) -> dict[str, ActorWindow]:
+    """Return what a thread has learned of these models, and of one without a name."""
+    learned, named = _select_refused(record), {ANY_MODEL, *models}
+    return {model: learned[model] for model in learned if model in named}
+
 
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 
@@ -41,13 +124,13 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     return kind(**given)
 
 
-def check_config(option: str, config: object) -> None:
+def check_config(option: str, config: Any) -> None:
     """Refuse a config with a value that cannot be meant.
 
     Raises:
         ConfigurationError: For the first such value, by the name of its option.
     """
-    check_fields(type(config), vars(config), f"{option}.{{}}")
+    check_fields(config.keys, vars(config), f"{option}.{{}}")
     settings: Mapping[str, Any] = vars(config).get("model_settings", {})
     known = rules_of(ModelSettings)
     for name, value in settings.items():
@@ -63,8 +146,8 @@ def check_config(option: str, config: object) -> None:
 
 DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
-PREVIOUS_PART = 0.07
-MAX_PREVIOUS_TOKENS = 2000
+PREVIOUS_PART = 0.1
+MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 2000
 LARGEST_PIECE = 30_000
 """Of a window that uses the log's room, no more is observed at once, unless its own threshold is
 larger: as much as by default."""
@@ -187,11 +270,12 @@ class Thresholds:
 def resolve_previous_tokens(observation: ObservationConfig) -> int | Literal[False]:
     """Return how many tokens of earlier observations the Observer is shown; `False` for all.
 
-    A share of what it reads, so that a small window is not read beside much more of the past.
+    A share of what it reads, and enough for what a small window may deny or change.
     """
     tokens = observation.previous_observer_tokens
     if tokens is None:
-        return min(MAX_PREVIOUS_TOKENS, round(observation.message_tokens * PREVIOUS_PART))
+        share = round(observation.message_tokens * PREVIOUS_PART)
+        return min(MAX_PREVIOUS_TOKENS, max(MIN_PREVIOUS_TOKENS, share))
     return tokens
 
 

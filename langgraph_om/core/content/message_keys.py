@@ -169,6 +169,11 @@ def find_parent_thread(thread_id: str) -> str | None:
     return parent if mark and parent else None
 
 
+def runs_in_tool(thread_id: str) -> bool:
+    """Return whether a nested conversation runs within a tool, so that an agent speaks as user."""
+    return "tools" in thread_id.partition(_NESTED)[2].split("|")
+
+
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """

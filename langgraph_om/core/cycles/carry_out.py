@@ -1,10 +1,19 @@
-"""What a decision comes to: the flow that does it where it is due, or the job that runs ahead."""
+"""What a decision comes to: the flow that does it where it is due, or the job that runs ahead.
+
+The result of a job is judged against the conversation as it is by then. It is taken in only where
+its messages or groups still stand as they did; everything else is said to be over, and its messages
+stay as they are.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
+from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_ahead, waive
@@ -14,28 +23,314 @@ from langgraph_om.core.cycles.observation import (
     merge_hints,
     observe_cycle,
 )
-from langgraph_om.core.cycles.reflection import describe_reflection, reflect_cycle
-from langgraph_om.core.cycles.results import (
-    discarded_event,
-    mark_discarded,
-    size_of,
-    take_in_results,
+from langgraph_om.core.cycles.questions import (
+    announce_found,
+    announce_hints,
+    join_found,
+    tell_found,
 )
-from langgraph_om.core.cycles.values import announce_found, join_found, tell_found
+from langgraph_om.core.cycles.reflection import describe_reflection, reflect_cycle
 from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
+from langgraph_om.core.events import iso
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.groups import Placed, place_reflection
-from langgraph_om.core.record.record import count_failures, log_tokens, write_log
-from langgraph_om.core.record.window import Window, count_covered, select_live_chunks
+from langgraph_om.core.record.record import (
+    Substitution,
+    count_failures,
+    find_groups,
+    log_tokens,
+    place_reflection,
+    write_log,
+)
+from langgraph_om.core.record.window import (
+    Window,
+    count_covered,
+    digest_entries,
+    select_live_chunks,
+)
 from langgraph_om.core.wire import (
     BufferedReflection,
     BufferingFailed,
+    Chunk,
+    Discarded,
     Event,
+    JobRequest,
     JobResult,
     MemoryRecord,
     Operation,
+    PendingJob,
 )
+
+
+def take_in_results(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    states: Mapping[Operation, JobState],
+    now: datetime,
+) -> list[Event]:
+    """Take in the results of pending jobs.
+
+    Args:
+        states: Per operation, what the executor knows of the pending job.
+
+    Returns:
+        One event for each job that is over: its result where that still fits, with what features
+        say of it; else a failure that says `superseded`, `stale`, `abandoned`, `overtaken` or
+        `lost`.
+    """
+    events: list[Event] = []
+    # A copied thread collects the job of the thread it was copied from.
+    here = {"record_id": record["id"], "thread_id": record["thread_id"]}
+    for operation, pending in record["pending"].items():
+        state = states.get(operation)
+        if state == "running":
+            continue
+        if state == "expired":
+            # All workers know this by the lease, so that one of them begins again, at once.
+            why = "abandoned: the worker that ran the job ended, or lost touch"
+            events.append(discarded_event(record, operation, pending, now, why))
+            continue
+        if state == "withdrawn":
+            why = "overtaken: the job still waited for a free worker, and the turn asks by itself"
+            events.append(discarded_event(record, operation, pending, now, why))
+            continue
+        if state is None:
+            events.append(_build_lost(settings, record, window, operation, now))
+            continue
+        misfit = _find_misfit(record, window, operation, pending, state)
+        if misfit:
+            events.append(discarded_event(record, operation, pending, now, misfit, paid=state))
+        elif state["type"] == "buffering-failed":
+            info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
+            size = size_of(operation, record, window)
+            back_off = info.failures(size)
+            # A failing job must not keep the turn from asking at the blocking threshold.
+            limit = max(size, _blocking_size(settings, record, window, operation))
+            back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
+            read = state["tokens"] or pending["tokens"]  # where it failed before any was read
+            failed = {**state, **here, **back_off, "tokens": read}
+            events.append(cast("JobResult", failed))
+        else:
+            events.append(cast("JobResult", {**state, **here}))
+            if state["operation"] == "observation":
+                info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
+                events += announce_hints(info, now, state["chunk"]["hints"])
+    return events
+
+
+def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
+    """Count what an operation is about: tokens of the window, of the log, or of a feature's."""
+    added = added_operations().get(operation)
+    if added is not None:
+        return added.count(record)
+    return window.tokens if operation == "observation" else log_tokens(record)
+
+
+def _blocking_size(
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation
+) -> int:
+    if operation in added_operations():
+        return sys.maxsize  # no turn waits for a feature's work while there is buffering
+    if operation == "observation":
+        return settings.thresholds.block_messages_at(log_tokens(record))
+    return settings.thresholds.block_observations_at(window.tokens)
+
+
+def _build_lost(
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation, now: datetime
+) -> BufferingFailed:
+    """Say that a job is not known here: its process ended, or another one runs it.
+
+    The next one waits for as much growth again, or workers that take turns would each ask anew.
+    """
+    pending = record["pending"][operation]
+    size = size_of(operation, record, window)
+    why = "lost: the job is not known here, it ended with its process or belongs to another"
+    return {
+        **discarded_event(record, operation, pending, now, why),
+        "failures": count_failures(record, operation),
+        "at_tokens": size,
+        "retry_at_tokens": min(
+            size + pending["tokens"],
+            max(size, _blocking_size(settings, record, window, operation)),
+        ),
+    }
+
+
+def _find_misfit(
+    record: MemoryRecord,
+    window: Window,
+    operation: Operation,
+    pending: PendingJob,
+    result: JobResult,
+) -> str | None:
+    """Tell why a job's result cannot be used, if so."""
+    if result["type"] == "buffering-failed" and result.get("discarded"):
+        return result["error"]
+    covers = pending["covers"]
+    if operation in added_operations():
+        return None  # the feature takes in what of it still fits
+    if operation == "reflection":
+        if result["type"] == "buffering-end" and result["operation"] == "reflection":
+            fits = place_reflection(record["log"], result["reflection"]) is not None
+        else:
+            fits = find_groups(record["log"], covers["group_ids"]) is not None
+        return None if fits else "superseded: the log was reflected otherwise"
+    start = count_covered(select_live_chunks(record, window))
+    entries = window.entries[start : start + len(covers["ids"])]
+    if [entry.key for entry in entries] != covers["ids"]:
+        return "superseded: its messages were observed otherwise, or are gone"
+    if digest_entries(entries) != covers["digest"]:
+        return "stale: its messages were changed"
+    return None
+
+
+def discarded_event(
+    record: MemoryRecord,
+    operation: Operation,
+    job: PendingJob | Chunk | BufferedReflection,
+    now: datetime,
+    why: str,
+    *,
+    paid: Mapping[str, Any] | None = None,
+) -> BufferingFailed:
+    """Build the `buffering-failed` event for a job or a result that cannot be used.
+
+    It does not count as a failure of the model.
+
+    Args:
+        operation: What the job is for.
+        job: The pending job, the chunk or the buffered reflection.
+        why: One word that names the case, a colon, and the reason.
+        paid: What says how long the work took and what it cost, where no other event does.
+    """
+    spent = paid or {}
+    event = {
+        "type": "buffering-failed",
+        "operation": operation,
+        "cycle_id": job["cycle_id"],
+        "at": iso(now),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+        "tokens": job["tokens"],
+        "duration_ms": spent.get("duration_ms", 0),
+        "usage": spent.get("usage") or Tally().usage(),
+        "error": why,
+        **mark_discarded(why),
+    }
+    return cast("BufferingFailed", event)
+
+
+def mark_discarded(why: str) -> Discarded:
+    """Return the fields that tell work which was let go from work that failed."""
+    return {"discarded": True, "reason": why.partition(":")[0]}
+
+
+def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[JobResult]:
+    """Drop buffered work that does not fit the conversation any more."""
+    events: list[JobResult] = []
+    for chunk in record["chunks"][len(select_live_chunks(record, window)) :]:
+        why = "stale: the messages of this chunk were changed or observed otherwise"
+        events.append(discarded_event(record, "observation", chunk, now, why))
+    buffered = record["reflection"]
+    if buffered and place_reflection(record["log"], buffered) is None:
+        why = "superseded: the log was reflected otherwise"
+        events.append(discarded_event(record, "reflection", buffered, now, why))
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class FarEnd:
+    """When a lease ends that outlasts its time, in seconds of this process's clock."""
+
+    ends: float
+    since: float
+    """Since when it ends then, that is, since nobody has renewed it."""
+
+
+def judge_lease(
+    expires_in: float, lasts: float, renewed_every: float, now: float, noted: FarEnd | None
+) -> tuple[bool, FarEnd | None]:
+    """Tell whether a lease has an end that no lease can have, and nobody renews it.
+
+    The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
+
+    Args:
+        expires_in: Seconds until it ends, as the archive says.
+        lasts: Seconds that a lease lasts.
+        renewed_every: Seconds after which its holder renews it.
+        now: Seconds, of a clock that only goes forward.
+        noted: What was noted of the job when it was looked at before.
+
+    Returns:
+        Whether the job is stranded, and what to note of it.
+    """
+    if expires_in <= lasts:
+        return False, None
+    ends = now + expires_in
+    if noted is None or abs(ends - noted.ends) > renewed_every / 2:
+        return False, FarEnd(ends, now)
+    return now - noted.since >= lasts, noted
+
+
+# Jobs that are sent elsewhere: what is said of them there, whether they have begun, and failures.
+#
+# Who sends a job holds a short lease of it until a worker renews it for longer, under the same
+# name. So a job is at no time nobody's, and at most one worker has it.
+
+
+def describe_run(request: JobRequest) -> dict[str, str | None]:
+    """Return what a run says of its job, to whoever looks at runs."""
+    return {
+        "om_cycle_id": request["cycle_id"],
+        "om_operation": request["operation"],
+        "om_thread_id": request["thread_id"],
+        "om_resource_id": request["resource_id"],
+    }
+
+
+def has_begun(expires_in: float, grace: float) -> bool:
+    """Return whether a worker has a job, as its lease lasts longer than that of who sent it.
+
+    Args:
+        expires_in: Seconds until the lease ends.
+        grace: Seconds that the lease of who sends a job lasts, half a worker's at most.
+    """
+    return expires_in > grace
+
+
+def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
+    """Build the result of a job that could not be carried out; it counts as a failure."""
+    return _end_without(request, str(error) or type(error).__name__)
+
+
+def discard_request(request: JobRequest, why: str) -> BufferingFailed:
+    """Build the result of a job of which nothing is left to do; it does not count as a failure.
+
+    Args:
+        why: One word that names the case, a colon, and the reason.
+    """
+    failed = {**_end_without(request, why), **mark_discarded(why)}
+    return cast("BufferingFailed", failed)
+
+
+def _end_without(request: JobRequest, error: str) -> BufferingFailed:
+    event = {
+        "type": "buffering-failed",
+        "operation": request["operation"],
+        "cycle_id": request["cycle_id"],
+        "at": request["at"],
+        "record_id": request["record"]["id"],
+        "thread_id": request["thread_id"],
+        "resource_id": request["resource_id"],
+        "tokens": 0,  # whoever takes it in knows how many
+        "duration_ms": 0,
+        "usage": Tally().usage(),
+        "error": error,
+    }
+    return cast("BufferingFailed", event)
+
 
 # Buffering: observation and reflection ahead of need, beside the conversation.
 #
@@ -151,7 +446,7 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        **merge_hints(record, chunks),
+        hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
     yield from announce_found(cycle, now, found)
@@ -161,7 +456,7 @@ def _activate_reflection(
     settings: Settings, record: MemoryRecord, decision: Decision, now: datetime
 ) -> Event:
     buffered = cast("BufferedReflection", record["reflection"] or {})
-    placed = place_reflection(record["log"], buffered) or Placed([], [])
+    placed = place_reflection(record["log"], buffered) or Substitution([], [])
     read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
     after = log_tokens(record) - read + sum(group["tokens"] for group in placed.groups)
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
@@ -188,11 +483,7 @@ def carry_out(
     """Carry out a decision, waiting for what it needs; the events change memory when folded.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         decision: To activate, observe, reflect or buffer.
-        now: The current time.
 
     Raises:
         ObserverError: When nothing came of it, with `on_error="raise"`.
@@ -225,11 +516,7 @@ def describe_job(
     """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         decision: To buffer.
-        now: The current time.
         cycle_id: The id of a job of a feature that was asked for already; what it is about may have
             gone on since.
 

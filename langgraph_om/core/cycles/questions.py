@@ -1,35 +1,43 @@
-"""Split what is too long for one question over several, so that the Observer reads all of it.
+"""Split what is too long for one question, and ask beside an observation for what features want.
 
-Lines stay whole where they fit. A longer one is shown in parts whose labels count them.
+All of a long text is read, over several questions. Lines stay whole where they fit. A longer one is
+shown in parts whose labels count them.
+
+The values that features want are asked for in one question, after the Observer's answer and on the
+same prompt. A value that cannot be told is noted with the reason, and never fails the observation.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
+from langgraph_om.core.content.parts import Placeholders, all_parts, role_of, selected
+from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
+from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
+from langgraph_om.core.observe.observer import build_failure
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     Transcript,
     TranscriptLimits,
     transcribe,
 )
-from langgraph_om.core.record.record import HINTS, count_failures
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
+from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 
 MAX_QUESTIONS: Final = 8
@@ -104,7 +112,7 @@ def _know_tokens(settings: Settings, entry: Entry) -> int | None:
     return entry.tokens if is_whole else None
 
 
-def merge_answers(answers: Sequence[Parsed]) -> Parsed:
+def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
     """Return what the answers to the parts of one transcript say together.
 
     Args:
@@ -113,12 +121,8 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
     if len(answers) == 1:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
-    hints: dict[str, Any] = {
-        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in HINTS
-    }
-    more = {name: hint for answer in answers for name, hint in answer.more.items()}
-    return Parsed("ok" if text else "none", text, **hints, more=more)
+    hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
+    return ParsedAnswer("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -242,7 +246,6 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
     """Split a text into pieces of so many tokens at most, which together are the text.
 
     Args:
-        text: The text.
         tokens: Tokens of a piece; one character may count more.
         count: Says what a text counts.
     """
@@ -296,8 +299,6 @@ def show_messages(
     than a cycle may, or is more than a model reads, would fail for ever.
 
     Args:
-        cycle: The cycle.
-        entries: The messages.
         times: When each of them was said; those that a hook keeps keep their times.
 
     Returns:
@@ -340,16 +341,43 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     """Return the words of the user among messages, where a feature looks for words in them."""
     if not settings.features.having("sort_notes"):
         return ()
-    return [each.message.text for each in shown if role_of(each.message) == "user"]
+    return [
+        "\n\n".join(
+            str(part.body)
+            for part in all_parts(each.message, Placeholders())
+            if part.kind == "text" and not part.is_document
+        )
+        for each in shown
+        if role_of(each.message) == "user"
+    ]
 
 
-def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
+def review_answers(
+    cycle: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], Found]]:
+    """Let features look at what the Observer wrote.
+
+    Args:
+        cycle: The cycle.
+        asked: The question that was answered.
+        answers: The usable answers, by thread id.
+
+    Returns:
+        The answers, and the features' entries about them.
+    """
+    found: Found = {}
+    for review in cycle.settings.features.having("review"):
+        answers, entries = yield from review(cycle, asked, answers)
+        if entries:
+            found[review.__self__.name] = entries
+    return answers, found
+
+
+def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", *HINTS)
-    said = {name: getattr(parsed, name) for name in fields}
-    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
-    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
-    return replace(parsed, **kept, more=more)
+    said = {"observations": parsed.observations, **parsed.hints}
+    kept = yield from rewrite_by_hook(cycle, "after_observation", said)
+    return replace(parsed, observations=kept.pop("observations"), hints=kept)
 
 
 def rewrite_by_hook(
@@ -435,3 +463,171 @@ def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow
         msg = f"the hook `{name}` failed: {type(reply.error).__name__}; the log says more"
         raise ObserverError(msg) from reply.error
     return reply.value
+
+
+@dataclass(frozen=True, slots=True)
+class AskedValue:
+    """A value that a feature asks for."""
+
+    name: str
+    form: Form
+    known: Value
+    """As the Observer is shown it."""
+    had_failed: bool = False
+    """Whether it could not be told when it was asked for before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAnswer:
+    """The answer about one value; with neither a patch nor an error, a former error is over."""
+
+    value: AskedValue
+    patch: Any = None
+    """What changes in it: fields, or the whole text; `None` where that could not be told."""
+    error: str | None = None
+    """Why not."""
+
+
+def ask_for_values(
+    info: CycleInfo, asked: AskModel, observations: str, chunks: Sequence[Chunk] = ()
+) -> EffectFlow[Found]:
+    """Ask for the values of all features; without any, nothing is asked.
+
+    Args:
+        asked: The last question to the Observer.
+        observations: Its answer.
+        chunks: Observations made ahead of the messages that are not activated yet.
+
+    Returns:
+        The entries of each feature that has some.
+    """
+    hooks = info.settings.features.having("values")
+    wanted = {values.__self__: values(info, chunks) for values in hooks}
+    answers = dict[str, ValueAnswer]()
+    for answer in (yield from _ask(asked, observations, [*_flatten(wanted.values())])):
+        is_told = answer.error is not None
+        answers[answer.value.name] = answer if is_told else (yield from _redact(info, answer))
+    found: Found = {}
+    for feature, values in wanted.items():
+        own = [
+            answers.get(value.name, ValueAnswer(value))
+            for value in values
+            if value.name in answers or value.had_failed
+        ]
+        if own:
+            found[feature.name] = feature.write_entries(info, own)
+    return found
+
+
+def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
+    return (value for values in lists for value in values)
+
+
+def _ask(
+    asked: AskModel, observations: str, wanted: Sequence[AskedValue]
+) -> Flow[list[ValueAnswer]]:
+    """Ask for values; whatever goes wrong is told in the answers.
+
+    Returns:
+        An answer for each value that changes or that cannot be told.
+    """
+    if not wanted:
+        return []
+    schemas = {value.name: value.form.json_schema for value in wanted}
+    shown = {value.name: _show(value) for value in wanted}
+    task = fill("observer_values", forms=_write(schemas), known=escape(_write(shown)))
+    answer = f"<observations>\n{escape(observations)}\n</observations>"
+    messages = [*asked.messages, AIMessage(answer), HumanMessage(task)]
+    reply: ModelReply = yield replace(asked, messages=messages)
+    if reply.error is not None:
+        error = str(build_failure(reply.error, "Observer"))
+        return [ValueAnswer(value, error=error) for value in wanted]
+    said = _read_object(reply.text)
+    if said is None:
+        return [ValueAnswer(value, error="the answer is no JSON object") for value in wanted]
+    return [
+        _read(value, said[value.name])
+        for value in wanted
+        if said.get(value.name) and said[value.name] != shown[value.name]
+    ]
+
+
+def _read(value: AskedValue, given: Any) -> ValueAnswer:
+    """Read the answer about one value; an error where the value would not have its form."""
+    try:
+        patch = value.form.read_patch(given)
+        value.form.check(merge(value.known, patch))
+    except InvalidError as error:
+        return ValueAnswer(value, error=str(error))
+    return ValueAnswer(value, patch)
+
+
+def _show(value: AskedValue) -> Any:
+    """Return a value as the Observer is shown it: an empty text is its template."""
+    is_text = isinstance(value.form, TemplateForm)
+    return value.form.write(value.known) if is_text else value.known
+
+
+def _write(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _read_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object in an answer, which models like to put between fences or words."""
+    start, stop = text.find("{"), text.rfind("}")
+    try:
+        # Some models break the lines of a text as they are.
+        found = json.loads(sanitize(text[start : stop + 1]), strict=False)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _redact(info: CycleInfo, answer: ValueAnswer) -> EffectFlow[ValueAnswer]:
+    """Let the hook that rewrites observations rewrite an answer: a text, or fields as JSON."""
+    value, is_text = answer.value, isinstance(answer.value.form, TemplateForm)
+    text = answer.patch if is_text else json.dumps(answer.patch, ensure_ascii=False)
+    field = f"extracted.{value.name}"
+    try:
+        said = yield from rewrite_by_hook(info, "after_observation", {field: text})
+    except ObserverError as error:
+        return ValueAnswer(value, error=str(error))
+    return _read(value, said[field])
+
+
+# Entries as they wait in chunks, and are told once they take effect.
+
+
+def join_found(parts: Iterable[Mapping[str, list[Any]]]) -> Found:
+    """Return the entries of several observations together, by feature and in their order."""
+    joined: Found = {}
+    for part in parts:
+        for name, entries in part.items():
+            joined[name] = [*joined.get(name, ()), *entries]
+    return joined
+
+
+def tell_found(found: Found) -> dict[str, Found]:
+    """Return the field of an event, or of a chunk, with entries; none where there are none."""
+    return {"found": found} if found else {}
+
+
+def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+    """Return what features say of hints that an observation states."""
+    announcers = info.settings.features.having("announce_hints")
+    return [event for announce in announcers for event in announce(info, at, hints)]
+
+
+def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
+    """Let features say what an observation has changed of theirs; it has taken effect.
+
+    Args:
+        at: When.
+        event: The event of the cycle or of its activation.
+    """
+    found: Found = event.get("found", {})
+    for announce in info.settings.features.having("announce"):
+        entries = found.get(announce.__self__.name)
+        if entries:
+            yield from announce(info, at, entries)
+    yield from announce_hints(info, at, event.get("hints", {}))

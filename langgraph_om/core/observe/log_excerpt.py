@@ -1,18 +1,25 @@
 """Choose what the Observer is shown of the log: earlier observations within a token budget.
 
-Items are kept or left out whole, never changed, and what is left out is counted in its place.
+Items are kept or left out whole, never changed, and what is left out is counted in its place. Some
+of that stands behind the rest: what the conversation that is to be observed may deny or change.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_right
-from collections.abc import Container, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import accumulate
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.items import read_head
 from langgraph_om.core.record.record import write_log
+from langgraph_om.core.search import split_words, weigh_rarity
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -22,19 +29,30 @@ _BATCHES = 4
 """How many times a budget's worth of new items makes the choice anew."""
 
 
-def select_previous(
-    groups: Sequence[Group], budget: int | Literal[False], counter: TokenCounter
-) -> str:
-    """Return the log cut to a budget: its newest items, and the newest of the important ones.
+_TOUCHED: Final = "Of the lines left out, these may be about the same things as the conversation:"
+_TELLING: Final = 3
+"""How many of the words that an item shares with a message count, the rarest; with more of them,
+long texts win."""
+_LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
+"""What separates the messages of a transcript; further lines of a message are indented."""
 
-    A quarter of the budget is for what is added from question to question. Of the rest, half goes
+
+def select_previous(
+    groups: Sequence[Group], budget: int | Literal[False], counter: TokenCounter, about: str = ""
+) -> str:
+    """Return the log cut to a budget: its newest items, important ones, and those touched now.
+
+    A quarter of the room is for what is added from question to question. Of the rest, half goes
     to the newest items, the other half to older ones marked 🔴, then ✅; what these leave over goes
-    to the newest again.
+    to the newest again. Where a conversation is to be observed, this room is half of the budget.
+    The other half is for further items that share rare words, names or numbers with a message, so
+    that the Observer sees what it denies or changes. They come last: the beginning holds still.
 
     Args:
         groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
         counter: What counts tokens.
+        about: The transcript of the conversation that is to be observed; empty for none.
     """
     if budget is False:
         return write_log(groups)
@@ -44,14 +62,89 @@ def select_previous(
     if sum(group["tokens"] for group in groups) <= budget:
         return text
     items = _split_items(text, counter)
+    excerpt = _cut_log(items, budget - budget // 2 if about else budget, counter)
+    return _add_touched(items, excerpt, about, budget, counter) if about else excerpt.text
+
+
+class _Excerpt(NamedTuple):
+    """Items of a log with what counts the others, and their numbers."""
+
+    text: str
+    kept: Collection[int]
+
+
+def _cut_log(items: Sequence[_Item], budget: int, counter: TokenCounter) -> _Excerpt:
+    """Return the newest and the important items."""
     room = budget
     while room > 0:
-        excerpt = _mark_gaps(items, _choose_items(items, room))
-        excess = counter.count_text(excerpt) - budget
+        kept = _choose_items(items, room)
+        text = _mark_gaps(items, kept)
+        excess = counter.count_text(text) - budget
         if excess <= 0:
-            return excerpt
+            return _Excerpt(text, kept)
         room -= excess  # the lines that count left-out lines took more than was set aside
-    return ""
+    return _Excerpt("", ())
+
+
+def _add_touched(
+    items: Sequence[_Item], excerpt: _Excerpt, about: str, budget: int, counter: TokenCounter
+) -> str:
+    """Return an excerpt with further items behind it that a conversation may touch."""
+    intro = f"{excerpt.text}\n\n{_TOUCHED}".lstrip()
+    ranked = _rank_touched(items, excerpt.kept, about)
+    room = budget - counter.count_text(intro)
+    while room > 0:
+        picker = _Picker(items, room)
+        for item in ranked:
+            picker.take(item)
+        if not picker.kept:
+            break
+        lines = [line for at in sorted(picker.kept) for line in items[at].lines]
+        text = "\n".join([intro, *lines])
+        excess = counter.count_text(text) - budget
+        if excess <= 0:
+            return text
+        room -= excess
+    return excerpt.text
+
+
+def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> list[_Item]:
+    """Return the items that share words with a message and are not kept, the likeliest first.
+
+    A word counts by how rare it is in the log and in the conversation. An item is as likely as its
+    rarest words say that stand in one message, for their lengths; of equals, the newest is first.
+    """
+    lines = [line for line in _LEFT_EDGE.split(about) if observation_date(line) is None]
+    said = [frozenset(split_words(line.partition(": ")[2] or line)) for line in lines]
+    words = {
+        item.at: frozenset(split_words(item.words))
+        for item in items
+        if observation_date(item.lines[0]) is None
+    }
+    in_log, in_talk = _weigh(words.values()), _weigh(said)
+    weights = {word: in_log[word] * in_talk[word] for word in in_log.keys() & in_talk.keys()}
+    holders: dict[str, list[int]] = defaultdict(list)
+    for at, own in words.items():
+        if at not in kept:
+            for word in own & weights.keys():
+                holders[word].append(at)
+    best: dict[int, float] = {}
+    for message in said:
+        shared: dict[int, list[float]] = defaultdict(list)
+        for word in message & weights.keys():
+            for at in holders[word]:
+                shared[at].append(weights[word])
+        for at, found in shared.items():
+            size = math.sqrt(len(message) * len(words[at]))
+            score = math.fsum(nlargest(_TELLING, found)) / size
+            best[at] = max(best.get(at, 0.0), score)
+    return [items[at] for at in sorted(best, key=lambda at: (-best[at], -at))]
+
+
+def _weigh(texts: Collection[Collection[str]]) -> Mapping[str, float]:
+    """Return how much each word tells: a rare one much, one in every text next to nothing."""
+    counts = Counter(word for words in texts for word in words)
+    return {word: weigh_rarity(count, len(texts)) for word, count in counts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +154,12 @@ class _Item:
     at: int
     lines: tuple[str, ...]
     tokens: int
+
+    @property
+    def words(self) -> str:
+        """Its lines without bullet, mark and time."""
+        text = "\n".join(self.lines)
+        return text[read_head(text).end :]
 
     @property
     def rank(self) -> int:

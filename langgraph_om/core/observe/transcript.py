@@ -18,13 +18,14 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.content.attachments import Attachment, find_attachments
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
+    Attachment,
     Part,
     Placeholders,
     all_parts,
     call_names,
+    find_attachments,
     plain_text,
     result_parts,
     role_of,
@@ -152,9 +153,6 @@ def write_transcript_text(
 def format_day(day: date) -> str:
     """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`.
 
-    Args:
-        day: The calendar day.
-
     Returns:
         The day in English, regardless of the locale of the process.
     """
@@ -203,7 +201,6 @@ class _TranscriptWriter:
         """Add the lines of a message, after a line with its day when that has changed.
 
         Args:
-            timed: The message.
             plain: Its text, when it says nothing else.
         """
         message, moment = timed.message, to_local(timed.time, self._timezone)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from langgraph_om.core.additions import added_operations
-from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.core.additions import added_operations, read_closing
+from langgraph_om.core.content.text import show_key
+from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
 _VOID: Final = frozenset({"br", "hr", "meta", "input"})
 _UNSHOWABLE: Final = dict.fromkeys(
@@ -131,6 +133,7 @@ STYLE: Final = """
 .om .red { background: var(--red); }
 .om .amber { background: var(--amber); }
 .om .green { background: var(--green); }
+.om .pin { background: var(--pin-ink); }
 .om .done {
   font-size: inherit; background: none; color: var(--green); font-weight: 700; width: auto;
   height: auto; margin: 0; line-height: 1.55;
@@ -262,6 +265,62 @@ class Sizes:
     """Of observations and unobserved messages."""
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Items of the log that the Actor is shown apart from it, word for word."""
+
+    name: str
+    """One word, for programs."""
+    title: str
+    """What they are, such as `Standing instructions`."""
+    groups: Sequence[Group]
+    room: int
+    """Tokens that they may take together."""
+    left_out: Sequence[str] = ()
+    """Texts for which there was no room, oldest first."""
+
+    @property
+    def tokens(self) -> int:
+        """What they take."""
+        return sum(group["tokens"] for group in self.groups)
+
+    @property
+    def items(self) -> list[LogItem]:
+        """The items, in the order of the log."""
+        return list_items(self.groups)
+
+    def describe(self) -> dict[str, Any]:
+        """Return all of it as JSON values, for programs."""
+        return {
+            "tokens": self.tokens,
+            "room": self.room,
+            "items": [describe_item(item) for item in self.items],
+            "left_out": [*self.left_out],
+        }
+
+
+def describe_item(item: LogItem) -> dict[str, Any]:
+    """Return an item as JSON values, for programs."""
+    day = item.day.isoformat() if item.day is not None else None
+    return {"id": item.id, "day": day, "thread": item.group["thread_id"], "text": item.words}
+
+
+def write_apart(apart: Apart, *, names_threads: bool) -> list[str]:
+    """Return lines that say what is shown apart from the log, and what had no room."""
+    lines = [f"{apart.title.lower()}: {describe_room(apart)}"]
+    for item in apart.items:
+        day = f"{item.day.isoformat()} " if item.day is not None else ""
+        thread = item.group["thread_id"] if names_threads else None
+        said = f", thread {show_key(thread)}" if thread else ""
+        lines.append(f"* {day}{item.words} (#{item.id}{said})")
+    return [*lines, *(f"* no room for: {text}" for text in apart.left_out)]
+
+
+def describe_room(apart: Apart) -> str:
+    """Say how much of its room is used: `34 of 1,000 tokens`."""
+    return f"{apart.tokens:,} of {count(apart.room, 'token')}"
+
+
 def count(number: int, unit: str) -> str:
     """Write a number with its unit: `1 chunk`, `1,200 tokens`."""
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
@@ -386,9 +445,7 @@ def list_unread(record: MemoryRecord) -> list[str]:
 
 def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return the hints that the log ends with."""
-    names = {"current_task": "current task", "suggested_response": "suggested response"}
-    values: Mapping[str, Any] = record
-    return [(title, str(values[key])) for key, title in names.items() if values[key]]
+    return [(name.replace("_", " "), text) for name, text in read_closing(record).items()]
 
 
 def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:

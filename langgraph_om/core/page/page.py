@@ -16,6 +16,7 @@ from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
     BODY_STYLE,
     STYLE,
+    Apart,
     Child,
     Html,
     Sizes,
@@ -23,6 +24,7 @@ from langgraph_om.core.page.html import (
     count,
     describe_actor_window,
     describe_ahead,
+    describe_room,
     describe_sizes,
     element,
     explain_chunks,
@@ -86,6 +88,7 @@ _DOTS: Final = {
     "🟡": ("amber", "a question or a request"),
     "🟢": ("green", "minor"),
     "✅": ("done", "done"),
+    "📌": ("pin", "kept word for word"),
     "": ("", "no mark"),
 }
 _BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
@@ -143,6 +146,19 @@ def render_log(record: MemoryRecord, extra: Extra | None = None) -> Html:
             parts.append(element("p", name, class_="thread"))
         parts += [_render_day(day, extra) for day in split_days([*own])]
     return join(parts)
+
+
+def render_apart(record: MemoryRecord, apart: Apart, extra: Extra | None = None) -> Html:
+    """Render what the Actor is shown apart from the log as a section of the page."""
+    note = f"{describe_room(apart)}. Shown to the agent word for word, before the observations."
+    parts: list[Child] = [element("h2", apart.title), element("p", note, class_="note")]
+    if apart.groups:
+        parts.append(render_log({**record, "log": [*apart.groups]}, extra))
+    parts += [
+        element("p", element("b", "No room for: "), text, class_="card warn")
+        for text in apart.left_out
+    ]
+    return element("section", *parts)
 
 
 def render_items(groups: Iterable[Group]) -> Html:
@@ -274,6 +290,12 @@ def write_title(record: MemoryRecord) -> str:
     return f"Memory of {show_key(named) if named else 'a thread'}"
 
 
+def select_log(record: MemoryRecord, apart: Sequence[Apart]) -> MemoryRecord:
+    """Return a record whose log is without what the Actor is shown apart from it."""
+    shown = {group["id"] for each in apart for group in each.groups}
+    return {**record, "log": [group for group in record["log"] if group["id"] not in shown]}
+
+
 def render_memory_view(
     record: MemoryRecord,
     status: StatusData,
@@ -283,6 +305,7 @@ def render_memory_view(
     is_closed: bool = False,
     extra: Extra | None = None,
     lead: Child = None,
+    apart: Sequence[Apart] = (),
     sections: Sequence[Child] = (),
 ) -> Html:
     """Render a memory.
@@ -295,16 +318,19 @@ def render_memory_view(
         is_closed: Whether nothing is made ahead of need any more.
         extra: What stands below each item, such as a form.
         lead: What stands before the log.
+        apart: What the Actor is shown apart from the log.
         sections: What features say of it.
     """
     windows = [_render_window(window) for window in list_windows(status)]
+    log = select_log(record, apart)
     return frame(
         _render_head(record, sizes, describe_actor_window(status)),
         _render_trouble(record),
         element("div", *windows, class_="meters"),
         _render_hints(record),
         lead,
-        element("section", element("h2", "Observations"), render_log(record, extra)),
+        *[render_apart(record, each, extra) for each in apart],
+        element("section", element("h2", "Observations"), render_log(log, extra)),
         render_values(record),
         _render_ahead(record, status, is_closed=is_closed),
         *sections,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.bound_reasoning import answers_other_view
+from langgraph_om.core.content.blocks import answers_other_view
 from langgraph_om.core.content.message_keys import (
     OWN_IDS,
     SPEAKERS,

@@ -1,29 +1,277 @@
 """Inspect the conversation before a model call.
 
 New messages are counted, finished jobs taken in, what features have to say is taken in, what is due
-is decided, and the state of both windows is told.
+is decided, and the state of both windows is told. It is noted when a message was first seen, and
+which ones were left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
-from langgraph_om.core.actor.head import track_head
-from langgraph_om.core.actor.windows import find_smallest, list_known
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langgraph_om.core.actor.prompt import track_head
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
+from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
+from langgraph_om.core.content.message_keys import derive_id, keyed_messages
+from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import PROCEED, Decision, plan
-from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.plan import PROCEED, Decision, count_to_activate, plan, select_ready_chunks
+from langgraph_om.core.record.record import log_tokens, select_valid_counts
+from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.strays import check_observed, has_strays
-from langgraph_om.core.record.window import Window
-from langgraph_om.core.step.count_new import build_status, build_trim_notice, count_new
+from langgraph_om.core.record.window import Window, select_live_chunks
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, Head, MemoryRecord, Operation
+from langgraph_om.core.wire import (
+    ActorWindow,
+    BufferedObservations,
+    Counted,
+    Event,
+    Head,
+    MemoryRecord,
+    ObservedPart,
+    Opened,
+    Operation,
+    ReflectionState,
+    StatusData,
+    ViewTrimmed,
+)
+
+# The status of both windows, and the notice of a trimmed view.
+
+
+def build_status(
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    *,
+    step: int,
+    actor: ActorWindow | None = None,
+) -> StatusData:
+    """State both windows: the `data` of `data-om-status`.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+        step: The agent's step since the newest human message, 0-based.
+        actor: How long a prompt the Actor's model reads; `None` where nobody has said.
+    """
+    observations = log_tokens(record)
+    status: StatusData = {
+        "windows": {
+            "active": {
+                "messages": {
+                    "tokens": window.tokens,
+                    "threshold": thresholds.messages_at(observations),
+                },
+                "observations": {
+                    "tokens": observations,
+                    "threshold": thresholds.observations_at(window.tokens),
+                },
+            },
+            "buffered": {
+                "observations": _sum_buffered(record, window, thresholds),
+                "reflection": _describe_reflection(record),
+            },
+        },
+        "recordId": record["id"],
+        "threadId": record["thread_id"],
+        "stepNumber": step,
+        "generationCount": record["generation"],
+    }
+    if actor is not None:
+        status["actorWindow"] = {"tokens": actor["tokens"], "source": actor["source"]}
+        if thresholds.scaled_from is not None:
+            status["actorWindow"]["scaledFrom"] = thresholds.scaled_from
+            status["actorWindow"]["scaledTo"] = thresholds.largest_tokens
+    return status
+
+
+def _sum_buffered(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> BufferedObservations:
+    live = select_live_chunks(record, window)
+    log = log_tokens(record)
+    ready = select_ready_chunks(live, window, thresholds)
+    count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
+    return {
+        "chunks": len(live),
+        "messageTokens": sum(part.tokens for part in live),
+        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
+        "observationTokens": sum(part.chunk["tokens"] for part in live),
+        "status": _read_buffer_status(record, "observation", is_there=bool(live)),
+    }
+
+
+def _describe_reflection(record: MemoryRecord) -> ReflectionState:
+    buffered = record["reflection"]
+    return {
+        "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
+        "observationTokens": buffered["tokens"] if buffered else 0,
+        "status": _read_buffer_status(record, "reflection", is_there=buffered is not None),
+    }
+
+
+def _read_buffer_status(
+    record: MemoryRecord, operation: Operation, *, is_there: bool
+) -> Literal["idle", "running", "complete"]:
+    if operation in record["pending"]:
+        return "running"
+    return "complete" if is_there else "idle"
+
+
+def build_trim_notice(
+    record: MemoryRecord, window: Window, dropped: int, limit: int | None
+) -> list[ViewTrimmed]:
+    """Say when the Actor's view has to leave messages out to keep to a limit.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        dropped: How many of the oldest ones the view leaves out.
+        limit: Tokens that it has to keep to; `None`: no limit.
+    """
+    if limit is None:
+        return []
+    notice = describe_trim(record, window, dropped, limit)
+    return [notice] if notice["dropped_messages"] else []
+
+
+def describe_trim(
+    record: MemoryRecord,
+    window: Window,
+    dropped: int,
+    limit: int,
+    *,
+    previewed: int = 0,
+    groups: int = 0,
+) -> ViewTrimmed:
+    """Return the event that says what a view leaves out.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        dropped: How many of the oldest ones the view leaves out.
+        limit: Tokens that it has to keep to.
+        previewed: Of how many more the beginning and the end are shown.
+        groups: How many of the oldest groups of observations it leaves out.
+    """
+    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
+    return {
+        "type": "view-trimmed",
+        "dropped_messages": len(left_out),
+        "dropped_tokens": sum(entry.tokens for entry in left_out),
+        "previewed_messages": previewed,
+        "dropped_groups": groups,
+        "limit": limit,
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+    }
+
+
+def count_new(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+    *,
+    observed: ObservedPart | None,
+    first_look: bool,
+) -> list[Event]:
+    """Note the tokens of new window messages, and when those were first seen that arrived now."""
+    known = record["token_cache"]["counts"]
+    counts = _list_counts(settings, record, window)
+    stamps = {
+        entry.key: iso(now)
+        for entry in _select_arrived(record, window, first_look=first_look)
+        if not settings.time_of(entry.key, entry.message, {})
+    }
+    gone = _list_gone(record, window)
+    is_same_place = observed == record["observed"]
+    if gone or not is_same_place:
+        present = {window.request, *window.span.places}
+        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
+        gone += [key for key in left if key not in kept and key not in known]
+        stamps |= {key: at for key, at in left.items() if key in kept and key in known}
+    if is_same_place and not (counts or stamps or gone):
+        return []
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": gone,
+    }
+    if not is_same_place:
+        counted["observed"] = observed
+    return [counted]
+
+
+def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
+    """List the keys that have a count, and are in the window no more."""
+    known = record["token_cache"]["counts"]
+    if len(known) == window.known:  # these are all of the window
+        return []
+    # The live request is weighed at every call, also when it lies before the window.
+    past = known.keys() - window.span.places.keys() - {window.request}
+    return [key for key in known if key in past] if past else []
+
+
+def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:
+    """Return digest and tokens of the new messages whose count the record does not have."""
+    valid = select_valid_counts(record, settings.counter.identity)
+    counts: dict[str, list[Any]] = {}
+    for entry in window.entries[window.known :]:
+        cached = valid.get(entry.key)
+        if cached is None or cached[0] != entry.digest:
+            counts[entry.key] = [entry.digest, entry.tokens]
+    return counts
+
+
+def _select_stamps_to_keep(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], window: Window
+) -> set[str]:
+    """Return the keys of observed messages whose first-seen times the record keeps on.
+
+    These are all in the conversation that nothing else keeps, and the last one before the window,
+    which dates what follows it and has no time.
+    """
+    keys = [key for key, _ in keyed_messages(messages)]
+    for kept_until in settings.features.having("kept_until"):
+        if (last := kept_until(record)) in keys:
+            del keys[: keys.index(last) + 1]
+    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
+    return {*keys, *islice(last, 1)}
+
+
+def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
+    """Return the messages that have just arrived, as far as that is certain.
+
+    These are the live user request and what follows it. What is new and stands before was said some
+    time ago, while memory did not watch: in an adopted thread, in runs without memory, or in a
+    history that was loaded late. Only messages of the user directly before the request, in a thread
+    that is known, are taken for a part of it.
+    """
+    known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
+    unseen = entries[window.known :]
+    new = [False] * window.known
+    new += [entry.key not in known and entry.key not in record["stamps"] for entry in unseen]
+    if not first_look and window.request is None:
+        behind = 0 if window.observed else len(entries)
+        start = max((at + 1 for at, is_new in enumerate(new) if not is_new), default=behind)
+    while not first_look and 0 < start < len(entries) and new[start - 1]:
+        if not isinstance(entries[start - 1].message, HumanMessage):
+            break
+        start -= 1
+    return [entries[at] for at in range(start, len(entries)) if new[at]]
 
 
 def inspect(
@@ -159,15 +407,16 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
     key = derive_id("om", settings.scope, *whose, *identity.place)
     if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
         return []
-    return [
-        {
-            "type": "opened",
-            "id": key,
-            "thread_id": identity.thread_id,
-            "resource_id": identity.resource_id,
-            "scope": settings.scope,
-        }
-    ]
+    opened: Opened = {
+        "type": "opened",
+        "id": key,
+        "thread_id": identity.thread_id,
+        "resource_id": identity.resource_id,
+        "scope": settings.scope,
+    }
+    if identity.place:
+        opened["place"] = [*identity.place]
+    return [opened]
 
 
 # What a run that may write nothing is shown: the memory as it is, before a new live request.

@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.content.message_keys import (
     is_conversation,
@@ -27,15 +27,16 @@ from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.archive.archiving import (
+    ADDITIONS,
     archive_new,
     complete_thread,
     is_survivor,
     look_for_deletion,
+    view,
 )
-from langgraph_om.features.archive.record import ADDITIONS, view
 from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.runtime.executors import BackgroundBuffering
-from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.runtime.server import ServerBuffering
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -4,6 +4,9 @@ The record names the last message that was archived and the last one that was re
 step looks only at what came since; a fork has both of its own. Nothing is called removable that the
 archive does not have. When the archive fails, the conversation goes on and the next step tries
 again, or the next turn where trying took long.
+
+The archive counts deletions, and the record notes the number that it saw last: a record with a
+lower number is a copy from before. What it had then is not archived again.
 """
 
 from __future__ import annotations
@@ -11,11 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from langchain_core.messages import BaseMessage
+from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import as_event, find_label, find_removed, has_sent
+from langgraph_om.core.additions import (
+    Additions,
+    Deletions,
+    as_event,
+    find_label,
+    find_removed,
+    has_sent,
+)
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -31,11 +42,105 @@ from langgraph_om.core.effects import (
     call_storage,
     warn_once_an_outage,
 )
-from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.fold import Draft, fold, forget_deleted
 from langgraph_om.core.record.record import drop_deleted, drop_deleted_groups, select_own_groups
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.record import Archived, DeletionFound, Floor, view
+
+
+class Floor(TypedDict):
+    """What a record had when its thread was deleted; nothing of it is archived again."""
+
+    message: str | None
+    """The last message that was archived then; `None` for none."""
+    starts: list[str]
+    """First message ids of the ranges of its groups then; none in resource scope."""
+
+
+class ArchiveKeys(TypedDict, total=False):
+    """The keys that the archive adds to a record."""
+
+    archived: str | None
+    """The last message that the archive has; missing or `None` without any."""
+    branch: str
+    """The archive's name for the conversation as this record knows it, which no other branch
+    changes; missing before something is archived."""
+    deletion: int
+    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
+    floor: Floor
+    """Missing but after a deletion that the record survived."""
+
+
+class ArchiveRecord(MemoryRecord, ArchiveKeys):
+    """A record with the keys that the archive adds."""
+
+
+class Archived(TypedDict):
+    """The archive has the conversation up to this message."""
+
+    type: Literal["archived"]
+    last: str
+    branch: str | None
+    """The archive's name for the conversation up to there."""
+
+
+class DeletionFound(ThreadDeleted):
+    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
+
+    type: Literal["deletion"]
+    number: int
+    """How often they were deleted so far."""
+    floor: Floor | None
+    """`None` where the record had nothing there that was deleted."""
+
+
+def view(record: MemoryRecord) -> ArchiveRecord:
+    """Return a record as one that has the archive's keys."""
+    return cast("ArchiveRecord", record)
+
+
+def note_archived(record: MemoryRecord, event: Archived) -> None:
+    """Note up to where the archive has the conversation."""
+    view(record)["archived"] = event["last"]
+    if event["branch"] is not None:
+        view(record)["branch"] = event["branch"]
+
+
+def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
+    """Note how often the thread was deleted, and what the record had then."""
+    view(record)["deletion"] = event["number"]
+    if event["floor"] is None:
+        return
+    view(record)["floor"] = event["floor"]
+    forget_deleted(record, event)
+
+
+def begin_anew(record: MemoryRecord, event: Opened) -> None:
+    """Forget what the archive has of another thread, and what was deleted of another resource."""
+    gone: tuple[str, ...] = ()
+    if record["thread_id"] != event["thread_id"]:  # nothing is archived under its new id yet
+        gone = ("archived", "branch", "deletion", "floor")
+    elif record["resource_id"] != event["resource_id"]:
+        gone = ("deletion", "floor")
+    for key in gone:
+        cast("Draft", record).pop(key, None)
+
+
+def read_deletions(record: MemoryRecord) -> Deletions:
+    """Return what a record knows of deletions of its thread."""
+    number, floor = view(record).get("deletion", 0), view(record).get("floor")
+    if floor is None:
+        return Deletions(number)
+    return Deletions(number, floor.get("message"), frozenset(floor.get("starts", ())))
+
+
+ADDITIONS = Additions(
+    keys=ArchiveKeys,
+    reducers={"archived": note_archived, "deletion": note_deletion},
+    beside={"opened": begin_anew},
+    deletions=read_deletions,
+)
+
 
 # Tell a thread that was deleted from an archive that lost it.
 #
@@ -51,7 +156,6 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     """Return what to note of deletions since the record last looked; nothing where there is none.
 
     Args:
-        record: The memory of the thread.
         ask: What calls the storage.
 
     Raises:
@@ -106,8 +210,6 @@ def find_unarchived(
     """Return what the archive does not have yet.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         changed: Keys of messages that are new, or of another content than before.
 
     Returns:
@@ -186,10 +288,7 @@ def archive_new(
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread, with what this step found folded in.
-        messages: The whole conversation.
-        now: The current time.
         changed: Keys of messages that are new or edited.
         request: The key of the live user request.
 
@@ -351,11 +450,7 @@ def complete_thread(
     """Archive what is missing of a conversation, without noting it in its record.
 
     Args:
-        settings: The settings in force.
-        identity: Whose conversation it is.
         record: The memory of the thread, maybe of an earlier step; blank where it is not known.
-        messages: The whole conversation.
-        now: The current time.
 
     Returns:
         The archive's name for the conversation; `None` where it is not known.

@@ -1,37 +1,262 @@
 """Search for the live request, once in its turn, for what the Actor is shown with it.
 
-What is found is kept in the record until the next request, so that each call of a turn is shown the
-same. A search that fails leaves the turn as it is.
+It searches where `recall` does: who asks comes from the run, and what the user may not see is not
+there. A search that fails leaves the turn as it is.
+
+The block of what is found stands before the live request, so that the head of the prompt stays the
+same, and it is kept in the record, so that it holds still for the whole turn. Its size is bounded:
+hits come first, by their rank, then what stands around them, and what does not fit is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Literal, Self, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, as_event
-from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
+from langgraph_om.core.config.settings import Features, Identity, Settings, Setup, Texts
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import content_digest, key_of
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
+from langgraph_om.core.observe.transcript import format_weekday, to_local
+from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.search import query_words, read_text
+from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
-from langgraph_om.features.inject.block import (
-    TAG,
-    BlockStyle,
-    EarlierMessage,
-    limit_tokens,
-    write_recalled,
-)
 from langgraph_om.features.inject.config import InjectConfig
-from langgraph_om.features.inject.find import Finder
+from langgraph_om.features.recall import Recall
 from langgraph_om.features.recall.config import read_retrieval
+from langgraph_om.runtime.tools import find_store
+from langgraph_om.search.source import RecallHit, RecallMessage, RecallSource, SearchRequest
+
+TAG: Final = "recalled-messages"
+
+MAX_TOKENS: Final = 2000
+"""No block is larger; this is as much as `recall` answers at most."""
+WINDOW_SHARE: Final = 0.5
+"""And none takes more than so much of `observation.message_tokens`."""
+
+HIT_CHARACTERS: Final = 1600
+"""Of a longer message that was found, the part is shown that holds the words."""
+SHORT_CHARACTERS: Final = 240
+"""The same, where nothing longer fits, and of messages around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierMessage:
+    """A message of any thread, as it is shown."""
+
+    thread_id: str
+    title: str | None
+    key: str
+    position: int
+    """Grows along the conversation."""
+    role: str
+    at: datetime | None
+    text: str
+    score: float | None = None
+    """How well it matches; `None` of a message that was not found, but stands near to one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStyle:
+    """How a block is written, and how large it may be."""
+
+    max_tokens: int
+    counter: TokenCounter
+    timezone: tzinfo
+    show_id: Callable[[str], str]
+    """Writes a thread's id for the model."""
+    current_thread: str
+
+
+def limit_tokens(message_tokens: int) -> int:
+    """Return how many tokens a block may have beside a window of this size."""
+    return min(MAX_TOKENS, int(message_tokens * WINDOW_SHARE))
+
+
+def write_recalled(
+    found: Sequence[EarlierMessage], words: Sequence[str], style: BlockStyle
+) -> tuple[str, list[EarlierMessage]]:
+    """Write the block.
+
+    Args:
+        found: Hits, the best first, then the messages around them, the most wanted first.
+        words: The words of the query.
+        style: How it is written.
+
+    Returns:
+        Its text, empty where nothing fits, and the messages in it.
+    """
+    shown: list[EarlierMessage] = []
+    text = ""
+    for message in found:
+        lengths = (
+            (SHORT_CHARACTERS,) if message.score is None else (HIT_CHARACTERS, SHORT_CHARACTERS)
+        )
+        for characters in lengths:
+            cut = replace(message, text=cut_excerpt(message.text, words, characters))
+            longer = _write([*shown, cut], style)
+            if style.counter.count_text(longer) <= style.max_tokens:
+                shown.append(cut)
+                text = longer
+                break
+    return text, shown
+
+
+def _write(messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
+    threads: dict[str, list[EarlierMessage]] = {}
+    for message in messages:
+        threads.setdefault(message.thread_id, []).append(message)
+    blocks = [_write_thread(key, each, style) for key, each in threads.items()]
+    return fill("recalled_messages", messages="\n\n".join(blocks))
+
+
+def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
+    """Write the messages of a thread in their order, with marks where some are left out."""
+    ordered = sorted(messages, key=lambda message: message.position)
+    lines: list[str] = []
+    day: str | None = None
+    before: int | None = None
+    for message in ordered:
+        if before is not None and message.position > before + 1:
+            lines.append("…")
+        before = message.position
+        moment = to_local(message.at, style.timezone)
+        written = format_weekday(moment.date()) if moment else "unknown"
+        if written != day:
+            lines.append(f"Date: {written}")
+            day = written
+        clock = f" ({moment:%H:%M})" if moment else ""
+        role = as_label(message.role) or "someone"
+        body = sanitize(message.text).strip().replace("\n", "\n  ")
+        lines.append(f"{role[0].upper()}{role[1:]}{clock} [{show_key(message.key)}]: {body}")
+    title = as_label(messages[0].title) if messages[0].title else ""
+    named = f' title="{escape_attribute(title)}"' if title else ""
+    mark = ' current="yes"' if thread_id == style.current_thread else ""
+    shown_id = escape_attribute(style.show_id(thread_id))
+    text = escape("\n".join(lines))
+    return f'<{TAG} thread="{shown_id}"{named}{mark}>\n{text}\n</{TAG}>'
+
+
+QUERY_CHARACTERS: Final = 4000
+"""Of a longer message the beginning is searched for, which is as much as an embedding is made of.
+"""
+SPARE_HITS: Final = 8
+"""How many more hits are asked for than are shown: some are observations, or removed messages."""
+
+
+HEAD_CHARACTERS: Final = 200
+"""By so much of its beginning a message is recognised in an excerpt, which cuts long ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Finds what is shown before messages of the user; called by flows as storage."""
+
+    recalling: Recall
+    config: InjectConfig
+    features: Features
+    """Those that are on, some of which show excerpts of other threads."""
+
+    def find_earlier(
+        self,
+        query: str,
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        hidden: Collection[str],
+    ) -> list[EarlierMessage]:
+        """Return the best hits, the best first, then the messages around them, the nearest first.
+
+        Args:
+            query: The text of the user's message.
+            messages: Its conversation, which the archive has too.
+            hidden: Keys of the thread's messages that the Actor is shown anyway.
+
+        Raises:
+            ArchiveError: When the archive's storage fails.
+        """
+        store = find_store() if self.recalling.near is not None else None
+        source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
+        wanted = 3 * self.config.top_k + SPARE_HITS
+        asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
+        shown = self.features.having("excerpts")
+        excerpts = {key: text for show in shown for key, text in show(record).items()}
+        hits = [*self._select(source.search(asked), source, excerpts)]
+        found = [_describe(message, hit, hit.score) for hit, message in hits]
+        seen = {(message.thread_id, message.key) for message in found}
+        seen |= {(who.thread_id, key) for key in hidden}
+        near: list[tuple[int, EarlierMessage]] = []
+        for hit, message in hits:
+            for distance, each in self._list_neighbours(source, message):
+                name = (each.thread_id, each.key)
+                if name not in seen and _has_news(each, excerpts):
+                    seen.add(name)
+                    near.append((distance, _describe(each, hit, None)))
+        return [*found, *(each for _, each in sorted(near, key=lambda pair: pair[0]))]
+
+    def _select(
+        self, hits: Sequence[RecallHit], source: RecallSource, excerpts: Mapping[str, str]
+    ) -> Iterator[tuple[RecallHit, RecallMessage]]:
+        """Yield the hits that are messages and match well enough, with these."""
+        least, count = self.config.min_score, 0
+        for hit in hits:
+            if hit.kind != "message" or (least is not None and hit.score < least):
+                continue
+            message = source.find(hit.cursor, hit.thread.id)
+            if message is not None and _has_news(message, excerpts):
+                yield hit, message
+                count += 1
+            if count == self.config.top_k:
+                return
+
+    def _list_neighbours(
+        self, source: RecallSource, message: RecallMessage
+    ) -> Iterator[tuple[int, RecallMessage]]:
+        """Yield the messages around one, with how far from it they are."""
+        limit, thread, at = self.config.message_range, message.thread_id, message.position
+        if not limit:
+            return
+        before = source.messages(thread, start=None, stop=at, limit=limit, newest_first=True)
+        after = source.messages(thread, start=at + 1, stop=None, limit=limit, newest_first=False)
+        yield from enumerate(reversed(before), start=1)
+        yield from enumerate(after, start=1)
+
+
+def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
+    """Return whether a message has a text, which no excerpt of its thread shows already.
+
+    Args:
+        excerpts: By thread id, what the Actor is shown of other threads.
+    """
+    text = sanitize(read_text(message.message)).strip()
+    head = escape(text.partition("\n")[0][:HEAD_CHARACTERS])
+    return bool(text) and head not in excerpts.get(message.thread_id, "")
+
+
+def _describe(message: RecallMessage, hit: RecallHit, score: float | None) -> EarlierMessage:
+    return EarlierMessage(
+        message.thread_id,
+        hit.thread.title,
+        message.key,
+        message.position,
+        role_of(message.message) or "",
+        message.at,
+        read_text(message.message),
+        None if score is None else round(score, 4),
+    )
+
 
 RECALLED_ID = "om-recalled"
 """Id of what shows the Actor earlier messages that a search for its request has found."""

@@ -1,18 +1,551 @@
-"""Have recall find what is near in meaning to a query, beside what has its words."""
+"""Search by meaning: observations and messages, indexed in the run's LangGraph store.
+
+Recall finds what is near in meaning to a query, beside what has its words. Messages are indexed as
+they are archived, observations as they are buffered. Items are written in the background, each text
+once; whatever fails is logged and tried again with the next turn. The items of a resource are under
+its own namespace only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import Any, Self
+from itertools import islice
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
+from langchain_core.messages import BaseMessage
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity, Setup
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    derive_id,
+    find_parent_thread,
+    keyed_conversation,
+)
+from langgraph_om.core.content.parts import is_visible
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.record.record import drop_deleted
+from langgraph_om.core.search import Kind
 from langgraph_om.core.step.step import Step
-from langgraph_om.features.meaning.index import StoreIndex, list_messages
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall.config import read_retrieval
 from langgraph_om.runtime.tools import find_store
-from langgraph_om.search.source import NearSearch, RecallHit
+from langgraph_om.search.source import (
+    NearSearch,
+    RecallHit,
+    RecallThread,
+    SearchError,
+    find_thread,
+    list_groups,
+    read_said,
+)
+
+# What is put into a store to be searched by meaning, and under which names.
+
+
+ROOT: Final = "langgraph_om"
+NOBODY: Final = "-"
+"""Stands for the resource of threads that belong to none."""
+ANY: Final = "*"
+"""Stands for any resource, where stores list namespaces."""
+WITHIN: Final = "in-"
+"""Begins the label of threads that run within another one, before that one's."""
+
+MIN_CHARACTERS: Final = 20
+"""Shorter messages are not indexed: they say too little."""
+PIECE_CHARACTERS: Final = 4000
+MAX_PIECES: Final = 16
+"""Of a longer text only the first pieces are indexed."""
+
+Namespace = tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """A message to index."""
+
+    key: str
+    message: BaseMessage
+    at: datetime | None
+    """When it was said, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """Groups and messages of one thread to put into a store."""
+
+    store: BaseStore
+    who: Identity
+    groups: Sequence[Group]
+    messages: Sequence[Said]
+
+
+class Piece(NamedTuple):
+    """A piece of a text to put into a store."""
+
+    put: PutOp
+    further: Sequence[str]
+    """Keys of the pieces behind it, as far as a longer text had them; only of the last piece."""
+
+
+def build_namespace(who: Identity) -> Namespace:
+    """Return the namespace of a thread's items.
+
+    Ids are hashed: a store allows neither dots nor empty labels in a namespace, and some compare
+    prefixes by characters, where one id may begin like another.
+    """
+    resource = _hash_id(who.resource_id) if who.resource_id else NOBODY
+    parent = find_parent_thread(who.thread_id)
+    own = _hash_id(who.thread_id)
+    return (ROOT, resource, own) if parent is None else (ROOT, resource, _within(parent), own)
+
+
+def list_prefixes(thread_id: str, resource_id: str | None) -> list[Namespace]:
+    """Return what the namespaces of a thread, and of what runs within it, begin with.
+
+    Args:
+        resource_id: Whose it is; `None` where nobody knows: anybody's.
+    """
+    # It may have begun before it was known whose it is.
+    resources = [ANY] if resource_id is None else [_hash_id(resource_id), NOBODY]
+    labels = (_hash_id(thread_id), _within(thread_id))
+    return [(ROOT, resource, label) for resource in resources for label in labels]
+
+
+def build_resource_prefix(resource_id: str) -> Namespace:
+    """Return what the namespaces of all threads of a resource begin with."""
+    return build_namespace(Identity("", resource_id))[:2]
+
+
+def is_within(namespace: Namespace, prefix: Namespace) -> bool:
+    """Return whether a namespace begins like a prefix, whose `ANY` stands for anything."""
+    return len(namespace) >= len(prefix) and all(
+        wanted in {ANY, label} for wanted, label in zip(prefix, namespace, strict=False)
+    )
+
+
+def _within(thread_id: str) -> str:
+    return f"{WITHIN}{_hash_id(thread_id)}"
+
+
+def _hash_id(name: str) -> str:
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+# --- What is indexed -----------------------------------------------------------------------------
+
+
+def list_messages(
+    record: MemoryRecord, messages: Sequence[BaseMessage], kept: Sequence[str | None] = ()
+) -> Keyed:
+    """Return the messages of a thread that users may see, as far as they are kept.
+
+    Args:
+        messages: Its conversation.
+        kept: The newest message that is kept outside of it, for each place where messages are.
+    """
+    entries = drop_deleted(record, keyed_conversation(messages))
+    for last in kept:
+        ends = [at for at, (key, _) in enumerate(entries) if key == last]
+        entries = entries[: ends[-1] + 1] if ends else []
+    return [entry for entry in entries if is_visible(entry[1])]
+
+
+def build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
+    """Return the namespace of the thread that a group is about."""
+    return build_namespace(replace(who, thread_id=find_thread(group, record)))
+
+
+def build_pieces(task: IndexTask) -> Iterator[Piece]:
+    """Yield the pieces of groups and of messages."""
+    place, about = build_namespace(task.who), {"thread_id": task.who.thread_id}
+    for group in task.groups:
+        cursor = group["ranges"][0][0] if group["ranges"] else ""
+        facts = {"group_id": group["id"], "updated": group["observed_at"], "cursor": cursor}
+        yield from _split_pieces((*place, "groups"), group["id"], group["text"], about | facts)
+    for key, message, at in task.messages:
+        text = read_said(message)
+        if len(text) >= MIN_CHARACTERS:
+            facts = {"group_id": "", "updated": at.isoformat() if at else "", "cursor": key}
+            yield from _split_pieces((*place, "messages"), key, text, about | facts)
+
+
+def _split_pieces(
+    namespace: Namespace, name: str, text: str, about: dict[str, str]
+) -> Iterator[Piece]:
+    """Yield the pieces of a text, small enough for an embedding model."""
+    text = sanitize(text[: MAX_PIECES * PIECE_CHARACTERS]).strip()
+    facts = {key: sanitize(fact) for key, fact in about.items()}
+    keys = [derive_id("text", name, number) for number in range(MAX_PIECES)]
+    count = -(-len(text) // PIECE_CHARACTERS)
+    for number, key in enumerate(keys[:count]):
+        start = number * PIECE_CHARACTERS
+        piece = text[start : start + PIECE_CHARACTERS]
+        value = {"text": piece, "pieces": count, **facts}
+        further = keys[count:] if number == count - 1 else ()
+        yield Piece(PutOp(namespace, key, value, index=["text"]), further)
+
+
+# --- What is found -------------------------------------------------------------------------------
+
+
+def build_hit(value: dict[str, Any], score: float, kind: Kind) -> RecallHit | None:
+    """Return the hit of an item; `None` when the item is not one of ours."""
+    try:
+        return RecallHit(
+            thread=RecallThread(value["thread_id"]),
+            group_id=value["group_id"],
+            score=float(score),
+            text=value["text"],
+            cursor=value["cursor"],
+            updated=datetime.fromisoformat(value["updated"]) if value["updated"] else None,
+            kind=kind,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+logger = logging.getLogger("langgraph_om")
+
+MAX_WRITTEN_AT_ONCE: Final = 32
+MAX_READ_AT_ONCE: Final = 200
+MAX_WAITING_TASKS: Final = 64
+MAX_KNOWN_TEXTS: Final = 100_000
+MAX_KNOWN_STORES: Final = 8
+MAX_FOUND: Final = 300
+"""Items that one search reads at most; several of them may be of one text."""
+
+_WORDS: Final = ("text", "pieces")
+"""What of an item says whether its text is the same."""
+
+_Known = OrderedDict[tuple[Namespace, str], None]
+"""By thread, the groups and messages that are known to be in a store, or on their way there."""
+
+TimeOf = Callable[[str, BaseMessage], datetime | None]
+"""Tells when a message was said, by its key."""
+
+_T = TypeVar("_T")
+
+
+def check_store(store: BaseStore | None) -> BaseStore:
+    """Return a store that can be searched by meaning.
+
+    Raises:
+        ConfigurationError: When there is none, or it has no index.
+    """
+    example = 'InMemoryStore(index={"dims": 1536, "embed": "openai:text-embedding-3-small"})'
+    if store is None:
+        msg = (
+            "`retrieval.vector` is True and the graph has no store; compile it with one that has "
+            f"an index, such as `store={example}`, or leave `vector` out"
+        )
+        raise ConfigurationError(msg)
+    # A server wraps its store in one that does not tell whether it has an index.
+    if not getattr(store, "index_config", True):
+        msg = (
+            f"`retrieval.vector` is True and the graph's store, {type(store).__name__}, has no "
+            f"index; make it with one, such as `{example}`, or leave `vector` out"
+        )
+        raise ConfigurationError(msg)
+    return store
+
+
+class StoreIndex:
+    """The index of one memory over any number of stores.
+
+    Args:
+        archive: Tells which threads are deleted; `None` where nothing is archived.
+    """
+
+    def __init__(self, archive: MessageArchive | None = None) -> None:
+        self._archive = archive
+        self.begin_anew()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Begin without tasks; in a forked process the stores say what they have already."""
+        self._lock = threading.Condition()
+        # An in-memory store cannot be searched while it is written.
+        self._store_lock = threading.Lock()
+        self._waiting: deque[IndexTask] = deque()
+        self._is_working = False
+        self._has_failed = False
+        self._known: deque[tuple[BaseStore, _Known]] = deque(maxlen=MAX_KNOWN_STORES)
+
+    # --- Writing ---------------------------------------------------------------------------------
+
+    def add(
+        self,
+        record: MemoryRecord,
+        messages: Keyed,
+        store: BaseStore | None,
+        who: Identity,
+        *,
+        edited: Collection[str] = (),
+        time_of: TimeOf | None = None,
+    ) -> None:
+        """Put what is new of a thread into a store, in the background.
+
+        Args:
+            record: The memory of the thread, with its observations and those of the shared log.
+            messages: What was said in the thread, by key.
+            edited: Keys of messages that may have other words than before.
+            time_of: Tells when a message was said, where that is known.
+
+        Raises:
+            ConfigurationError: When the store cannot be searched.
+        """
+        store = check_store(store)
+        with self._lock:
+            if len(self._waiting) >= MAX_WAITING_TASKS:
+                return
+            known, own = self._find_known(store), build_namespace(who)
+            groups: dict[str, list[Group]] = {}
+            for group in list_groups(record):
+                name = (build_group_namespace(group, record, who), group["id"])
+                if name not in known:
+                    known[name] = None
+                    groups.setdefault(find_thread(group, record), []).append(group)
+            new = [each for each in messages if (own, each[0]) not in known or each[0] in edited]
+            known.update(dict.fromkeys((own, key) for key, _ in new))
+            said = [Said(*each, time_of(*each) if time_of else None) for each in new]
+            while len(known) > MAX_KNOWN_TEXTS:
+                known.popitem(last=False)
+            for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
+                of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
+                own_said = said if thread_id == who.thread_id else []
+                self._waiting.append(IndexTask(store, of, its, own_said))
+            if self._waiting and not self._is_working:
+                self._is_working = True
+                threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything is written.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._is_working, timeout)
+
+    def _find_known(self, store: BaseStore) -> _Known:
+        for other, known in self._known:
+            if other is store:
+                return known
+        fresh: _Known = OrderedDict()
+        self._known.append((store, fresh))
+        return fresh
+
+    def _write_waiting(self) -> None:
+        """Write waiting tasks until none is left."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_working = False
+                    self._lock.notify_all()
+                    return
+                task = self._waiting.popleft()
+            try:
+                self._write(task)
+            except Exception as error:  # noqa: BLE001  a store or an embedding of any kind
+                self._note_failure(task, error)
+            else:
+                self._has_failed = False
+
+    def _write(self, task: IndexTask) -> None:
+        """Put those texts of a task into the store that it does not have yet, or has otherwise."""
+        deletions = self._count_deletions(task)
+        for pieces in _split_batches(build_pieces(task), MAX_READ_AT_ONCE):
+            gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
+            with self._store_lock:
+                there = cast("list[Item | None]", task.store.batch(gets))
+            changes = [*_list_changes(pieces, there)]
+            for batch in _split_without_repeats(changes):
+                with self._store_lock:
+                    task.store.batch(batch)
+            if changes and (deletions is None or self._count_deletions(task) != deletions):
+                # The deletion may have emptied the store before this was written.
+                with self._store_lock:
+                    task.store.batch([PutOp(put.namespace, put.key, None) for put in changes])
+                self._forget(task)
+                return
+
+    def _count_deletions(self, task: IndexTask) -> int | None:
+        """Return how often a thread was deleted; `None` for one that the archive does not have."""
+        archive, thread_id, resource_id = self._archive, task.who.thread_id, task.who.resource_id
+        if archive is None or not thread_id:
+            return 0
+        if archive.thread(thread_id) is None:
+            return None
+        return sum(archive.deletions(resource_id, [thread_id]).values())
+
+    def _forget(self, task: IndexTask) -> None:
+        """Let the next turn add the texts of a task again."""
+        place = build_namespace(task.who)
+        with self._lock:
+            known = self._find_known(task.store)
+            for key in (*(group["id"] for group in task.groups), *(s.key for s in task.messages)):
+                known.pop((place, key), None)
+
+    def _note_failure(self, task: IndexTask, error: Exception) -> None:
+        """Log a failure, and let the next turn add the texts again."""
+        self._forget(task)
+        if not self._has_failed:
+            logger.warning(
+                "thread %r: its texts could not be made searchable, they are tried again with "
+                "the next turn: %s: %s",
+                task.who.thread_id,
+                type(error).__name__,
+                error,
+            )
+        self._has_failed = True
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    def search(
+        self,
+        store: BaseStore | None,
+        query: str,
+        limit: int,
+        who: Identity,
+        *,
+        in_resource: bool,
+        finds_messages: bool = False,
+    ) -> list[RecallHit]:
+        """Return the best match of each text nearest in meaning, the best first.
+
+        Args:
+            in_resource: Whether all threads of the resource are searched instead of the current
+                one; without a resource it is the current one.
+            finds_messages: Whether observations are left out.
+
+        Raises:
+            ConfigurationError: When the store cannot be searched.
+            SearchError: When it fails.
+        """
+        store, place = check_store(store), build_namespace(who)
+        prefix = place[:2] if in_resource and who.resource_id else place
+        wanted = min(MAX_FOUND, max(3 * limit, 20))
+        best: dict[tuple[str, Kind, str], RecallHit] = {}
+        try:
+            with self._store_lock:
+                found = store.search(prefix, query=query, limit=wanted)
+        except Exception as error:
+            msg = f"the search failed: {type(error).__name__}: {error}"
+            raise SearchError(msg) from error
+        for item in found:
+            if item.namespace[: len(prefix)] != prefix or item.score is None:
+                continue
+            kind: Kind = "message" if item.namespace[-1] == "messages" else "observations"
+            hit = build_hit(item.value, item.score, kind)
+            if hit is None or (finds_messages and kind != "message"):
+                continue
+            key = (hit.thread.id, kind, hit.cursor if kind == "message" else hit.group_id)
+            if key not in best or hit.score > best[key].score:
+                best[key] = hit
+        return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
+
+    # --- Deletion --------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
+        """Delete the items of a thread, and of what runs within it.
+
+        Args:
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+        """
+        self._delete(list_prefixes(thread_id, resource_id), store)
+
+    def delete_resource(
+        self, resource_id: str, thread_ids: Iterable[str], store: BaseStore
+    ) -> None:
+        """Delete all items of a resource.
+
+        Args:
+            thread_ids: Its threads; they may have items from before it was known whose they are.
+        """
+        threads = [prefix for key in thread_ids for prefix in list_prefixes(key, resource_id)]
+        own = build_resource_prefix(resource_id)
+        self._delete([own, *(prefix for prefix in threads if not is_within(prefix, own))], store)
+
+    def _delete(self, prefixes: Sequence[Namespace], store: BaseStore) -> None:
+        """Delete all items under some namespaces, once what is at work is written."""
+
+        def is_it(namespace: Namespace) -> bool:
+            return any(is_within(namespace, prefix) for prefix in prefixes)
+
+        with self._lock:
+            kept = [task for task in self._waiting if not is_it(build_namespace(task.who))]
+            self._waiting.clear()
+            self._waiting.extend(kept)
+        self.flush()
+        with self._store_lock:
+            for namespace in [
+                each for prefix in prefixes for each in _list_namespaces(store, prefix)
+            ]:
+                while items := store.search(namespace, limit=MAX_READ_AT_ONCE):
+                    store.batch([PutOp(item.namespace, item.key, None) for item in items])
+        with self._lock:
+            known = self._find_known(store)
+            for key in [key for key in known if is_it(key[0])]:
+                del known[key]
+
+
+def _list_namespaces(store: BaseStore, prefix: Namespace) -> list[Namespace]:
+    """Return the namespaces that a prefix stands for: itself, or those that there are for `ANY`."""
+    found: list[Namespace] = [] if ANY in prefix else [prefix]
+    size, has_more = MAX_READ_AT_ONCE, ANY in prefix
+    while has_more:
+        depth, offset = len(prefix), len(found)
+        page = store.list_namespaces(prefix=prefix, max_depth=depth, limit=size, offset=offset)
+        found += page
+        has_more = len(page) == size
+    return found
+
+
+def _list_changes(pieces: Sequence[Piece], there: Sequence[Item | None]) -> Iterator[PutOp]:
+    """Yield the puts of pieces that are new or were edited, and what is left of longer texts."""
+    for (put, further), found in zip(pieces, there, strict=True):
+        value = put.value or {}
+        if found is None:
+            yield put
+        elif any(found.value.get(name, value[name]) != value[name] for name in _WORDS):
+            yield put
+            yield from (PutOp(put.namespace, key, None) for key in further)
+
+
+def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
+    """Yield batches without the same text twice, which an in-memory store refuses."""
+    batch: list[PutOp] = []
+    texts = set[str]()
+    for item in items:
+        text = item.value["text"] if item.value else None
+        if len(batch) == MAX_WRITTEN_AT_ONCE or text in texts:
+            yield batch
+            batch, texts = [], set()
+        batch.append(item)
+        if text is not None:
+            texts.add(text)
+    if batch:
+        yield batch
+
+
+def _split_batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 class Meaning(NearSearch):

@@ -1,1 +1,442 @@
-"""The tool `recall`, with which the Actor reads the messages behind its observations."""
+"""Let the Actor read earlier messages: what it is told, and what answers: who may read what.
+
+Who asks comes from the run's configuration. What a storage fails at is answered like anything else
+that cannot be shown: memory failing is not the product failing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Protocol, Self, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.prebuilt import ToolRuntime
+from langgraph.store.base import BaseStore
+
+from langgraph_om.core.additions import find_label
+from langgraph_om.core.config.settings import Identity, Setup
+from langgraph_om.core.content.message_keys import find_parent_thread, hidden_id, keyed_messages
+from langgraph_om.core.content.text import escape
+from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
+from langgraph_om.core.search import RECALL
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.recall.answer import recall, write_guidance
+from langgraph_om.features.recall.arguments import (
+    RECALL_ARGUMENTS,
+    RecallArgument,
+    refuse_unknown_arguments,
+)
+from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.telemetry import record_search
+from langgraph_om.runtime.tools import part_runtime
+from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
+from langgraph_om.search.source import (
+    NearSearch,
+    RecallHit,
+    RecallScope,
+    SearchError,
+    list_groups,
+    list_searched,
+)
+
+_WHAT: Final = (
+    "Read earlier messages of this conversation word for word: those that your observations were "
+    "made from. Start at an id of a `_range` line, or at the beginning, and read page by page."
+)
+_THREADS: Final = (
+    'Earlier conversations with the same user can be read too: mode "threads" lists them, and '
+    "`thread_id` opens one."
+)
+_SEARCH: Final = (
+    'Mode "search" finds messages and observations by the words of a `query`{near}, and says '
+    "where to read on."
+)
+_MODES: Final = {
+    "messages": "reads messages page by page (the default)",
+    "threads": "lists conversations",
+    "search": "finds messages and observations by words",
+}
+_WHEN: Final = (
+    "Use it when exact words, numbers or results are needed that you do not see, and before you "
+    "say that you do not remember."
+)
+
+_OUTSIDE: Final = (
+    ", and reads the conversation from the graph's state; run it in a `ToolNode`, or call "
+    "`memory.recall(state, config, ...)`"
+)
+
+
+class AnswerCall(Protocol):
+    """Answers what a model wrote."""
+
+    def __call__(
+        self, state: Any, arguments: Mapping[str, Any], /, *, config: Any, store: Any
+    ) -> dict[str, Any]:
+        """Answer with the fields of the mode, or one field that says what to write instead."""
+
+
+class _RecallTool(StructuredTool):
+    """Takes whatever a model writes as arguments: recall itself answers what is wrong with them."""
+
+    def _parse_input(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> str | dict[str, Any]:
+        """Part what the graph injects from what the model wrote."""
+        parsed = super()._parse_input(tool_input, tool_call_id)
+        runtime, arguments = part_runtime(parsed, RECALL, _OUTSIDE)
+        # In one argument, because a model may write names that a call takes for its own.
+        return {"runtime": runtime, "arguments": arguments}
+
+
+def build_recall_tool(
+    answer: AnswerCall, *, reaches_others: bool, near: NearSearch | None
+) -> BaseTool:
+    """Make the tool of a memory.
+
+    Args:
+        answer: Answers a call, given the state, what the model wrote, and the run's `config` and
+            `store`.
+        reaches_others: Whether other conversations of the user can be read.
+        near: What searches beside the words; `None` for nothing.
+    """
+
+    def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
+        found = answer(runtime.state, arguments, config=runtime.config, store=runtime.store)
+        return json.dumps(found, ensure_ascii=False)
+
+    async def arecall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
+        # It reads a database, and for a search it asks for an embedding.
+        return await asyncio.to_thread(recall, runtime, arguments)
+
+    search = _SEARCH.format(near="" if near is None else near.told)
+    parts = (_WHAT, search, _THREADS if reaches_others else "", _WHEN)
+    return _RecallTool(
+        name=RECALL,
+        description=" ".join(filter(None, parts)),
+        args_schema=_build_schema(reaches_others=reaches_others),
+        func=recall,
+        coroutine=arecall,
+    )
+
+
+def _build_schema(*, reaches_others: bool) -> dict[str, Any]:
+    """State the arguments that can be used, as JSON Schema.
+
+    Not as a pydantic model, which would keep what it does not understand from recall's own answer.
+    """
+    offered = {"resource": reaches_others, None: True}
+    modes = {"messages": True, "threads": reaches_others, "search": True}
+    properties = {
+        name: _build_property(argument)
+        for name, argument in RECALL_ARGUMENTS.items()
+        if offered[argument.needs]
+    }
+    chosen = [mode for mode, is_offered in modes.items() if is_offered]
+    told = "; ".join(f'"{mode}" {_MODES[mode]}' for mode in chosen)
+    properties["mode"] |= {"enum": chosen, "description": f"{told}."}
+    return {"title": RECALL, "type": "object", "properties": properties}
+
+
+def _build_property(argument: RecallArgument) -> dict[str, Any]:
+    stated: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+    limits = {
+        "enum": list(argument.choices) or None,
+        "minimum": argument.minimum,
+        "maximum": argument.maximum,
+        "default": argument.default,
+    }
+    return stated | {name: value for name, value in limits.items() if value is not None}
+
+
+logger = logging.getLogger("langgraph_om")
+
+_UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
+
+
+def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a turn is under way, which a call of a tool is a part of."""
+    last = messages[-1] if messages else None
+    return isinstance(last, ToolMessage) or (isinstance(last, AIMessage) and bool(last.tool_calls))
+
+
+@lru_cache(maxsize=1024)
+def _escape_ranges(ranges: Ends) -> str:
+    return escape(write_ranges(ranges))
+
+
+class Recall(Feature):
+    """Tells the Actor of the tool `recall`, and answers its calls.
+
+    Args:
+        config: The option `retrieval`.
+        near: What searches beside the words; `None` for nothing.
+        text: What the Actor is told.
+        tokens: Of the text.
+    """
+
+    name = "recall"
+    asks_for_model = "retrieval"
+    configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
+    prompts = __package__
+    reads_on = True
+    _runner: StepRunner
+    _tool: BaseTool
+
+    def __init__(
+        self, config: RetrievalConfig, near: NearSearch | None, text: str, tokens: int
+    ) -> None:
+        self.config, self.near = config, near
+        self._text, self._tokens = text, tokens
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `retrieval`."""
+        config = read_retrieval(setup)
+        if config is None:
+            return None
+        if setup.options.get("archive") is None:
+            logger.info(
+                "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
+            )
+        near = next((each for each in setup.built if isinstance(each, NearSearch)), None)
+        search = "recall_search" if near is None else near.search_prompt
+        text = write_guidance(config.scope, search, config.instructions)
+        return cls(config, near, text, setup.counter.count_text(text))
+
+    def connect(self, runner: StepRunner) -> Sequence[object]:
+        """Keep what says whose a call is; flows call nothing of it."""
+        self._runner = runner
+        reaches_others = self.config.scope == "resource"
+        self._tool = build_recall_tool(
+            self.answer_call, reaches_others=reaches_others, near=self.near
+        )
+        return ()
+
+    def list_tools(self) -> Sequence[BaseTool]:
+        """Return the tool `recall`."""
+        return [self._tool]
+
+    def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
+        """Tell of the tool once there is something to recall: in this thread, or in others."""
+        if has_memory or (self.config.scope == "resource" and record["resource_id"]):
+            return self._text
+        return ""
+
+    def instruction_tokens(self) -> int:
+        """Return the tokens of what the Actor is told of the tool."""
+        return self._tokens
+
+    def line_after(self, group: Group) -> str:
+        """Return the line that names the messages behind a group."""
+        return _escape_ranges(list_ranges(group))
+
+    # --- Answers ---------------------------------------------------------------------------------
+
+    def answer_call(
+        self,
+        state: Any,
+        arguments: Mapping[str, Any],
+        *,
+        config: RunnableConfig | None = None,
+        store: Any = None,
+    ) -> dict[str, Any]:
+        """Answer what a model wrote, names and values of any kind."""
+        runner = self._runner
+        values, who = values_of(state, runner.messages_key), runner.identity(config)
+        record, conversation = runner.stored_record(values), runner.conversation(values)
+        if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
+            who = replace(who, thread_id=record["thread_id"])
+        step = Step(runner.settings_of(record), record, conversation, who, runner.clock())
+        try:
+            if not runner.is_read_only(config):
+                for prepare in runner.settings.features.having("before_tool"):
+                    drive(prepare(step), runner.context(config))
+        except ArchiveError as error:
+            return self.unreadable(who, error)
+        return self.answer(arguments, who, step.record, conversation, store)
+
+    def answer(
+        self,
+        arguments: Mapping[str, Any],
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: BaseStore | None,
+    ) -> dict[str, Any]:
+        """Answer one call.
+
+        Args:
+            arguments: What the model wrote.
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
+            messages: Its conversation, which the archive has too.
+            store: The run's store.
+
+        Raises:
+            ConfigurationError: When there is a search and no store for it.
+        """
+        source = self.build_source(who, record, messages, store)
+        request = record["turn"]["request"]
+
+        hides_ids = self._runner.settings.hides_ids
+
+        def read_id(written: str) -> str | None:
+            return read_hidden_id(written, source, who.thread_id) if hides_ids else written
+
+        scope = RecallScope(
+            scope=self.config.scope,
+            current_thread=who.thread_id,
+            timezone=self._runner.settings.timezone,
+            hidden=frozenset() if request is None else frozenset({request}),
+            end=request if _is_being_answered(messages) else None,
+            show_id=hidden_id if hides_ids else str,
+            read_id=read_id,
+        )
+        mode = arguments.get("mode")
+        try:
+            with record_search(who.thread_id, who.resource_id, mode):
+                return recall(arguments, source, scope, self._runner.settings.counter)
+        except ArchiveError as error:
+            return self.unreadable(who, error)
+
+    def unreadable(self, who: Identity, error: Exception) -> dict[str, Any]:
+        """Answer that a storage failed, and log what it said."""
+        logger.warning("thread %r: recall failed: %s", who.thread_id, error)
+        return {"error": _UNREADABLE}
+
+    def build_source(
+        self,
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: BaseStore | None,
+        *,
+        finds_messages: bool = False,
+    ) -> ArchiveSource | IndexedStateSource:
+        """Return where a thread's calls read from.
+
+        Args:
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
+            messages: Its conversation, which the archive has too.
+            store: The run's store.
+            finds_messages: Whether only messages are searched beside the words, and by words alone
+                where there is no store.
+        """
+        find_groups = None
+        if self.near is not None and not (finds_messages and store is None):
+            find_groups = self._make_search(self.near, who, store, finds_messages=finds_messages)
+
+        # Without a thread id nothing is archived.
+        if self._runner.archive is not None and who.thread_id:
+            is_own = record["thread_id"] == who.thread_id
+            return ArchiveSource(
+                self._runner.archive,
+                who,
+                self.config.scope,
+                self._runner.settings.times_of,
+                find_groups,
+                record["stamps"],
+                cast("Mapping[str, Any]", record).get("branch") if is_own else None,
+                list_searched(record) if is_own else {},
+                knows_all=is_own and record["scope"] == "resource",
+            )
+        keyed = keyed_messages(messages)
+        times = self._runner.settings.times_of(keyed, record["stamps"])
+        entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
+        groups = [
+            group
+            for group in list_groups(record)
+            if group["thread_id"] in {None, record["thread_id"]}
+        ]
+        title = find_label(record)
+        return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
+
+    def _make_search(
+        self, near: NearSearch, who: Identity, store: BaseStore | None, *, finds_messages: bool
+    ) -> Callable[[str, int], list[RecallHit]]:
+        """Return what searches beside the words; a search that fails finds nothing."""
+
+        def find_near(query: str, limit: int) -> list[RecallHit]:
+            in_resource = self.config.scope == "resource"
+            try:
+                return near.find_near(
+                    query,
+                    limit,
+                    who,
+                    store,
+                    in_resource=in_resource,
+                    finds_messages=finds_messages,
+                )
+            except SearchError as error:  # words are found all the same
+                logger.warning("thread %r: %s", who.thread_id, error)
+                return []
+
+        return find_near
+
+
+class Recallable:
+    """The methods of a memory with which an application recalls."""
+
+    _runner: StepRunner
+
+    @property
+    def recall_tool(self) -> BaseTool | None:
+        """The tool that pages back to raw messages, when `retrieval` is on."""
+        recall: Recall | None = self._runner.settings.features.find("recall")
+        return recall.list_tools()[0] if recall is not None and self._runner.enabled else None
+
+    def recall(
+        self,
+        state: Any,
+        config: RunnableConfig | None = None,
+        *,
+        store: Any = None,
+        **args: Any,
+    ) -> dict[str, Any]:
+        """Answer as the tool `recall` does, without a graph.
+
+        Args:
+            state: As for `llm_input_messages`, or a mapping with the conversation alone.
+            config: The run's configuration, which says whose conversation it is.
+            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
+            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
+                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
+
+        Returns:
+            What was asked for, or one field `error` or `hint` that says what to write instead.
+
+        Raises:
+            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
+            TypeError: When there is no such argument.
+        """
+        refuse_unknown_arguments(args)
+        recall: Recall | None = self._runner.settings.features.find("recall")
+        if recall is None:
+            msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
+            raise ConfigurationError(msg)
+        return recall.answer_call(state, args, config=config, store=store)
+
+    async def arecall(
+        self,
+        state: Any,
+        config: RunnableConfig | None = None,
+        *,
+        store: Any = None,
+        **args: Any,
+    ) -> dict[str, Any]:
+        """Do the same as `recall` without blocking the event loop."""
+        return await asyncio.to_thread(self.recall, state, config, store=store, **args)

@@ -22,10 +22,9 @@ from langgraph_om.core.record.record import find_newest_observed, log_tokens
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.wire import MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.shared_log.log import apply_changes
+from langgraph_om.features.shared_log.log import LogChange, SharedLog, SharingRecord, apply_changes
 from langgraph_om.features.shared_log.reducers import OTHERS
 from langgraph_om.features.shared_log.threads import OtherThread
-from langgraph_om.features.shared_log.wire import LogChange, SharedLog, SharingRecord
 
 # One thread at a time works on what all threads of a resource share, over all workers.
 #
@@ -73,7 +72,6 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
     """Ask to be the one that condenses the log, as it is by now.
 
     Args:
-        record: The memory of the thread.
         mode: Whether the turn waits for it.
         leave_below: Tokens of the log below which a turn leaves it to another thread that has, or
             makes, a reflection ahead of need.

@@ -23,7 +23,7 @@ from langgraph_om.core.observe.transcript import (
 )
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.shared_log.wire import Excerpt
+from langgraph_om.features.shared_log.log import Excerpt
 
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""
@@ -78,10 +78,8 @@ def build_excerpts(
     """Describe other threads in the form that the record keeps.
 
     Args:
-        threads: The other threads with unobserved messages.
         counts: How many messages of each are to be observed now.
         budget: The most tokens of all texts together.
-        counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         timezone: The zone in which days and times are written.
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.content.text import as_label, escape, truncate_to_tokens, write_json
 from langgraph_om.core.prompts import fill

@@ -6,28 +6,39 @@ does, a person can forget it, and no reflection is asked about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NotRequired, Self
+from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import AddedChange, Additions, Log, run_beside
-from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
-from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.acts import Listing
+from langgraph_om.core.additions import AddedChange, Additions, Advice, Log, as_event, run_beside
+from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
+from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, find_parent_thread, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.page.html import Apart, count
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
+from langgraph_om.core.wire import (
+    CycleEvent,
+    Event,
+    Group,
+    Hints,
+    MemoryRecord,
+    Opened,
+    ThreadDeleted,
+)
 from langgraph_om.features.standing.words import (
     FACT,
     MARK,
     Reading,
+    is_same,
     read_marks,
     read_words,
 )
@@ -37,6 +48,8 @@ NAME: Final = "standing"
 """The feature's name, which its groups have."""
 MOST_OF_LOG: Final = 4
 """Instructions take a quarter of the log's threshold at most, since no reflection shortens them."""
+MOST_LEFT_OUT: Final = 20
+"""How many instructions without room are known."""
 
 
 class StandingOptions(TypedDict, total=False):
@@ -54,6 +67,35 @@ class StandingOptions(TypedDict, total=False):
     are kept."""
 
 
+class LeftOut(TypedDict):
+    """An instruction for which there was no room."""
+
+    words: str
+    """The user's."""
+    day: str
+    """When it was given, as its heading says; empty where that is not known."""
+    thread_id: str | None
+
+
+class StandingState(TypedDict, total=False):
+    """What a record knows of standing instructions, beside those in its log."""
+
+    is_tasked: bool
+    """Whether the agent runs within a tool of another agent, which speaks in the user's place."""
+    left_out: list[LeftOut]
+    """Instructions for which there was no room, the newest 20, oldest first."""
+
+
+class StandingKeys(TypedDict, total=False):
+    """The key of a record."""
+
+    standing: StandingState
+
+
+class _Record(MemoryRecord, StandingKeys, total=False):
+    pass
+
+
 class StandingEntry(TypedDict):
     """An entry of an observation: an instruction that begins, ends, or has no room."""
 
@@ -62,6 +104,8 @@ class StandingEntry(TypedDict):
     """The user's."""
     group: NotRequired[str]
     """Id of the group that holds it."""
+    left_out: NotRequired[LeftOut]
+    """What is noted of one without room."""
 
 
 class RuleEnded(TypedDict):
@@ -75,6 +119,25 @@ class RuleEnded(TypedDict):
     """None."""
     cursor: list[str]
     hints: Hints
+
+
+class RuleLeftOut(TypedDict):
+    """A change of the shared log: there was no room for an instruction."""
+
+    id: str
+    kind: Literal["rule-left-out"]
+    left_out: LeftOut
+    groups: list[Group]
+    """None."""
+    cursor: list[str]
+    hints: Hints
+
+
+class LeftOutSynced(TypedDict):
+    """The thread knows what had no room in the log that it shares."""
+
+    type: Literal["left-out"]
+    left_out: list[LeftOut]
 
 
 class StandingEvent(CycleEvent):
@@ -128,13 +191,21 @@ def read_rules(record: MemoryRecord) -> list[StandingInstruction]:
 
 def _read_item(item: LogItem) -> StandingInstruction:
     group = item.group
-    return StandingInstruction(read_words(item.text), _read_day(group), group["thread_id"], item.id)
+    return StandingInstruction(
+        read_words(item.text), _read_day(group["text"]), group["thread_id"], item.id
+    )
 
 
 def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take instructions that the user ended out of the log."""
+    """Take instructions that the user ended out of the log, and note those without room."""
     entries: Sequence[StandingEntry] = event.get("found", {}).get(NAME, [])
     for entry in entries:
+        left_out = entry.get("left_out")
+        if left_out is not None:
+            _set_left_out(record, _add_left_out(list_left_out(record), left_out))
+            key = derive_id("left-out", event["cycle_id"], left_out["words"])
+            change = {"id": key, "kind": "rule-left-out", "left_out": left_out, "groups": []}
+            run_beside("changed", record, change)
         ended = [group for group in record["log"] if group["id"] == entry.get("group")]
         if entry["change"] != "ended" or not ended:
             continue
@@ -144,9 +215,100 @@ def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
         run_beside("changed", record, {**end, "group": group, "groups": []})
 
 
+def _note_place(record: MemoryRecord, event: Opened) -> None:
+    """Note whether the agent is a tool of another one."""
+    if "tools" in event.get("place", []):
+        _change_state(record, {"is_tasked": True})
+    if record["scope"] == "resource" and record["resource_id"] != event["resource_id"]:
+        _set_left_out(record, [])
+
+
+def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
+    """Let go of what had no room in a log that was deleted."""
+    if record["scope"] == "resource":
+        _set_left_out(record, [])
+
+
+def _take_left_out(record: MemoryRecord, event: LeftOutSynced) -> None:
+    _set_left_out(record, event["left_out"])
+
+
+def _change_state(record: MemoryRecord, changed: StandingState) -> None:
+    known = cast("_Record", record)
+    known["standing"] = {**known.get("standing", {}), **changed}
+
+
+def _set_left_out(record: MemoryRecord, left_out: Sequence[LeftOut]) -> None:
+    if [*left_out] != [*cast("_Record", record).get("standing", {}).get("left_out", [])]:
+        _change_state(record, {"left_out": [*left_out]})
+
+
+def list_left_out(record: MemoryRecord) -> list[LeftOut]:
+    """Return the instructions for which there was no room, and which are not in force since."""
+    noted = cast("_Record", record).get("standing", {}).get("left_out", [])
+    held = [rule.words for rule in read_rules(record)] if noted else []
+    return [each for each in noted if not any(is_same(each["words"], one) for one in held)]
+
+
+def _add_left_out(noted: Sequence[LeftOut], new: LeftOut) -> list[LeftOut]:
+    others = [each for each in noted if not is_same(each["words"], new["words"])]
+    return [*others, new][-MOST_LEFT_OUT:]
+
+
+def is_tasked(info: CycleInfo) -> bool:
+    """Return whether another agent speaks as the user in the messages of a cycle."""
+    record = cast("_Record", info.record)
+    is_own = info.operation == "observation" and record.get("standing", {}).get("is_tasked", False)
+    return is_own or runs_in_tool(record["thread_id"])
+
+
 def _apply(log: Log, change: RuleEnded) -> Log:
     """Take an instruction that the user ended in a thread out of the log of all of them."""
     return {**log, "log": [group for group in log["log"] if group["id"] != change["group"]]}
+
+
+def _apply_left_out(log: Log, change: RuleLeftOut) -> Log:
+    """Note an instruction for which there was no room, for all threads."""
+    return {**log, "left_out": _add_left_out(log.get("left_out", []), change["left_out"])}
+
+
+def _erase(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log without what had no room of a thread, and of what runs within it."""
+    if "left_out" not in log:
+        return dict(log)
+    kept = [
+        each
+        for each in log["left_out"]
+        if thread_id not in (each["thread_id"], find_parent_thread(each["thread_id"] or ""))
+    ]
+    return {**log, "left_out": kept}
+
+
+def _advise(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
+    left_out = list_left_out(record)
+    if left_out:
+        yield Advice(
+            "no-room",
+            f"there was no room for {count(len(left_out), 'standing instruction')}, the newest "
+            f"{left_out[-1]['words']!r}: these are ordinary observations, which reflections may "
+            f"drop. Raise standing_tokens (a quarter of observation_tokens at most) or forget an "
+            f"older one, and have the user say it again",
+        )
+
+
+def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
+    rules = [
+        {"id": rule.id, "day": rule.day, "thread": rule.thread_id, "words": rule.words}
+        for rule in read_rules(record)
+    ]
+    left_out = [
+        {"id": None, "day": each["day"], "thread": each["thread_id"], "words": each["words"]}
+        for each in list_left_out(record)
+    ]
+    return [
+        *({**row, "state": "in force"} for row in rules),
+        *({**row, "state": "no room"} for row in left_out),
+    ]
 
 
 class Standing(Feature):
@@ -168,8 +330,23 @@ class Standing(Feature):
                 "at": "timestamp",
             }
         },
-        beside={"observed": end_rules},
-        changes={"rule-ended": AddedChange(RuleEnded, _apply)},
+        keys=StandingKeys,
+        reducers={"left-out": _take_left_out},
+        beside={"observed": end_rules, "opened": _note_place, "deleted": _forget},
+        changes={
+            "rule-ended": AddedChange(RuleEnded, _apply),
+            "rule-left-out": AddedChange(RuleLeftOut, _apply_left_out),
+        },
+        erase=_erase,
+        advice=_advise,
+    )
+    listings = (
+        Listing(
+            name="rules",
+            help="list the user's standing instructions",
+            columns=("id", "day", "thread", "state", "words"),
+            read=_list_rows,
+        ),
     )
 
     def __init__(self, tokens: int) -> None:
@@ -200,10 +377,10 @@ class Standing(Feature):
         """Take the standing instructions out of what was observed."""
         if not any(MARK in group["text"] for group in groups):
             return list(groups), []
+        said = () if is_tasked(info) else said
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
-        most = min(self._tokens, info.settings.thresholds.observation_tokens // MOST_OF_LOG)
-        room = most - sum(group["tokens"] for group in held.values())
+        room = self._find_room(info.settings) - sum(group["tokens"] for group in held.values())
         whole = "after_observation" not in info.settings.transforms
         sorted_groups: list[Group] = []
         entries: list[StandingEntry] = []
@@ -218,7 +395,12 @@ class Standing(Feature):
                 words, tokens = read_words(text), count(text)
                 if tokens > room:
                     _put_back(reading, text)
-                    entries.append({"change": "no-room", "words": words})
+                    left_out: LeftOut = {
+                        "words": words,
+                        "day": _read_day(text),
+                        "thread_id": group["thread_id"],
+                    }
+                    entries.append({"change": "no-room", "words": words, "left_out": left_out})
                     continue
                 room -= tokens
                 one = _build_group(group, text, tokens, len(own))
@@ -229,6 +411,24 @@ class Standing(Feature):
             rest: Group = {**group, "text": reading.rest, "tokens": count(reading.rest)}
             sorted_groups += [rest if is_changed else group, *own]
         return sorted_groups, entries
+
+    def _find_room(self, settings: Settings) -> int:
+        return min(self._tokens, settings.thresholds.observation_tokens // MOST_OF_LOG)
+
+    def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
+        """Return the instructions in force, with those for which there was no room."""
+        groups, left_out = select_standing(record["log"]), list_left_out(record)
+        if not groups and not left_out:
+            return None
+        said = [each["words"] for each in left_out]
+        return Apart(NAME, "Standing instructions", groups, self._find_room(settings), said)
+
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Take over what had no room in the log that threads share."""
+        known = cast("_Record", record).get("standing", {}).get("left_out", [])
+        left_out = log.get("left_out", [])
+        event: LeftOutSynced = {"type": "left-out", "left_out": left_out}
+        return [as_event(event)] if left_out != known else []
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return an event for each instruction that begins, ends, or has no room."""
@@ -287,8 +487,8 @@ def _put_back(reading: Reading, text: str) -> None:
     reading.rest = f"{reading.rest}\n{fact}" if reading.rest else fact
 
 
-def _read_day(group: Group) -> str:
-    heading = group["text"].partition("\n")[0]
+def _read_day(text: str) -> str:
+    heading = text.partition("\n")[0]
     return heading.partition(":")[2].strip() if observation_date(heading) is not None else ""
 
 

@@ -443,6 +443,8 @@ def _change(single: Group, item: LogItem, event: Steered) -> Group | None:
     else:
         heading = f"{item.span.heading}\n" if item.span.heading else ""
         head = item.text[: item.head.end]
+        if after.pop("feature", None):  # nobody but a person said so, in these words
+            head = head.replace(item.head.mark, "🔴", 1)
         after["text"] = f"{heading}{write_item(head, event['text'], CORRECTED)}"
         after["tokens"] = event["tokens"]
         after["observed_at"] = event["at"]

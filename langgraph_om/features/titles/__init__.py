@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
+from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
+from langgraph_om.core.acts import Act, Argument, Clearing
 from langgraph_om.core.additions import find_label
-from langgraph_om.core.config.checks import Flag, Hint, Preset, Takes
-from langgraph_om.core.config.options import Role
+from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
-from langgraph_om.core.prompts import fill
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Event, JobResult
+from langgraph_om.core.events import iso
+from langgraph_om.core.prompts import load
+from langgraph_om.core.step.step import Feature, HintPlace, Step
+from langgraph_om.core.wire import Event, Hints, JobResult
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.titles.question import (
     describe_title,
     note_words,
@@ -27,17 +31,92 @@ from langgraph_om.features.titles.question import (
 )
 from langgraph_om.features.titles.record import (
     ADDITIONS,
-    SUGGESTED,
     TITLE,
     is_named,
     read_title,
     read_title_state,
     tell_title,
 )
-from langgraph_om.features.titles.updates import ACTS
-from langgraph_om.runtime.context import RunFlow
-from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
+from langgraph_om.runtime.drivers import afulfil, drive, fulfil
 from langgraph_om.runtime.executors import BackgroundBuffering
+from langgraph_om.runtime.flows import RunFlow
+
+
+class TitleUpdates(Updates):
+    """The update with which a person gives a thread a title."""
+
+    def set_title(self, text: str | None) -> list[dict[str, Any]]:
+        """Return the update of `om` that gives the thread a title, which memory never changes.
+
+        The archive, and with it `threads`, has the title with the thread's next step.
+
+        Args:
+            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
+                may make titles again.
+
+        Raises:
+            ConfigurationError: When the text is blank or too long.
+        """
+        return build_title(self._runner.clock(), text)
+
+
+class Nameable(Acting):
+    """The methods of a memory with which a person gives a thread a title."""
+
+    def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
+        """Give the thread a title that memory never changes; `None` gives it back."""
+        updates = TitleUpdates(self._runner)
+        return fulfil(self._act(graph, config, lambda _: updates.set_title(text)))
+
+    async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
+        """Do the same as `set_title` without blocking the event loop."""
+        updates = TitleUpdates(self._runner)
+        return await afulfil(self._act(graph, config, lambda _: updates.set_title(text)))
+
+
+def build_title(now: datetime, text: str | None) -> Update:
+    """Return the update that sets the thread's title, or gives it back to memory.
+
+    Raises:
+        ConfigurationError: When the text is blank or too long.
+    """
+    title = None if text is None else " ".join(check_text("text", text).split())
+    if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
+        msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
+        raise ConfigurationError(msg)
+    return [{"type": "titled", "by": "person", "id": make_act_id(), "title": title, "at": iso(now)}]
+
+
+ACTS: Final = (
+    Act(
+        name="title",
+        help="give a thread a title, which memory never changes",
+        arguments=(
+            Argument(
+                "text",
+                "the title, of at most 120 characters",
+                "Title of this thread",
+                longest=LABEL_CHARACTERS,
+            ),
+        ),
+        build=lambda updates, given, _: updates.set_title(given["text"]),
+        label="Name it",
+        done="The thread has its title.",
+        told="done; `--clear` takes it back",
+        tells=("title",),
+        value=read_title,
+        clearing=Clearing(
+            name="untitle",
+            help="let memory make titles again",
+            label="Let memory name it",
+            done="Memory names the thread.",
+            told="done; memory makes titles again",
+            is_offered=is_named,
+        ),
+    ),
+)
+
 
 # --- Options -------------------------------------------------------------------------------------
 
@@ -47,24 +126,21 @@ class ThreadTitleOptions(TypedDict, total=False):
 
     model: Any
     """What is asked for a title; `None`: the Observer's model."""
-    instructions: str | Callable[..., Any] | None
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ]
     """Added to the question for a title."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults.
+    """How titles of threads are made; `{}` switches it on with defaults."""
 
-    Args:
-        model: What is asked for a title; `None`: the Observer's model.
-        instructions: Added to the question for a title.
-    """
+    keys = ThreadTitleOptions
 
     model: Any = None
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None
+    instructions: str | Callable[..., Any] | None = None
 
 
 class TitleOptions(TypedDict, total=False):
@@ -85,19 +161,15 @@ class TitleOptions(TypedDict, total=False):
 class SuggestOptions(TypedDict, total=False):
     """The key of the option `observation` for titles."""
 
-    thread_title: bool
+    thread_title: Flag
     """Whether the Observer also suggests a title for the thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestConfig:
-    """The same as a field of `ObservationConfig`.
+    """The same as a field of `ObservationConfig`."""
 
-    Args:
-        thread_title: Whether the Observer also suggests a title for the thread.
-    """
-
-    thread_title: Flag = False
+    thread_title: bool = False
 
 
 MODEL_SETTINGS: Final[Mapping[str, Any]] = {
@@ -223,7 +295,8 @@ class NamedThreads(Feature):
 class SuggestedTitles(Feature):
     """Has the Observer suggest a title, with every observation."""
 
-    name = SUGGESTED
+    name = "titles"
+    hints: ClassVar[Sequence[str]] = (TITLE,)
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -232,30 +305,26 @@ class SuggestedTitles(Feature):
         is_wanted = cast("SuggestConfig", setup.observation).thread_title
         return cls() if is_made or is_wanted else None
 
-    def hints(self) -> Mapping[str, str]:
-        """Return the title, with what the Observer is told of it."""
-        return {TITLE: fill("observer_title")}
+    def tell_hints(self, place: HintPlace) -> str:
+        """Return what the Observer is told of the title, below a blank line."""
+        return f"\n{load('observer_title')}" if place == "observer" else ""
 
-    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[str]) -> list[Event]:
+    def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
         """Return the event that shows a new title; one that a person set stays."""
-        old, new = read_title(info.record), entries[-1]
-        return [] if new == old or is_named(info.record) else [tell_title(info, at, old, new)]
-
-    def announce_buffered(
-        self, info: CycleInfo, at: datetime, entries: Sequence[str]
-    ) -> list[Event]:
-        """Return the same: a title does not wait for the observation that it came with."""
-        return self.announce(info, at, entries)
+        old, new = read_title(info.record), hints.get(TITLE)
+        is_new = new != old and not is_named(info.record)
+        return [tell_title(info, at, old, new)] if new and is_new else []
 
     def announce_of_other(
         self,
         info: CycleInfo,
         at: datetime,
-        entries: Sequence[str],
+        hints: Hints,
         *,
         label: str | None,
         fixed: Collection[str],
     ) -> list[Event]:
         """Return the event that shows a new title of another thread."""
-        new = entries[-1]
-        return [] if new == label or TITLE in fixed else [tell_title(info, at, label, new)]
+        new = hints.get(TITLE)
+        is_new = new != label and TITLE not in fixed
+        return [tell_title(info, at, label, new)] if new and is_new else []

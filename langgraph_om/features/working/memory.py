@@ -1,18 +1,21 @@
-"""`WorkingMemory`: what is always known of a user, or within a thread."""
+"""`WorkingMemory`: what is always known of a user or within a thread, and the tool for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
+from langgraph.types import Command
 
-from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.forms import (
     MAX_CHARACTERS,
@@ -28,7 +31,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.working.record import (
     MESSAGE_ID,
     WORKING_NAME,
-    Joined,
+    JoinedUpdates,
     WorkingUpdate,
     join_updates,
 )
@@ -41,9 +44,131 @@ from langgraph_om.features.working.storage import (
     read_stored,
     update_stored,
 )
-from langgraph_om.features.working.tool import Outcome, build_tool, read_state_value
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import conversation_of, values_of
+from langgraph_om.runtime.tools import part_runtime
+
+PATCH = "om_patch"
+"""The key of an update in a graph's state that is merged; any other value replaces what is there.
+"""
+
+
+def read_state_value(stored: Any) -> Value:
+    """Return the value that a channel holds; nothing for what is empty."""
+    if isinstance(stored, Mapping) and set(stored) == {PATCH}:  # the first update of a channel
+        stored = merge(None, stored[PATCH])
+    return stored or None
+
+
+def fold_state_value(stored: Any, update: Any) -> Any:
+    """Reduce a channel: a marked update is merged, anything else replaces."""
+    if isinstance(update, Mapping) and set(update) == {PATCH}:
+        return merge(read_state_value(stored), update[PATCH]) or {}
+    return update
+
+
+Stored = dict[str, Any] | str
+"""What a channel of the state holds: a JSON object, a text, or an empty one of both."""
+
+
+def take_last(former: str, update: str) -> str:
+    """Replace the block; hooks and nodes of one superstep may both write it."""
+    del former
+    return update
+
+
+UPDATE_TOOL: Final = "update_working_memory"
+"""The tool's name."""
+
+_READ: Final = "__pregel_read"
+"""Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
+
+_OUTSIDE: Final = "; run it in a `ToolNode`, or call `working.update(store, resource_id, memory)`"
+
+_WHAT: Final = "Keep what is to be known in every conversation with this user up to date."
+_TEXT: Final = "Write the whole text anew: it replaces the former one."
+_JSON: Final = "Write the fields that change: they are merged into the rest."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of a call."""
+
+    text: str
+    """What the model is told."""
+    patch: Any = None
+    """What was written; `None` where nothing was."""
+    known: Value = None
+    """The whole value, where the text shows it to the model."""
+
+
+AnswerCall = Callable[[Any, Any, RunnableConfig, Any], ToolOutcome]
+"""Carries out a call: what the model wrote, the value in the state, configuration and store."""
+
+
+class _UpdateTool(StructuredTool):
+    """Takes whatever a model writes: what is wrong with it is answered, not raised."""
+
+    def _parse_input(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> str | dict[str, Any]:
+        """Part what the graph injects from what the model wrote."""
+        parsed = super()._parse_input(tool_input, tool_call_id)
+        runtime, arguments = part_runtime(parsed, UPDATE_TOOL, _OUTSIDE)
+        # Some models leave the one argument out and write the fields themselves.
+        memory = arguments.get("memory", arguments)
+        return {"runtime": runtime, "memory": memory}
+
+
+def build_tool(form: Form, answer: AnswerCall, value_key: str, messages_key: str) -> BaseTool:
+    """Make the tool.
+
+    Args:
+        form: The form of the memory.
+        answer: Carries out a call.
+        value_key: The state's key of the value.
+        messages_key: The state's key of the conversation.
+    """
+
+    def update(runtime: ToolRuntime, memory: Any) -> Command[Any]:
+        known = read_channel(runtime, value_key)
+        outcome = answer(memory, known, runtime.config, runtime.store)
+        status = "error" if outcome.patch is None else "success"
+        message = ToolMessage(
+            outcome.text, tool_call_id=runtime.tool_call_id, name=UPDATE_TOOL, status=status
+        )
+        changes: dict[str, Any] = {messages_key: [message]}
+        if outcome.patch is not None:
+            is_text = isinstance(outcome.patch, str)
+            changes[value_key] = outcome.patch if is_text else {PATCH: outcome.patch}
+        elif outcome.known is not None:
+            changes[value_key] = outcome.known
+        return Command(update=changes)
+
+    async def aupdate(runtime: ToolRuntime, memory: Any) -> Command[Any]:
+        return await asyncio.to_thread(update, runtime, memory)  # it reads and writes a database
+
+    how = _TEXT if isinstance(form, TemplateForm) else _JSON
+    return _UpdateTool(
+        name=UPDATE_TOOL,
+        description=f"{_WHAT} {how}",
+        args_schema={"title": UPDATE_TOOL, **form.arguments},
+        func=update,
+        coroutine=aupdate,
+    )
+
+
+def read_channel(runtime: ToolRuntime, key: str) -> Any:
+    """Return the value of a channel, also where the node of the tools does not see it."""
+    state = runtime.state
+    if isinstance(state, Mapping) and key in state:
+        return state[key]
+    read = runtime.config.get("configurable", {}).get(_READ)
+    for channels in read.args if isinstance(read, partial) else ():
+        channel = channels.get(key) if isinstance(channels, Mapping) else None
+        if channel is not None:
+            return channel.get() if channel.is_available() else None
+    return getattr(state, key, None)
 
 
 def choose_form(template: object, schema: Any) -> Form:
@@ -305,12 +430,12 @@ class WorkingMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class Refreshment:
     """What it came to when a memory was written and read."""
 
     changes: dict[str, Any]
     """What changes in the graph's state."""
-    joined: Joined | None = None
+    joined: JoinedUpdates | None = None
     """What was read, and what was written before; `None` where nothing was read."""
 
 
@@ -348,7 +473,7 @@ class Working:
         config: RunnableConfig,
         store: Any,
         updates: Sequence[WorkingUpdate] = (),
-    ) -> Refreshed:
+    ) -> Refreshment:
         """Write what observations found, and read the memory where a turn begins.
 
         Within a turn the block holds still: reasoning may be bound to all that stands before it.
@@ -362,7 +487,7 @@ class Working:
             shown is not None and messages and not isinstance(messages[-1], HumanMessage)
         )
         if is_within and not updates:
-            return Refreshed({})
+            return Refreshment({})
         if self.memory.scope == "thread":
             joined = join_updates(self.memory.form, self.memory.check(known), updates)
         else:
@@ -375,14 +500,14 @@ class Working:
         text = self.render(joined.value, config)
         if not is_within and text != (shown or ""):
             changes[SHOWN_KEY] = text
-        return Refreshed(changes, joined)
+        return Refreshment(changes, joined)
 
     def render(self, value: Any, config: RunnableConfig | None) -> str:
         """Render the block for a value that the form allows."""
         can_write = self.memory.has_tool and not self.is_read_only(config)
         return render_block(self.memory.form, read_state_value(value), can_write=can_write)
 
-    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> Outcome:
+    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> ToolOutcome:
         """Carry out a call of the tool.
 
         Args:
@@ -392,7 +517,7 @@ class Working:
             store: The run's store.
         """
         if not self.runs.is_on(config) or self.is_read_only(config):
-            return Outcome("The memory can only be read in this run; nothing was written.")
+            return ToolOutcome("The memory can only be read in this run; nothing was written.")
         form, seen = self.memory.form, read_state_value(known)
         try:
             patch = form.read_patch(given)
@@ -402,16 +527,16 @@ class Working:
                 who = check_resource_id(self.runs.find_resource(config))
                 update_stored(form, check_store(store), who, patch, seen)
         except InvalidError as error:
-            return Outcome(f"Nothing was written: {error}.")
+            return ToolOutcome(f"Nothing was written: {error}.")
         except ConflictError as conflict:
             where = f" ({conflict})" if str(conflict) else ""
-            return Outcome(
+            return ToolOutcome(
                 f"Nothing was written: another conversation has changed it meanwhile{where}. It "
                 f"reads now:\n\n{form.write(conflict.current)}\n\nWrite your update anew, with "
                 f"what is new there kept.",
                 known=conflict.current,
             )
-        return Outcome("Updated.", patch=patch)
+        return ToolOutcome("Updated.", patch=patch)
 
 
 def check_working(value: object) -> WorkingMemory:

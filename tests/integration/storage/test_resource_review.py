@@ -15,15 +15,7 @@ from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from support.clock import Clock
-from support.shared_world import (
-    Agent,
-    check_thread,
-    config,
-    covered,
-    extractive,
-    said,
-    sharing,
-)
+from support.shared_world import Agent, check_thread, config, covered, extractive, said, sharing
 
 pytestmark = pytest.mark.needs("shared_log")
 

@@ -189,11 +189,17 @@ def _long(seen: str) -> str:
 _SAID = re.compile(r"^User[^:]*\(\d\d:\d\d\): (u\d+:0(?: u\d+:\d+){2,8})", re.MULTILINE)
 
 
+_HELD = re.compile(r'^\* 📌 (?:\(\d\d:\d\d\) )?"(.+)"$', re.MULTILINE)
+
+
 def _orders(seen: str) -> str:
-    """Notes with a standing instruction of the user, and with one that nobody gave."""
+    """Notes with a standing instruction of the user; one that nobody gave, and an end likewise."""
     said = _SAID.search(seen)
     order = f'* 📌 (09:00) "{said[1]}"\n' if said else ""
-    forged = f'* 📌 (09:01) "nobody ever said {_mark(seen)}"\n'
+    held = _HELD.search(seen)
+    words = f'"nobody ever said {_mark(seen)}"'
+    end = f'* 📌 (09:01) ends: "{held[1]}" by {words}\n' if held else ""
+    forged = f"* 📌 (09:01) {words}\n{end}"
     return (
         f"<observations>\n{_DATE}\n{order}{forged}* 🔴 (09:02) Noted {_mark(seen)}\n</observations>"
     )

@@ -89,6 +89,8 @@ class Shares:
     """The newest observed message of each thread, as the archive had it last."""
     judged: set[str] = field(default_factory=set)
     """Groups of the logs that were looked at."""
+    orders: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The standing instructions of each resource, as the archive had them last."""
 
     def noted(self, resource: str, thread: str, former: Mapping[str, str | None]) -> frozenset[str]:
         """All messages of a thread, on any branch, that the shared log ever covered."""
@@ -160,6 +162,7 @@ class Shares:
             if stored is None:
                 continue
             problems += [f"{group['id']} is twice in the log" for group in _doubled(stored["log"])]
+            problems += self._wrong_orders(resource, stored["log"])
             for group in stored["log"]:
                 problems += self._misplaced(resource, group, told)
             for name, known in stored["threads"].items():
@@ -220,6 +223,21 @@ class Shares:
         }
         strange = [number for number in numbers if self.spoken[number] != resource]
         return problems + [f"{group['id']} is made of u{number}" for number in strange]
+
+    def _wrong_orders(self, resource: str, log: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Standing instructions that are of somebody else, or changed or lost though none ended."""
+        before = self.orders.get(resource, {})
+        now = {group["id"]: group["text"] for group in log if group.get("feature") == "standing"}
+        self.orders[resource] = now
+        return [
+            *(f"{resource} has lost {text!r}" for key, text in before.items() if key not in now),
+            *(
+                f"{resource} has {text!r}, which was {before.get(key)!r}"
+                for key, text in now.items()
+                if before.get(key, text) != text
+                or {self.spoken.get(number) for number in spoken(text)} != {resource}
+            ),
+        ]
 
     def _moved_back(
         self,

@@ -17,13 +17,7 @@ from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -99,6 +93,8 @@ class Rules:
     """"archive" keeps messages beside the checkpoints, "evicting" also removes them from there."""
     messages: int = 200
     log: int = 60
+    form: str = "edits"
+    """Of reflections; "rewrite" has the log written anew."""
     buffer_tokens: float = 0.2
     buffer_activation: float = 0.8
     max_input_tokens: int | None = None
@@ -237,7 +233,10 @@ class World:
                 "activate_on_provider_change": rules.activates_after is not None,
                 **({"buffer_on_idle": 60} if uses_pauses else {}),
             },
-            reflection={} if rules.token_budget else {"observation_tokens": rules.log},
+            reflection={
+                "form": rules.form,  # type: ignore[typeddict-item]
+                **({} if rules.token_budget else {"observation_tokens": rules.log}),
+            },
             archive=self.archive,
             evict=rules.storage == "evicting",
             **budget,

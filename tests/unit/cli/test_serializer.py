@@ -17,7 +17,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 
-from langgraph_om.cli.sources import CheckpointerSource, SourceError, StrictSerializer
+from langgraph_om.cli.sources import CheckpointerSource, StrictSerializer
+from langgraph_om.errors import SourceError
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from support.savers import open_saver
 

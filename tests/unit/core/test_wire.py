@@ -13,12 +13,7 @@ from langgraph_om.core.effects import AskModel
 from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.core.record.fold import _REDUCERS
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
-from langgraph_om.core.wire import (
-    Event,
-    MemoryRecord,
-    Part,
-    ReflectionEnd,
-)
+from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, settings

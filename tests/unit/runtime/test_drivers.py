@@ -27,8 +27,8 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.context import FlowResult, RunContext, Show
 from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows import FlowResult, RunContext, Show
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
 from support.clock import Clock

@@ -1,4 +1,4 @@
-"""The background executor, with real threads."""
+"""The executors of this package do what is asked of any, the background one with real threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
     EstimatingCounter,
+    Executor,
     InlineBuffering,
+    ParallelBuffering,
 )
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.testing import executor_conformance
 
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
 
@@ -188,3 +191,45 @@ def test_executors_share_one_entry_for_the_exit_of_the_interpreter() -> None:
     assert atexit._ncallbacks() == before
     assert first.close()
     assert all(other.close() for other in others)
+
+
+KINDS: dict[str, Any] = {
+    "background": BackgroundBuffering,
+    "inline": InlineBuffering,
+    "parallel": ParallelBuffering,
+}
+CHECKS = [name for name, _ in executor_conformance(lambda _run: InlineBuffering())]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CHECKS)
+def test_executor(name: str, kind: str) -> None:
+    executor: Executor = KINDS[kind]()
+    dict(executor_conformance(lambda _run: executor))[name]()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_executor_with_leases(name: str, tmp_path: Path) -> None:
+    executor = BackgroundBuffering()
+    executor.share(SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db"))
+    dict(executor_conformance(lambda _run: executor))[name]()
+
+
+class Wrong(BackgroundBuffering):
+    """One that forgets a result once it was seen, and takes jobs when it is closed."""
+
+    def peek(self, cycle_id: str) -> Any:
+        state = super().peek(cycle_id)
+        self._jobs.pop(cycle_id, None)
+        return state
+
+    def close(self, timeout: float = 5.0) -> bool:
+        return self.flush(timeout)
+
+
+@pytest.mark.parametrize(
+    "name", ["results_are_looked_at_and_not_taken", "closed_executors_take_no_jobs"]
+)
+def test_a_wrong_executor_is_found(name: str) -> None:
+    with pytest.raises(AssertionError):
+        dict(executor_conformance(lambda _run: Wrong()))[name]()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.cycles.results import has_begun
-from langgraph_om.runtime.jobs import server as server_calls
-from langgraph_om.runtime.jobs.server import ServerCalls, is_busy
-from langgraph_om.runtime.jobs.worker import carry_out_once
+from langgraph_om.core.cycles.carry_out import has_begun
+from langgraph_om.integrations.worker_graph import carry_out_once
+from langgraph_om.runtime import server as server_calls
+from langgraph_om.runtime.server import ServerCalls, is_busy
 from langgraph_om.testing import drive
 
 REQUEST: Any = {

@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing import (
-    ExtractiveObserver,
-    ExtractiveReflector,
-    ScriptedChatModel,
-)
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.examples import examples
 
 # --- the extractive Observer -----------------------------------------------------------------
@@ -160,6 +153,16 @@ def test_every_third_plain_assistant_message_is_kept() -> None:
     text = f"<conversation>\n{lines}\n</conversation>"
     assert re.findall(r"remarks of (\w)", observed(text)) == ["c", "f"]
     assert re.findall(r"remarks of (\w)", observed(text, every=1)) == list("abcdefg")
+
+
+def test_calls_behind_the_newest_request_stay_however_little_they_tell() -> None:
+    said = "In May 2026 there were {} flights to Belfort, Cadenz and Dorp, of which 7 were full."
+    lines = [f"User: {said.format(at)}" for at in range(12)]
+    early, late = (f'Tool call find [c{key}]: {{"id": "{key * 60}"}}' for key in "az")
+    told = "\n".join([early, *lines, late])
+    found = observed(f"<conversation>\n{told}\n</conversation>")
+    assert "zzz" in found
+    assert "aaa" not in found
 
 
 def test_a_conversation_shrinks_to_less_than_a_third_and_keeps_what_tells_most() -> None:

@@ -1,8 +1,12 @@
+"""What the Actor is sent, what its marks mean, and since when its head is what it is."""
+
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
-from datetime import date, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,22 +21,25 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langgraph_om.core.actor.prompt import hide_low_marks
 from langgraph_om.core.actor.shown import count_left_out
-from langgraph_om.core.content.message_keys import (
-    CONTINUATION_ID,
-)
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.prompts import load
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.flows import with_hints
+from support.simulation import look, settings
 from support.views import assemble
 from support.words import Words
 
 TODAY = date(2026, 3, 4)
-INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
+RULE = with_hints().join_texts("tell_hints", "actor")
+INTRO = f"{fill('actor_instructions', hints=RULE)}\n\n<observations>\n"
 END = '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026]\n</observations>'
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
 
@@ -103,6 +110,7 @@ def test_what_is_said_in_the_role_of_the_system_stays_in_the_prompt(role: str) -
     assert system_text(joined).startswith(f"You are brief.Be kind.\n\n{INTRO}")
 
 
+@pytest.mark.needs("hints")
 def test_the_prompt_of_a_conversation_with_memory() -> None:
     record = remembering(
         "Date: Mar 1, 2026\n* 🔴 (09:00) The dog is Rex",
@@ -152,6 +160,7 @@ def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
     assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
 
 
+@pytest.mark.needs("hints")
 def test_hints_alone_are_no_observations() -> None:
     record = remembering(cursor=["m0"], log=[], current_task="x")
     assert "x" not in [message.content for message in prompt(record, talk(3))]
@@ -218,7 +227,6 @@ TAGS = [
     "system-reminder",
     "conversation",
     "other-conversation",
-    "recalled-messages",
     "thread",
 ]
 FORMS = [
@@ -232,10 +240,13 @@ FORMS = [
     "<{}/>",
     "< / {}",
 ]
-STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join(TAGS)})", re.IGNORECASE)
+STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.needs("hints")
+@pytest.mark.parametrize(
+    "tag", [*TAGS, pytest.param("recalled-messages", marks=pytest.mark.needs("inject"))]
+)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", [str, str.upper, str.title])
 def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
@@ -351,6 +362,7 @@ def test_a_day_that_goes_on_has_one_heading() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.needs("hints")
 def test_new_hints_change_only_the_end() -> None:
     before = content(prompt(remembering("* a"), talk(3)))
     after = content(prompt(remembering("* a", current_task="Go"), talk(3)))
@@ -422,3 +434,148 @@ def test_observations_count_toward_the_limit() -> None:
     tight = prompt(with_log, messages, max_input_tokens=limit - 100)
     assert len(tight) < len(shown)
     assert tight[0] == shown[0], "observations are never left out"
+
+
+LOG = """Date: Mar 2, 2026
+* 🔴 (09:00) The dog is Rex
+* 🟡 (09:01) Asked for a lead
+  * 🟢 perhaps a red one
+- 🟢️ (09:02) Minor
+* ✅ (09:03) Bought; marked 🟡 on the list
+* Plain"""
+
+
+def test_only_the_marks_that_matter_are_shown() -> None:
+    assert (
+        hide_low_marks(LOG)
+        == """Date: Mar 2, 2026
+* 🔴 (09:00) The dog is Rex
+* (09:01) Asked for a lead
+  * perhaps a red one
+- (09:02) Minor
+* ✅ (09:03) Bought; marked 🟡 on the list
+* Plain"""
+    )
+
+
+def test_code_stays_as_it_is() -> None:
+    text = "* 🟡 (09:00) Wrote\n```\n* 🟡 item\n```\n* 🟢 Minor"
+    assert hide_low_marks(text) == "* (09:00) Wrote\n```\n* 🟡 item\n```\n* Minor"
+
+
+NIGHT = datetime(2026, 3, 2, 23, 58, tzinfo=UTC)
+SETTINGS = settings(message_tokens=100_000, observation_tokens=100_000, buffer_tokens=False)
+
+
+def answer_id() -> str:
+    """An id as LangChain gives answers."""
+    return f"lc_run--{uuid.uuid4()}"
+
+
+def person_id() -> str:
+    return str(uuid.uuid4())
+
+
+def thinking(text: str, *calls: str) -> AIMessage:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    made = [{"name": "f", "args": {}, "id": call} for call in calls]
+    return AIMessage([thought, {"type": "text", "text": text}], tool_calls=made, id=answer_id())
+
+
+def asked(text: str = "Go on.") -> HumanMessage:
+    return HumanMessage(text, id=person_id())
+
+
+def group(key: str, text: str = "* 🔴 Rex") -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "observation",
+        "ranges": [],
+        "thread_id": "t",
+        "observed_at": NIGHT.isoformat(),
+        "text": text,
+        "tokens": 3,
+    }
+
+
+class Talk:
+    """A conversation that is looked at before each call of the Actor."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        self.settings = settings
+        self.record: MemoryRecord = blank_record()
+        self.messages: list[BaseMessage] = []
+        self.now = NIGHT
+
+    def say(self, *messages: BaseMessage, after: timedelta = timedelta()) -> Head:
+        self.now += after
+        self.messages += messages
+        self.record = look(self.settings, self.record, self.messages, self.now).record
+        return self.record["head"]
+
+    def edit(self, **values: Any) -> None:
+        self.record = fold(self.record, [values])
+
+
+def test_head_that_never_changed_binds_nothing() -> None:
+    talk = Talk()
+    assert talk.say(asked())["after"] is None
+    assert talk.say(thinking("Yes.", "c"), ToolMessage("r", tool_call_id="c"))["after"] is None
+    assert talk.say(thinking("Done."), asked())["after"] is None
+
+
+def test_change_of_the_log_binds_all_reasoning_so_far() -> None:
+    talk = Talk()
+    talk.say(asked())
+    answer, request = thinking("Yes."), asked()
+    talk.edit(log=[group("g")])
+    assert talk.say(answer, request)["after"] == request.id
+    assert talk.say(thinking("More."), asked())["after"] == request.id
+
+
+def test_edited_message_binds_all_reasoning_so_far() -> None:
+    talk = Talk()
+    talk.say(asked("One"))
+    talk.say(thinking("Yes."), asked("Two"))
+    talk.messages[0] = HumanMessage("Another", id=talk.messages[0].id)
+    request = asked("Three")
+    assert talk.say(thinking("And."), request)["after"] == request.id
+
+
+def test_answers_of_runs_without_memory_are_bound_where_memory_adds_something() -> None:
+    talk = Talk()
+    talk.edit(log=[group("g")])
+    talk.say(asked())
+    request = asked()
+    head = talk.say(thinking("With."), asked(), thinking("Without."), request)
+    assert head["after"] == request.id
+
+
+def test_days_hold_still_while_the_conversation_goes_on() -> None:
+    talk = Talk()
+    talk.edit(log=[group("g")])
+    minute = timedelta(minutes=1)
+    days = [talk.say(AIMessage("Yes.", id=answer_id()), asked(), after=minute) for _ in range(9)]
+    assert {head["as_of"] for head in days} == {"2026-03-02"}
+    assert talk.now.day == 3
+    talk.edit(log=[group("g"), group("h")])
+    assert talk.say(asked())["as_of"] == "2026-03-03"
+
+
+def test_days_are_those_on_which_a_conversation_goes_on_after_a_pause() -> None:
+    talk, patient = Talk(), Talk(replace(SETTINGS, cache_seconds=90_000))
+    for each in (talk, patient):
+        each.edit(log=[group("g")])
+        each.say(asked())
+        each.say(AIMessage("Yes.", id=answer_id()), asked(), after=timedelta(hours=8))
+    assert talk.record["head"]["as_of"] == "2026-03-03"
+    assert patient.record["head"]["as_of"] == "2026-03-02"
+
+
+def test_slow_tool_does_not_take_the_reasoning_that_called_it() -> None:
+    talk = Talk()
+    talk.edit(log=[group("g")])
+    first = talk.say(asked())
+    result = ToolMessage("r", tool_call_id="c", id="r")
+    late = talk.say(thinking("Wait.", "c"), result, after=timedelta(hours=8))
+    assert (late["as_of"], late["after"]) == (first["as_of"], first["after"])

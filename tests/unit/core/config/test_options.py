@@ -16,10 +16,13 @@ from langgraph_om import (
     ObservationConfig,
     ReflectionConfig,
 )
+from langgraph_om.core.config import options
+from langgraph_om.core.config import options as mappings
 from langgraph_om.core.config.options import DEFAULT_MODEL
 from langgraph_om.memory import runner_of
 from langgraph_om.models.pool import select_models
 from langgraph_om.testing import ScriptedChatModel
+from support.docstrings import assert_same, read_keys
 from support.options import MODEL, OFF, thresholds
 
 OTHER = ScriptedChatModel()
@@ -132,8 +135,8 @@ def test_a_value_out_of_range_is_named_with_its_option(
 HOST_ERRORS: list[tuple[str, object]] = [
     ("enabled", 1),
     ("enabled", "yes"),
-    ("scope", "user"),
-    ("scope", None),
+    pytest.param("scope", "user", marks=pytest.mark.needs("shared_log")),
+    pytest.param("scope", None, marks=pytest.mark.needs("shared_log")),
     ("token_budget", 0),
     ("token_budget", True),
     ("token_budget", 1e5),
@@ -428,3 +431,18 @@ def test_retrieval_without_an_archive_says_what_it_reaches(
         ObservationalMemory(ScriptedChatModel(), retrieval=True, archive="sqlite:///:memory:")
         ObservationalMemory(ScriptedChatModel())
     assert caplog.records == []
+
+
+PAIRS = [
+    (options.ObservationConfig, mappings.ObservationOptions),
+    (options.ReflectionConfig, mappings.ReflectionOptions),
+]
+
+
+@pytest.mark.parametrize(("config", "mapping"), PAIRS)
+def test_each_option_says_the_same_in_both_forms(config: type[Any], mapping: Any) -> None:
+    assert_same(config, mapping)
+
+
+def test_each_setting_of_a_model_says_what_it_is() -> None:
+    assert read_keys(mappings.ModelSettings).keys() == mappings.ModelSettings.__annotations__.keys()

@@ -1,10 +1,12 @@
-"""Digests of messages."""
+"""Digests of messages, when they were written, and who wrote them."""
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -19,14 +21,31 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.message_keys import content_digest
-from support.counters import (
-    FUNCTION_CALL,
-    ai,
-    any_text,
-    call,
+from langgraph_om.core.content.dates import message_time, times_of
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    content_digest,
+    find_others,
+    key_of,
+    keyed_messages,
 )
+from support.counters import FUNCTION_CALL, ai, any_text, call
 from support.examples import examples
+from support.real_ids import (
+    anthropic_ids,
+    call_ids,
+    chat_completion_ids,
+    digests,
+    item_ids,
+    real_conversations,
+    response_ids,
+    run_ids,
+    times,
+    uuid4s,
+    write_ulid,
+    write_uuid7,
+)
+from support.windows import human
 
 # --- Digests -----------------------------------------------------------------------------------
 
@@ -113,3 +132,265 @@ def test_texts_share_a_digest_only_when_they_are_equal(one: str, other: str) -> 
     # Equal as JSON reads them: two halves of a surrogate pair are one character.
     equal = json.loads(json.dumps(one)) == json.loads(json.dumps(other))
     assert (content_digest(HumanMessage(one)) == content_digest(HumanMessage(other))) is equal
+
+
+# --- When a message was written ------------------------------------------------------------------
+
+
+BERLIN = timezone(timedelta(hours=1))
+MOMENT = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
+MILLISECONDS = int(MOMENT.timestamp() * 1000)
+ISO = "2025-12-04T12:00:00+00:00"
+STAMP = "2026-03-02T09:00:00+00:00"
+STAMPED = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def uuid7(milliseconds: int) -> str:
+    return str(UUID(int=milliseconds << 80 | 0x7 << 76 | 0x123 << 64 | 0x2 << 62 | 99))
+
+
+def ulid(milliseconds: int) -> str:
+    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    number = milliseconds << 80 | 12345
+    return "".join(alphabet[number >> 5 * place & 31] for place in reversed(range(26)))
+
+
+TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
+    "nothing known": (human("m0"), {}, None),
+    "no id": (human(), {}, None),
+    "a stamp": (human("m0"), {"m0": STAMP}, STAMPED),
+    "another's stamp": (human("m0"), {"m1": STAMP}, None),
+    "created_at": (human("m0", additional_kwargs={"created_at": ISO}), {"m0": STAMP}, MOMENT),
+    "created_at of the response": (
+        AIMessage("hi", id="m0", response_metadata={"created_at": "2025-12-04T12:00:00Z"}),
+        {"m0": STAMP},
+        MOMENT,
+    ),
+    "created_at without a zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T13:00:00"}),
+        {},
+        MOMENT,
+    ),
+    "created_at of another zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T07:00:00-05:00"}),
+        {},
+        MOMENT,
+    ),
+    "both": (
+        AIMessage(
+            "hi", additional_kwargs={"created_at": ISO}, response_metadata={"created_at": STAMP}
+        ),
+        {},
+        MOMENT,
+    ),
+    "created_at that is none": (
+        human("m0", additional_kwargs={"created_at": "yesterday"}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at as a number": (
+        human("m0", additional_kwargs={"created_at": 1764849600}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at before an id": (
+        human(uuid7(0), additional_kwargs={"created_at": ISO}),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
+    "UUIDv7 before a stamp": (
+        human(uuid7(MILLISECONDS)),
+        {uuid7(MILLISECONDS): STAMP},
+        MOMENT,
+    ),
+    "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
+    "UUIDv7 of a run with a number": (
+        AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7 of no likely time": (human(uuid7(5)), {}, None),
+    "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
+    "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
+    "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
+    "ULID": (human(ulid(MILLISECONDS)), {}, MOMENT),
+    "ULID in small letters": (human(ulid(MILLISECONDS).lower()), {}, MOMENT),
+    "ULID of no likely time": (human(ulid(5)), {}, None),
+    "an id of a ULID's length": (human("call_0123456789abcdefghijk"), {}, None),
+}
+
+
+@pytest.mark.parametrize(("message", "stamps", "expected"), TIMES.values(), ids=TIMES.keys())
+def test_when_a_message_was_written(
+    message: BaseMessage, stamps: dict[str, str], expected: datetime | None
+) -> None:
+    told = message_time(message, message.id or "", stamps, timezone=BERLIN)
+    assert told == expected
+    assert told is None or told.tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (datetime(2025, 12, 4, 12, 0, tzinfo=UTC), MOMENT),
+        (datetime(2025, 12, 4, 13, 0), MOMENT),  # noqa: DTZ001
+        (None, STAMPED),
+    ],
+)
+def test_the_applications_own_function_is_asked_first(
+    told: datetime | None, expected: datetime
+) -> None:
+    message = human("m0", additional_kwargs={"created_at": STAMP})
+    found = message_time(message, "m0", {}, timezone=BERLIN, custom=lambda asked: told)
+    assert found == expected
+
+
+# --- The rule, with ids as LangChain and providers give them -------------------------------------
+
+
+NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def day(number: int) -> datetime:
+    return NINE + timedelta(days=number)
+
+
+def user(number: int) -> HumanMessage:
+    """What a person says: an id without a time."""
+    return HumanMessage("hello", id=str(UUID(int=number, version=4)))
+
+
+def answer(at: datetime) -> AIMessage:
+    """An answer in LangChain 1: an id with a time."""
+    return AIMessage("hi", id=f"lc_run--{write_uuid7(at, 7)}-0")
+
+
+def plain_answer(number: int) -> AIMessage:
+    """An answer by the Responses API: an id without a time."""
+    return AIMessage("hi", id=f"resp_{number:048x}")
+
+
+def tell(messages: list[BaseMessage], **seen: datetime) -> list[datetime | None]:
+    """The times of messages; `seen` names those with a stamp by their place, as `m2`."""
+    keyed = keyed_messages(messages)
+    stamps = {keyed[int(name[1:])][0]: at.isoformat() for name, at in seen.items()}
+    return times_of(keyed, stamps, timezone=UTC)
+
+
+def test_a_person_speaks_when_the_answer_is_given() -> None:
+    messages = [user(1), answer(day(0)), user(2), answer(day(3)), user(3)]
+    assert tell(messages) == [day(0), day(0), day(3), day(3), day(3)]
+
+
+def test_an_answer_is_given_when_the_person_asks_whenever_the_next_question_comes() -> None:
+    asked, asked_later = (
+        HumanMessage("hi", id=f"h{at}", additional_kwargs={"created_at": day(at).isoformat()})
+        for at in (0, 3)
+    )
+    messages = [asked, plain_answer(1), plain_answer(2), asked_later, plain_answer(3)]
+    assert tell(messages) == [day(0)] * 3 + [day(3)] * 2
+    asked_twice = [user(0), asked, plain_answer(1), user(1), plain_answer(2), answer(day(3))]
+    assert tell(asked_twice) == [day(0)] * 3 + [day(3)] * 3
+
+
+def test_what_has_no_time_in_a_whole_exchange_takes_that_of_the_next_one() -> None:
+    messages = [user(1), plain_answer(1), user(2), answer(day(3)), user(3), plain_answer(3)]
+    assert tell(messages) == [day(3)] * 6
+
+
+def test_a_stamp_dates_nothing_that_stands_before_it() -> None:
+    adopted = [user(1), plain_answer(1), user(2), plain_answer(2)]
+    assert tell(adopted, m2=day(30)) == [None, None, day(30), day(30)]
+    off_for_days = [user(1), plain_answer(1), user(2), plain_answer(2), user(3)]
+    assert tell(off_for_days, m0=day(0), m4=day(30)) == [day(0)] * 4 + [day(30)]
+
+
+def test_no_later_time_is_looked_for_behind_a_stamp() -> None:
+    messages = [user(1), answer(day(0)), user(2), user(3), answer(day(30))]
+    assert tell(messages, m3=day(30))[2] == day(0)
+
+
+def test_of_a_conversation_without_times_nothing_is_known() -> None:
+    assert tell([user(1), plain_answer(1)]) == [None, None]
+    assert tell([]) == []
+
+
+@given(real_conversations(), st.data())
+def test_the_rule_holds_in_every_mix(messages: list[BaseMessage], data: st.DataObject) -> None:
+    keyed: Keyed = keyed_messages(messages)
+    own = [message_time(message, key, {}, timezone=UTC) for key, message in keyed]
+    undated = [key for (key, _), time in zip(keyed, own, strict=True) if time is None]
+    stamped = data.draw(st.sets(st.sampled_from(undated))) if undated else set()
+    stamps = {key: day(500).isoformat() for key in stamped}
+    times = times_of(keyed, stamps, timezone=UTC)
+    for (key, _), of_itself, time in zip(keyed, own, times, strict=True):
+        assert of_itself is None or time == of_itself
+        assert key not in stamps or time == day(500)
+    known = [at for at, time in enumerate(times) if time is not None]
+    assert known == list(range(known[0], len(times))) if known else not any([*own, *stamped])
+    first = next((at for at, (key, _) in enumerate(keyed) if key in stamps), len(keyed))
+    if not any(own[:first]):
+        assert times[:first] == [None] * first, "what was there before memory came has no time"
+
+
+BITS = st.integers(0, (1 << 80) - 1)
+TIMELESS = st.one_of(
+    uuid4s,
+    digests,
+    run_ids,
+    response_ids,
+    item_ids,
+    chat_completion_ids,
+    anthropic_ids,
+    call_ids,
+)
+
+
+def read_time(message: BaseMessage, stamps: dict[str, str] | None = None) -> datetime | None:
+    return message_time(message, key_of(message), stamps or {}, timezone=UTC)
+
+
+@given(times, BITS, st.sampled_from(["{}", "lc_run--{}-0", "lc_run--{}", "run-{}-0"]))
+def test_time_ordered_ids_tell_the_time(at: datetime, bits: int, form: str) -> None:
+    assert read_time(AIMessage("x", id=form.format(write_uuid7(at, bits)))) == at
+    assert read_time(HumanMessage("x", id=write_ulid(at, bits))) == at
+
+
+@given(TIMELESS)
+def test_other_ids_of_providers_tell_no_time(key: str) -> None:
+    assert read_time(AIMessage("x", id=key)) is None
+    seen = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    assert read_time(AIMessage("x", id=key), {key: seen.isoformat()}) == seen
+
+
+@given(times, BITS)
+def test_what_the_metadata_says_goes_before_the_id(at: datetime, bits: int) -> None:
+    told = at + timedelta(hours=1)
+    for metadata, expected in (({"created_at": told.isoformat()}, told), ({"created_at": "?"}, at)):
+        message = AIMessage("x", id=write_uuid7(at, bits), response_metadata=metadata)
+        assert read_time(message) == expected
+
+
+@given(real_conversations())
+def test_the_times_of_a_conversation_stand_in_its_order(messages: list[BaseMessage]) -> None:
+    keys = [key for key, _ in keyed_messages(messages)]
+    assert len(set(keys)) == len(messages)
+    known = [at for message in messages if (at := read_time(message)) is not None]
+    assert known == sorted(known)
+
+
+SAID = [HumanMessage("q"), AIMessage("a"), ToolMessage("r", tool_call_id="c")]
+
+
+@pytest.mark.parametrize(
+    ("messages", "others"),
+    [
+        ([], []),
+        (SAID, []),
+        ([SystemMessage("s"), *SAID], [0]),
+        ([*SAID, AIMessageChunk("streamed"), *SAID, {"role": "user"}], [3, 7]),
+    ],
+)
+def test_what_is_of_no_usual_class_is_found(messages: list[BaseMessage], others: list[int]) -> None:
+    assert find_others(messages) == others

@@ -1,8 +1,15 @@
-"""The parts of a message, in every form that providers write."""
+"""The parts of a message in every form, and attachments: named, found again, and sent."""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -13,16 +20,39 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.parts import is_visible, part_text, parts_of
-from langgraph_om.core.prompts import load
-from support.recall_talk import (
-    PNG,
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.core.content import parts
+from langgraph_om.core.content.parts import (
+    MAX_ATTACHED_CHARACTERS,
+    MAX_ATTACHMENTS,
+    Attachment,
+    is_profiled,
+    is_visible,
+    matches,
+    part_text,
+    parts_of,
+    selected,
+    with_attachments,
 )
+from langgraph_om.core.effects import AskModel, ModelReply
+from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.transcript import (
+    CONVERSATION_TAG,
+    TimedMessage,
+    Transcript,
+    transcribe,
+)
+from langgraph_om.core.prompts import load
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.errors import ConfigurationError
+from support.recall_talk import PNG
 
 # --- Detail --------------------------------------------------------------------------------------
 
 
-def parts(message: BaseMessage) -> list[tuple[str, str]]:
+def read_parts(message: BaseMessage) -> list[tuple[str, str]]:
     return [(part.kind, part_text(part)) for part in parts_of(message)]
 
 
@@ -74,5 +104,478 @@ def parts(message: BaseMessage) -> list[tuple[str, str]]:
     ],
 )
 def test_parts_of_a_message(message: BaseMessage, expected: list[tuple[str, str]]) -> None:
-    assert parts(message) == expected
+    assert read_parts(message) == expected
     assert is_visible(message) is bool(expected)
+
+
+NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
+RAW = b"\x89PNG\r\n\x1a\n" + bytes(range(60))
+SHOT = b64encode(RAW).decode()
+JPEG = b64encode(b"\xff\xd8\xff\xe0" + bytes(60)).decode()
+PDF = b64encode(b"%PDF-1.7 " + bytes(60)).decode()
+ODD = b64encode(bytes(60)).decode()
+WEB = "https://x.org/a/cat.png?signature=secret"
+PDF_TYPE = "application/pdf"
+
+
+def read(*messages: BaseMessage) -> Transcript:
+    timed = [TimedMessage(message, NOON) for message in messages]
+    return transcribe(timed, timezone=UTC, counter=EstimatingCounter())
+
+
+def sent(attachments: Sequence[Attachment]) -> list[dict[str, Any]]:
+    return [attachment.block() for attachment in attachments]
+
+
+def inline(kind: str, mime: str, data: str, name: str = "") -> dict[str, Any]:
+    """The standard block of an attachment that the message holds."""
+    block: dict[str, Any] = {"type": kind, "base64": data, "mime_type": mime}
+    if kind == "file":
+        block["extras"] = {"filename": name or f"file.{mime.partition('/')[2]}"}
+    return block
+
+
+def linked(kind: str, url: str, mime: str = "") -> dict[str, Any]:
+    """The standard block of an attachment that the provider reads itself."""
+    return {"type": kind, "url": url, **({"mime_type": mime} if mime else {})}
+
+
+# --- Every form of a block, in every place ------------------------------------------------------
+
+IMAGE = inline("image", "image/png", SHOT)
+DIALECTS: list[Any] = [
+    # LangChain
+    ({"type": "image", "base64": SHOT, "mime_type": "image/png"}, "Image #1: image/png", IMAGE),
+    ({"type": "image", "url": WEB}, "Image #1: cat.png", linked("image", WEB, "image/png")),
+    (
+        {"type": "image", "url": "https://x.org/1"},
+        "Image #1: 1",
+        linked("image", "https://x.org/1"),
+    ),
+    ({"type": "image", "base64": SHOT, "extras": {"name": "p.png"}}, "Image #1: p.png", IMAGE),
+    (
+        {"type": "image", "source_type": "base64", "data": SHOT, "mime_type": "image/png"},
+        "Image #1: image/png",
+        IMAGE,
+    ),
+    (
+        {"type": "file", "base64": PDF, "mime_type": PDF_TYPE, "filename": "r.pdf"},
+        "File #1: r.pdf",
+        inline("file", PDF_TYPE, PDF, "r.pdf"),
+    ),
+    ({"type": "file", "base64": PDF}, "File #1", inline("file", PDF_TYPE, PDF)),
+    (
+        {"type": "file", "base64": SHOT, "mime_type": "image/png"},
+        "Image #1: image/png",
+        IMAGE,
+    ),
+    (
+        {"type": "file", "url": "https://x.org/r.pdf"},
+        "File #1: r.pdf",
+        linked("file", "https://x.org/r.pdf", PDF_TYPE),
+    ),
+    (
+        {"type": "audio", "base64": ODD, "mime_type": "audio/wav"},
+        "Audio #1: audio/wav",
+        inline("audio", "audio/wav", ODD),
+    ),
+    (
+        {"type": "video", "base64": ODD, "mime_type": "video/mp4"},
+        "Video #1: video/mp4",
+        inline("video", "video/mp4", ODD),
+    ),
+    ({"type": "non_standard", "value": {"type": "image", "base64": SHOT}}, "Image #1", IMAGE),
+    # OpenAI
+    (
+        {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{SHOT}", "detail": "low"},
+        },
+        "Image #1: image/png",
+        IMAGE,
+    ),
+    (
+        {"type": "image_url", "image_url": WEB},
+        "Image #1: cat.png",
+        linked("image", WEB, "image/png"),
+    ),
+    (
+        {"type": "input_image", "image_url": f"data:image/jpg;base64,{JPEG}"},
+        "Image #1: image/jpg",
+        inline("image", "image/jpeg", JPEG),
+    ),
+    (
+        {
+            "type": "file",
+            "file": {"filename": "r.pdf", "file_data": f"data:{PDF_TYPE};base64,{PDF}"},
+        },
+        "File #1: r.pdf",
+        inline("file", PDF_TYPE, PDF, "r.pdf"),
+    ),
+    (
+        {"type": "input_file", "filename": "r.pdf", "file_data": f"data:{PDF_TYPE};base64,{PDF}"},
+        "File #1: r.pdf",
+        inline("file", PDF_TYPE, PDF, "r.pdf"),
+    ),
+    (
+        {"type": "input_audio", "input_audio": {"data": ODD, "format": "wav"}},
+        "Audio #1: wav",
+        inline("audio", "audio/wav", ODD),
+    ),
+    # Anthropic
+    (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": SHOT}},
+        "Image #1: image/png",
+        IMAGE,
+    ),
+    (
+        {"type": "image", "source": {"type": "url", "url": WEB}},
+        "Image #1: cat.png",
+        linked("image", WEB, "image/png"),
+    ),
+    (
+        {
+            "type": "document",
+            "title": "Lease",
+            "source": {"type": "base64", "media_type": PDF_TYPE, "data": PDF},
+        },
+        "File #1: Lease",
+        inline("file", PDF_TYPE, PDF, "Lease"),
+    ),
+    # Google
+    (
+        {"type": "media", "mime_type": "image/png", "data": SHOT},
+        "Image #1: image/png",
+        IMAGE,
+    ),
+    (
+        {"type": "media", "mime_type": "video/mp4", "data": b64decode(ODD)},
+        "Video #1: video/mp4",
+        inline("video", "video/mp4", ODD),
+    ),
+    # Amazon, and the Model Context Protocol
+    ({"image": {"format": "png", "source": {"bytes": RAW}}}, "Image #1: png", IMAGE),
+    (
+        {"document": {"format": "pdf", "name": "r", "source": {"bytes": b64decode(PDF)}}},
+        "File #1: r",
+        inline("file", PDF_TYPE, PDF, "r"),
+    ),
+    ({"type": "image", "data": SHOT, "mimeType": "image/png"}, "Image #1: image/png", IMAGE),
+    # Lines and upper case
+    (
+        {
+            "type": "image",
+            "base64": f"{SHOT[:40]}\n{SHOT[40:]}\n",
+            "mime_type": "IMAGE/PNG",
+        },
+        "Image #1: IMAGE/PNG",
+        IMAGE,
+    ),
+    # Only an id, data of no known type, no data, and what is nowhere to be had
+    ({"type": "image", "file_id": "file-1"}, "Image #1", None),
+    ({"type": "file", "file": {"file_id": "file-1"}}, "File #1", None),
+    ({"type": "image", "source": {"type": "file", "file_id": "f"}}, "Image #1", None),
+    ({"type": "image", "base64": ODD}, "Image #1", None),
+    ({"type": "image", "base64": "", "mime_type": "image/png"}, "Image #1: image/png", None),
+    (
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}},
+        "Image #1: image/png",
+        None,
+    ),
+    (
+        {"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}},
+        "Image #1: image/svg+xml",
+        None,
+    ),
+    ({"type": "image", "url": "file:///etc/passwd"}, "Image #1: passwd", None),
+    (
+        {"type": "media", "mime_type": "video/mp4", "file_uri": "gs://b/i.mp4"},
+        "Video #1: i.mp4",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "placeholder", "standard"), DIALECTS)
+def test_each_form_is_named_and_found(
+    block: dict[str, Any], placeholder: str, standard: dict[str, Any] | None
+) -> None:
+    wrapped = [{"type": "tool_result", "tool_use_id": "c", "content": [block]}]
+    messages: dict[str, BaseMessage] = {
+        "User (12:00)": HumanMessage([block]),
+        "Assistant (12:00)": AIMessage([block]),
+        "Tool result look (12:00) [c]": ToolMessage([block], tool_call_id="c", name="look"),
+        "Tool result tool (12:00) [c]": HumanMessage(wrapped),
+    }
+    for label, message in messages.items():
+        found = read(message)
+        assert found.text == f"Date: Dec 4, 2025\n{label}: [{placeholder}]"
+        assert sent(found.attachments) == ([standard] if standard else [])
+        assert all(each.label == f"[{placeholder}]" for each in found.attachments)
+
+
+def test_a_text_that_came_as_a_document_is_no_attachment() -> None:
+    block = {"type": "document", "source": {"type": "text", "data": "the terms"}}
+    assert read(HumanMessage([block])).attachments == []
+
+
+def test_an_artifact_shows_what_it_holds_and_no_list_of_files() -> None:
+    image = {"type": "image", "base64": SHOT, "mime_type": "image/png", "name": "plot.png"}
+    files = [{"type": "file", "name": "a.txt"}, {"type": "file", "url": "https://x.org/b.txt"}]
+    for artifact in (image, [image], [*files, image, "x", {"rows": [1]}]):
+        message = ToolMessage("Drawn.", tool_call_id="c", name="plot", artifact=artifact)
+        found = read(message)
+        assert found.text.endswith("[c]: Drawn.\n  [Image #1: plot.png]")
+        assert sent(found.attachments) == [IMAGE]
+    bare = read(ToolMessage("Listed.", tool_call_id="c", name="ls", artifact=files))
+    assert bare.text.endswith("[c]: Listed.")
+    assert bare.attachments == []
+
+
+def test_numbers_run_through_all_messages_and_are_those_of_the_text() -> None:
+    image: dict[str, Any] = {"type": "image", "base64": SHOT, "mime_type": "image/png"}
+    lost: dict[str, Any] = {"type": "image", "file_id": "f"}
+    messages = [HumanMessage([image, lost]), ToolMessage([image], tool_call_id="c")]
+    first, second = read(*messages), read(*messages)
+    assert first == second
+    labels = [each.label for each in first.attachments]
+    assert labels == ["[Image #1: image/png]", "[Image #3: image/png]"]
+    assert all(label in first.text for label in labels)
+
+
+blocks = st.sampled_from([block for block, _, _ in DIALECTS])
+
+
+@given(st.lists(st.lists(blocks, max_size=3), max_size=4), st.booleans())
+def test_no_bytes_are_written_and_every_attachment_has_its_placeholder(
+    contents: list[list[Any]],
+    in_tools: bool,  # noqa: FBT001
+) -> None:
+    messages = [
+        ToolMessage(content, tool_call_id="c") if in_tools else HumanMessage(content)
+        for content in contents
+    ]
+    found = read(*messages)
+    for secret in (SHOT, JPEG, PDF, ODD, "secret"):
+        assert secret[:12] not in found.text
+    assert len({each.label for each in found.attachments}) == len(found.attachments)
+    places = [found.text.index(each.label) for each in found.attachments]
+    assert places == sorted(places)
+
+
+# --- Which of them -------------------------------------------------------------------------------
+
+
+def attached(kind: str = "image", mime: str = "image/png", **fields: Any) -> Attachment:
+    return Attachment(**{"label": "[Image #1]", "kind": kind, "mime": mime, "data": SHOT, **fields})
+
+
+@pytest.mark.parametrize(
+    ("mime", "patterns", "expected"),
+    [
+        ("image/png", ["image/*"], True),
+        ("image/png", ["IMAGE/PNG "], True),
+        ("image/png", ["*"], True),
+        ("image/png", ["*/*"], True),
+        ("image/png", ["image/jpeg", PDF_TYPE], False),
+        ("image/png", [], False),
+        ("image/*", ["image/*"], True),
+        ("image/*", ["image/png"], False),
+        ("imagery/png", ["image/*"], False),
+    ],
+)
+def test_patterns(mime: str, patterns: list[str], expected: bool) -> None:  # noqa: FBT001
+    assert matches(mime, patterns) is expected
+
+
+def test_a_setting_lets_all_none_or_some_through() -> None:
+    both = [attached(), attached("file", PDF_TYPE)]
+    assert selected(both, setting=True) == both
+    assert selected(both, setting="auto") == both
+    assert selected(both, setting=False) == []
+    assert selected(both, setting=[]) == []
+    assert selected(both, setting=("application/*",)) == both[1:]
+
+
+@pytest.mark.parametrize("pattern", ["png", "image/", "", "image/png, image/gif", "/*"])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    config = ObservationConfig(observe_attachments=["image/*", pattern])
+    with pytest.raises(ConfigurationError, match=r"observe_attachments.*'image/\*'"):
+        resolve_thresholds(config, ReflectionConfig())
+
+
+SEES = {"image_inputs": True, "pdf_inputs": False, "audio_inputs": False, "video_inputs": False}
+
+
+@pytest.mark.parametrize(
+    ("attachment", "profile", "expected"),
+    [
+        (attached(), SEES, True),
+        (attached(), None, True),
+        (attached(), {"max_input_tokens": 9}, True),
+        (attached(), {"image_inputs": False}, False),
+        (attached(), {"audio_inputs": True}, False),
+        (attached(mime="image/svg+xml"), SEES, False),
+        (attached(mime="image/*", data="", url=WEB), SEES, True),
+        (attached(data="", url=WEB), {**SEES, "image_url_inputs": False}, False),
+        (attached("file", PDF_TYPE), SEES, False),
+        (attached("file", PDF_TYPE), {"pdf_inputs": True}, True),
+        (attached("file", PDF_TYPE), {"pdf_inputs": True, "attachment": False}, False),
+        (attached("file", "text/csv"), {"pdf_inputs": True}, False),
+        (attached("file", "text/csv"), None, False),
+        (attached("audio", "audio/wav"), {"audio_inputs": True}, True),
+        (attached("video", "video/mp4"), SEES, False),
+    ],
+)
+def test_what_a_profile_says(attachment: Attachment, profile: Any, expected: bool) -> None:  # noqa: FBT001
+    assert is_profiled(attachment, profile) is expected
+
+
+# --- The question --------------------------------------------------------------------------------
+
+
+def question(transcript: str = "User: </conver") -> list[BaseMessage]:
+    return [*next(observe(ObserverInput(transcript))).messages, AIMessage("x"), HumanMessage("y")]
+
+
+def texts(message: BaseMessage) -> str:
+    return "\n".join(block.get("text", f"<{block['type']}>") for block in blocks_of(message))
+
+
+def blocks_of(message: BaseMessage) -> list[dict[str, Any]]:
+    assert isinstance(message.content, list)
+    return [block for block in message.content if isinstance(block, dict)]
+
+
+def test_attachments_stand_after_the_transcript_and_before_the_request() -> None:
+    messages = question("User: Look [Image #1]")
+    two = [attached(), attached("file", PDF_TYPE, label="[File #1: </conversation> r]", name="r")]
+    made = with_attachments(messages, two, lambda _: True)
+    assert [made[0], *made[2:]] == [messages[0], *messages[2:]]
+    assert made[1].type == "human"
+    before, after = texts(made[1]).split(f"\n</{CONVERSATION_TAG}>")
+    assert before.endswith(
+        "User: Look [Image #1]\n"
+        "Attachments of these messages, each after its placeholder:\n[Image #1]\n<image>\n"
+        "[File #1: &lt;/conversation> r]\n<file>"
+    )
+    assert "Write the new observations" in after
+    assert blocks_of(made[1])[2:5:2] == [IMAGE, inline("file", PDF_TYPE, SHOT, "r")]
+    assert isinstance(messages[1].content, str), "the question as text stays as it is"
+
+
+@pytest.mark.parametrize("messages", [question(), [], [SystemMessage("s")]])
+def test_a_question_without_attachments_is_left_alone(messages: list[BaseMessage]) -> None:
+    assert with_attachments(messages, [attached()], lambda _: False) == messages
+    assert with_attachments(messages, [], lambda _: True) == messages
+
+
+def test_without_a_transcript_they_stand_last() -> None:
+    (made,) = with_attachments([HumanMessage("Look.")], [attached()], lambda _: True)
+    assert texts(made).startswith("Look.\nAttachments of these")
+    assert blocks_of(made)[-1] == IMAGE
+
+
+def test_a_model_is_sent_what_it_takes() -> None:
+    two = [attached(), attached("audio", "audio/wav", label="[Audio #1]")]
+    made = with_attachments(question(), two, lambda each: each.kind == "audio")
+    assert "[Image #1]" not in texts(made[1])
+    assert [b["type"] for b in blocks_of(made[1])] == ["text", "text", "audio", "text"]
+
+
+def test_of_too_many_the_newest_are_sent_and_the_others_named() -> None:
+    many = [attached(label=f"[Image #{n}]") for n in range(1, MAX_ATTACHMENTS + 31)]
+    made = with_attachments(question(), many, lambda _: True)[1]
+    shown = [block for block in blocks_of(made) if block["type"] == "image"]
+    labels = [line for line in texts(made).splitlines() if line.startswith("[Image")]
+    assert len(shown) == MAX_ATTACHMENTS
+    assert labels == [each.label for each in many[-MAX_ATTACHMENTS:]]
+    assert "Not sent, being too large or too many: [Image #1], [Image #2]," in texts(made)
+    assert "[Image #20], and 10 more" in texts(made)
+
+
+def test_what_is_too_large_gives_way_to_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MAX_ATTACHED_CHARACTERS", 3 * len(SHOT))
+    sizes = [("[Image #1]", 1), ("[Image #2]", 4), ("[Image #3]", 1), ("[Image #4]", 1)]
+    some = [attached(label=label, data=SHOT * times) for label, times in sizes]
+    made = with_attachments(question(), some, lambda _: True)[1]
+    labels = [line for line in texts(made).splitlines() if line.startswith("[Image")]
+    assert labels == ["[Image #1]", "[Image #3]", "[Image #4]"]
+    assert texts(made).count("Not sent, being too large or too many: [Image #2]\n") == 1
+
+
+def test_attachments_count_in_the_size_of_the_question() -> None:
+    counter = EstimatingCounter()
+    wide = attached("file", PDF_TYPE, data=PDF * 1000)
+    plain, more = (
+        count_messages(counter, with_attachments(question(), found, lambda _: True))
+        for found in ([], [wide])
+    )
+    assert plain + 10_000 < more < plain + 40_000
+
+
+def test_asking_again_sends_them_again() -> None:
+    request = ObserverInput("User: x", attachments=[attached()], by_profile=False)
+    flow = observe(request)
+    first = next(flow)
+    second = flow.send(ModelReply(NOON, text="I can not."))
+    assert isinstance(second, AskModel)
+    for call in (first, second):
+        assert (list(call.attachments), call.by_profile) == ([attached()], False)
+
+
+@pytest.mark.parametrize("form", ["data", "base64", "bytes", "lines"])
+def test_twenty_megabytes_are_read_and_sent(form: str) -> None:
+    data = SHOT + "A" * (MAX_ATTACHED_CHARACTERS - 200 - len(SHOT))
+    block: dict[str, Any] = {"type": "image", "mime_type": "image/png"}
+    block |= {
+        "data": {"url": f"data:image/png;base64,{data}"},
+        "base64": {"base64": data},
+        "bytes": {"data": RAW * (13_000_000 // len(RAW))},
+        "lines": {
+            "base64": "\n".join(data[at : at + 10_000] for at in range(0, len(data), 10_000))[
+                :MAX_ATTACHED_CHARACTERS
+            ]
+        },
+    }[form]
+    messages = [HumanMessage([block]), ToolMessage([block], tool_call_id="c")]
+    found = read(*messages)
+    made = with_attachments(question(found.text), found.attachments, lambda _: True)[1]
+    assert len(found.text) < 300
+    assert [block["type"] for block in blocks_of(made)].count("image") == 1
+    assert "too many: [Image #1: image/png]" in texts(made)
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.binary() | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "type",
+                        "url",
+                        "source",
+                        "data",
+                        "base64",
+                        "mime_type",
+                        "image_url",
+                        "file",
+                        "format",
+                        "name",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=8,
+    ),
+    st.sampled_from(["image", "file", "image_url", "media", "input_audio", "document"]),
+)
+def test_junk_is_read_without_an_error(junk: Any, kind: str) -> None:
+    fields = junk if isinstance(junk, dict) else {"data": junk, "image_url": junk}
+    for each in read(HumanMessage([{**fields, "type": kind}])).attachments:
+        block = each.block()
+        assert isinstance(block.get("url", block.get("base64")), str)

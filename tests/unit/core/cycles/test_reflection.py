@@ -1,23 +1,25 @@
-"""Whole reflections: their parts, and what they leave in memory."""
+"""Whole reflections: their parts, what they leave in memory, and edits ahead of need."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from langgraph_om.core.config.settings import NO_FEATURES
 from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.effects import AskModel, CallHook
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import plan
 from langgraph_om.core.record.fold import fold
-from support.flows import (
-    NOW,
-    Talk,
-    conversation,
-    dense,
-    kinds,
-    later,
-    reflectable,
-    setup,
-)
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.wire import Group
+from langgraph_om.testing import drive
+from support.flows import NOW, Talk, conversation, dense, kinds, later, reflectable, setup, texts
+from support.groups import day_log, group
+from support.simulation import GOOD, Simulation, settings
 
 # --- Whole cycles --------------------------------------------------------------------------------
 
@@ -131,3 +133,153 @@ def test_groups_whose_items_are_gone_keep_their_ranges_in_one_group() -> None:
         (False, [["z0", "z0"], ["z1", "z1"]]),
         (True, [["z2", "z3"]]),
     ]
+
+
+def drop_all_but_the_last(call: AskModel) -> str:
+    """What an Observer notes, or edits that drop every item but the newest."""
+    if call.role == "observer":
+        return GOOD.replace(
+            "something", f"something that fills its line, {len(texts(call)[1])} in all"
+        )
+    numbers = re.findall(r"^\[(\d+) ~", texts(call)[1], re.MULTILINE)
+    return f"drop 1-{max(1, len(numbers) - 1)}"
+
+
+def activations(simulation: Simulation) -> list[dict[str, Any]]:
+    return [
+        event
+        for event in simulation.events
+        if event["type"] == "activation" and event["operation"] == "reflection"
+    ]
+
+
+def talk_until_buffered() -> Simulation:
+    simulation = Simulation(
+        settings(message_tokens=600, observation_tokens=150), drop_all_but_the_last, latency=2
+    )
+    for _ in range(400):
+        simulation.say(30)
+        if simulation.record["reflection"] is not None and not activations(simulation):
+            return simulation
+    pytest.fail("no reflection was buffered")
+
+
+def test_edits_made_ahead_replace_what_they_read_and_leave_newer_groups_alone() -> None:
+    simulation = talk_until_buffered()
+    before = simulation.record["log"]
+    while not activations(simulation):
+        before = simulation.record["log"]
+        simulation.say(30)
+    after = simulation.record["log"]
+    [event] = activations(simulation)
+    assert event["observation_tokens"] == log_tokens(simulation.record) < 150
+    untouched = [entry for entry in before if entry["id"] not in event["group_ids"]]
+    assert untouched
+    assert all(entry in after for entry in untouched)
+    assert set(simulation.coverage()) == {1}
+    emptied = [entry for entry in after if not entry["text"]]
+    assert len(emptied) == 1
+    assert len(emptied[0]["ranges"]) > 1
+    assert simulation.blocking_calls == 0
+
+
+def test_a_long_conversation_is_edited_again_and_again_without_growing() -> None:
+    simulation = Simulation(
+        settings(message_tokens=600, observation_tokens=150), drop_all_but_the_last
+    )
+    for _ in range(300):
+        simulation.say(30)
+        assert set(simulation.coverage()) == {1}
+    assert len(activations(simulation)) > 3
+    assert log_tokens(simulation.record) < 200
+    assert len(simulation.record["log"]) < 15
+
+
+def test_edits_made_ahead_apply_to_the_groups_that_are_still_the_same() -> None:
+    simulation = talk_until_buffered()
+    buffered = simulation.record["reflection"]
+    assert buffered is not None
+    assert buffered["together"] == [[key] for key in buffered["group_ids"]]
+    log = list(simulation.record["log"])
+    own: Group = {**log[0], "id": "by-hand", "text": "* corrected by hand"}
+    simulation.record = fold(simulation.record, [{"log": [own, *log[1:]]}])
+    while not activations(simulation):
+        simulation.say(30)
+    assert simulation.record["log"][0] == own
+    assert set(simulation.coverage()) == {1}
+    replaced = [key for key in buffered["group_ids"] if key != log[0]["id"]]
+    assert replaced
+    assert not {entry["id"] for entry in simulation.record["log"]} & set(replaced)
+
+
+def test_edits_of_which_no_group_is_left_are_superseded() -> None:
+    simulation = talk_until_buffered()
+    log = [{**entry, "id": f"new-{at}"} for at, entry in enumerate(simulation.record["log"])]
+    simulation.record = fold(simulation.record, [{"log": log}])
+    simulation.events.clear()
+    simulation.say(30)
+    failed = [event for event in simulation.events if event["type"] == "buffering-failed"]
+    assert failed[0]["error"].startswith("superseded")
+    assert simulation.record["reflection"] is None
+
+
+# --- Hooks ---------------------------------------------------------------------------------------
+
+
+OPEN = "* open words here"
+
+
+def hooked(
+    *answers: Any, hooks: set[str], **options: Any
+) -> tuple[list[Any], list[dict[str, Any]], Any]:
+    record, window = conversation()
+    log = [
+        group(f"g{at}", day_log(at, f"* Secret {at} and some more words", OPEN)) for at in range(4)
+    ]
+    record = fold(record, [{"log": log, "current_task": "Keep the Secret"}])
+    config = replace(setup(), transforms=frozenset(hooks), **options)
+    run = drive(reflect_cycle(config, record, window, NOW), answers)
+    return run.effects, run.events, fold(record, [run.events])
+
+
+def test_a_hook_sees_each_group_before_and_the_reflector_sees_what_it_leaves() -> None:
+    hidden = [day_log(at, f"* *** {at} and some more words", OPEN) for at in range(4)]
+    effects, events, after = hooked(*hidden, "drop 1-6", hooks={"before_reflection"})
+    calls = [effect for effect in effects if isinstance(effect, CallHook)]
+    assert [call.name for call in calls] == ["before_reflection"] * 4
+    assert calls[0].arguments[1]["field"] == "observations"
+    question = "".join(texts(effects[-1]))
+    assert "*** 0" in question
+    assert "Secret" not in question
+    assert events[-1]["dropped"] == 6
+    assert after["log"][-1]["text"] == day_log(3, "* Secret 3 and some more words", OPEN)
+
+
+@pytest.mark.needs("hints")
+def test_hints_are_shown_where_no_hook_hides_anything() -> None:
+    effects, _, _ = hooked("drop 1-6", hooks=set())
+    assert "<current-task>Keep the Secret</current-task>" in texts(effects[-1])[1]
+
+
+def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
+    effects, _, _ = hooked("drop 1-6", hooks=set(), features=NO_FEATURES)
+    assert "<current-task>" not in texts(effects[-1])[1]
+
+
+def test_a_hook_changes_what_became_of_the_changed_groups() -> None:
+    effects, events, after = hooked(
+        "drop 1-4\n5: * Secret words",
+        day_log(2, "* [x] words", OPEN),
+        hooks={"after_reflection"},
+    )
+    [call] = [effect for effect in effects if isinstance(effect, CallHook)]
+    assert call.arguments[0] == day_log(2, "* Secret words", OPEN)
+    assert after["log"][1]["text"] == day_log(2, "* [x] words", OPEN)
+    assert "[x]" in events[-1]["observations"]
+
+
+def test_a_hook_that_leaves_nothing_of_a_group_is_a_failure() -> None:
+    for name, answers in (("before_reflection", [" "]), ("after_reflection", ["drop 1-7", " "])):
+        _, events, after = hooked(*answers, *[" "] * 3, hooks={name})
+        assert events[-1]["type"] == "observation-failed"
+        assert after["generation"] == 0

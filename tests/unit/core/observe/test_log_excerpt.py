@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,3 +136,87 @@ def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
     )
     kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
     assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
+
+
+# --- What the conversation may deny or change ----------------------------------------------------
+
+NOTES = [
+    "* 🔴 (09:00) User has used Redis for sessions since 2021\n  * -> three nodes in Frankfurt",
+    "* 🟡 (09:10) User asked for quiet cafés; assistant recommended Brug and Opaal",
+    "* 🔴 (09:20) User's invoice 2024-0881 of Kessler is paid",
+    "* 🟢 (09:30) User's file `config/maps.toml` has the key",
+]
+FILLER = [
+    f"* 🔴 (10:{at % 60:02}) User talked about the weather and the walk number {word}"
+    for at, word in enumerate(f"w{number}x" for number in range(150))
+]
+LONG_LOG = [group("old", day_log(0, *NOTES)), group("new", day_log(1, *FILLER))]
+
+
+def shown_about(*said: str, budget: int = 160, log: list[Group] = LONG_LOG) -> str:
+    lines = [f"User (12:{at:02}): {text}" for at, text in enumerate(said)]
+    return select_previous(log, budget, Words(), "\n".join(["Date: Mar 9, 2026", *lines]))
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ("I have never worked with redis", NOTES[0]),
+        ("What about Opaal?", NOTES[1]),
+        ("2024-0881 was never paid by me", NOTES[2]),
+        ("There is no config/maps.toml here", NOTES[3]),
+    ],
+)
+def test_an_old_item_that_a_message_may_deny_is_shown_whole_under_its_day(
+    said: str, note: str
+) -> None:
+    assert note not in select_previous(LONG_LOG, 160, Words())
+    weather = "The walk was long, and the weather was fine"
+    text = shown_about(weather, "Good morning! How are you?", said, weather)
+    touched = text.partition("Of the lines left out")[2]
+    assert touched.split("\n")[1] == heading(0)
+    assert f"\n{note}" in touched
+    assert Words().count_text(text) <= 160
+
+
+def test_what_one_message_names_is_not_lost_among_many_others() -> None:
+    others = [f"We talked about {' '.join(FILLER[at].split()[6:])} again" for at in range(100)]
+    assert NOTES[0] in shown_about(*others[:50], "Redis? Never.", *others[50:], budget=300)
+
+
+def test_of_equals_the_newest_is_shown() -> None:
+    twice = [group(f"g{day}", day_log(day, "* 🟢 Ilse rang")) for day in range(60)]
+    log = [*twice, group("last", day_log(70, *FILLER))]
+    text = shown_about("Ilse?", budget=100, log=log)
+    found = re.findall(r"^(Date: .*)\n\* 🟢 Ilse rang", text, re.MULTILINE)
+    assert found
+    assert found == [heading(day) for day in range(60 - len(found), 60)]
+
+
+def test_what_is_touched_stands_behind_a_beginning_that_holds_still() -> None:
+    beginning = select_previous(LONG_LOG, 80, Words())
+    assert shown_about("I never used Redis").startswith(beginning)
+    assert shown_about("Is Opaal open?").startswith(beginning)
+    assert shown_about("。。。") == beginning, "nothing is touched"
+
+
+TALK = st.lists(
+    st.lists(st.sampled_from(["word", "7", "1234", "never", "redis"]), max_size=12).map(" ".join),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(logs(), st.integers(40, 400), TALK)
+def test_touched_items_are_whole_keep_to_the_budget_and_follow_from_the_texts(
+    log: list[Group], budget: int, said: list[str]
+) -> None:
+    text = shown_about(*said, budget=budget, log=log)
+    assert text == shown_about(*said, budget=budget, log=log)
+    assert Words().count_text(text) <= budget
+    excerpt, _, touched = text.partition("Of the lines left out")
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
+    for part in (excerpt, touched.partition("\n")[2]):
+        lines = [line for line in part.split("\n") if line.strip() and not line.startswith("[")]
+        rest = iter(whole)
+        assert all(line in rest for line in lines), "lines of the log, in their order"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
-    Parsed,
+    ParsedAnswer,
+    is_degenerate,
     parse_output,
 )
 from support.examples import examples
@@ -33,11 +35,13 @@ WHOLE = f"""\
 <current-task>Write the second report</current-task>
 <suggested-response>Ask which quarter it covers</suggested-response>"""
 
-PARSED = Parsed(
+PARSED = ParsedAnswer(
     "ok",
     LOG,
-    current_task="Write the second report",
-    suggested_response="Ask which quarter it covers",
+    hints={
+        "current_task": "Write the second report",
+        "suggested_response": "Ask which quarter it covers",
+    },
 )
 
 
@@ -213,7 +217,7 @@ def test_a_tag_that_is_talked_about_is_text(item: str, close: str) -> None:
     parsed = parse_output(f"<observations>\n{log}{close}\n{hint}")
     assert parsed.status == "ok"
     assert parsed.observations == log
-    assert parsed.current_task == "Explain the </current-task> and <observations> tags"
+    assert parsed.hints["current_task"] == "Explain the </current-task> and <observations> tags"
 
 
 def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> None:
@@ -224,7 +228,7 @@ def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> N
 def test_parsed_text_never_holds_a_structural_tag() -> None:
     text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
     parsed = parse_output(text)
-    assert (parsed.observations, parsed.current_task) == ("* a\n* b", "x")
+    assert (parsed.observations, parsed.hints["current_task"]) == ("* a\n* b", "x")
 
 
 # --- Hints --------------------------------------------------------------------------------------
@@ -234,22 +238,22 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 @pytest.mark.parametrize("name", ["current-task", "suggested-response"])
 def test_an_empty_hint_is_none(name: str, value: str) -> None:
     parsed = parse_output(f"<observations>\n* a\n</observations>\n<{name}>{value}</{name}>")
-    assert parsed == Parsed("ok", "* a")
+    assert parsed == ParsedAnswer("ok", "* a")
 
 
 def test_a_hint_tag_may_close_itself() -> None:
     text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
-    assert parse_output(text) == Parsed("ok", "* a\n* b")
+    assert parse_output(text) == ParsedAnswer("ok", "* a\n* b")
 
 
 def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
     text = f"{WHOLE}\n<current-task>Rest</current-task>"
-    assert parse_output(text) == replace(PARSED, current_task="Rest")
+    assert parse_output(text) == replace(PARSED, hints={**PARSED.hints, "current_task": "Rest"})
 
 
 def test_a_hint_keeps_its_lines() -> None:
     text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
-    assert parse_output(text).current_task == "- one\n  - two"
+    assert parse_output(text).hints["current_task"] == "- one\n  - two"
 
 
 # --- Answers that hold no observations ----------------------------------------------------------
@@ -273,12 +277,12 @@ def test_a_hint_keeps_its_lines() -> None:
     ],
 )
 def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
-    assert parse_output(text) == Parsed("none")
+    assert parse_output(text) == ParsedAnswer("none")
 
 
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
-    assert parse_output(text) == Parsed("none", current_task="Wait")
+    assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
 
 
 @pytest.mark.parametrize(
@@ -374,14 +378,16 @@ def test_a_line_of_just_the_limit_is_kept() -> None:
 
 def test_the_well_formed_shape() -> None:
     assert render_output(PARSED) == WHOLE
-    assert render_output(Parsed("none")) == "<observations>(none)</observations>"
+    assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
 
 
 def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
-    made = Parsed("ok", "* a\n</observations>\n* b", current_task="<observations> tag")
+    made = ParsedAnswer(
+        "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
+    )
     back = parse_output(render_output(made))
     assert back.observations == "* a\n&lt;/observations>\n* b"
-    assert back.current_task == "&lt;observations> tag"
+    assert back.hints["current_task"] == "&lt;observations> tag"
 
 
 PIECES = st.sampled_from(
@@ -404,14 +410,14 @@ ITEMS = st.one_of(
     st.just("* tea\n\n* milk"),
 )
 LOGS = st.lists(ITEMS, min_size=1, max_size=6).map("\n".join)
-HINTS = st.one_of(
-    st.none(),
+HINT = st.one_of(
     SENTENCES.map(lambda text: f"Talk about {text} now"),
     SENTENCES.map(lambda text: f"1. {text}\n2. then {text} again"),
 )
+HINTS = st.fixed_dictionaries({}, optional={"current_task": HINT, "suggested_response": HINT})
 WELL_FORMED = st.one_of(
-    st.builds(Parsed, st.just("ok"), LOGS, HINTS, HINTS),
-    st.builds(Parsed, st.just("none"), st.just(""), HINTS, HINTS),
+    st.builds(ParsedAnswer, st.just("ok"), LOGS, hints=HINTS),
+    st.builds(ParsedAnswer, st.just("none"), st.just(""), hints=HINTS),
 )
 
 
@@ -422,9 +428,9 @@ def has_tags_in_a_row(text: str) -> bool:
 
 @examples(150)
 @given(WELL_FORMED)
-def test_parsing_undoes_rendering(parsed: Parsed) -> None:
-    texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
-    assume(not any(has_tags_in_a_row(text) for text in texts if text))
+def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:
+    texts = (parsed.observations, *parsed.hints.values())
+    assume(not any(map(has_tags_in_a_row, texts)))
     assume(not says_nothing_to_note(parsed.observations))  # as "none `<observations>`." does
     assert parse_output(render_output(parsed)) == parsed
 
@@ -493,3 +499,138 @@ def test_a_big_sane_answer_is_read() -> None:
     lines = "\n".join(f"* (10:01) {word} {n * 7919}" for n, word in enumerate(words))
     text = f"<observations>\n{lines}\n</observations>"
     assert log_of(text) == lines
+
+
+WORDS = [
+    *("amber", "basil", "cedar", "delta", "ember", "fjord", "grove"),
+    *("haven", "inlet", "jetty", "knoll", "larch", "mango", "north"),
+]
+
+
+def prose(chars: int, seed: int = 7) -> str:
+    """Give observations that do not repeat."""
+    chance = random.Random(seed)  # noqa: S311
+    lines: list[str] = []
+    while sum(map(len, lines)) + len(lines) < chars:
+        words = " ".join(chance.choice(WORDS) for _ in range(9))
+        lines.append(f"* 🟡 ({len(lines) // 60 % 24:02}:{len(lines) % 60:02}) {words}")
+    return "\n".join(lines)
+
+
+def loop(lines: int, times: int) -> str:
+    """Give a block of so many lines, again and again."""
+    block = "\n".join(
+        f"* 🟢 (10:{n:02}) Step {n} went through {WORDS[n % 14]}" for n in range(lines)
+    )
+    return "\n".join([block] * times)
+
+
+def timed(count: int, text: str) -> str:
+    return "\n".join(f"* 🟢 ({n // 60:02}:{n % 60:02}) {text}" for n in range(count))
+
+
+def with_details(count: int, *details: str) -> str:
+    below = "".join(f"\n  * -> {detail}" for detail in details)
+    return "\n".join(f"* 🟢 ({n // 60:02}:{n % 60:02}) Built again{below}" for n in range(count))
+
+
+def shuffled(distinct: int, count: int) -> str:
+    chance = random.Random(3)  # noqa: S311
+    lines = [f"* User asked about the {word} once more" for word in WORDS[:distinct]]
+    return "\n".join(chance.choice(lines) for _ in range(count))
+
+
+RUNAWAY: dict[str, Callable[[], str]] = {
+    "one line": lambda: loop(1, 60),
+    "two lines": lambda: loop(2, 40),
+    "21 lines, 62 times": lambda: loop(21, 62),
+    "59 lines, 4 times": lambda: loop(59, 4),
+    "21 lines inside the tags": lambda: f"<observations>\n{loop(21, 62)}\n</observations>",
+    "after a good start": lambda: f"{prose(20_000)}\n{loop(7, 40)}",
+    "with a good end": lambda: f"{loop(7, 40)}\n{prose(5_000)}",
+    "a short tail that never ends": lambda: f"{prose(10_000)}\n{loop(4, 5)}",
+    "a tail that ends within the block": lambda: f"{prose(10_000)}\n{loop(6, 9)[:-50]}",
+    "a phrase in a line": lambda: "* 🔴 (14:30) User " + "likes tea and " * 3_000,
+    "a phrase after good text": lambda: f"{prose(9_000)}\n* User {'very ' * 2_000}happy",
+    "one letter": lambda: "* " + "a" * 3_000,
+    "no spaces": lambda: "* " + "ab好" * 2_000,
+    "one endless line": lambda: " ".join(prose(60_000).split("\n")),
+    "few lines in any order": lambda: shuffled(4, 120),
+    "an inner line that comes twice": lambda: "\n".join(
+        ["* alpha beta gamma", "* pause", "* delta epsilon zeta", "* pause"] * 40
+    ),
+    "trailing spaces that differ": lambda: "\n".join(
+        f"* User asked again{' ' * (n % 5)}" for n in range(200)
+    ),
+}
+
+FAITHFUL: dict[str, Callable[[], str]] = {
+    "observations": lambda: prose(30_000),
+    "60 lines that differ by time": lambda: timed(60, "Ran the whole test suite again: passed"),
+    "900 lines that differ by time": lambda: timed(900, "Ran tests: passed"),
+    "long lines that differ by time": lambda: timed(100, "Ran the tests: " + prose(400)[:400]),
+    "60 lines that differ by file": lambda: "\n".join(
+        f"* 🟢 (10:01) Edited src/{a}/{b}.py to use the new import path"
+        for a in WORDS[:6]
+        for b in WORDS[:10]
+    ),
+    "the same detail below each": lambda: with_details(90, "exit code 0, no warnings reported"),
+    "two equal details below each": lambda: with_details(
+        90, "exit code 0, no warnings reported", "report written to out/report.html"
+    ),
+    "a table": lambda: "\n".join(
+        f"| {n} | {WORDS[n % 14]} | {n * 37 % 101} | passed |" for n in range(120)
+    ),
+    "a padded table": lambda: "\n".join(
+        f"| {n:<60} | {WORDS[n % 14]:<200} | {n * 37 % 101} |" for n in range(60)
+    ),
+    "a table with rules": lambda: "\n".join(
+        f"+{'-' * 60}+{'-' * 60}+\n| {n} {WORDS[n * 5 % 14]} | {n * 7919 % 1009} cases passed |"
+        for n in range(60)
+    ),
+    "a short quoted log": lambda: (
+        prose(6_000)[:5_000] + "\n" + "  retry: timeout\n" * 20 + prose(900)
+    ),
+    "an answer written twice": lambda: "\n".join([prose(4_000)] * 2),
+    "blank lines": lambda: prose(2_100) + "\n" * 5_000 + "* last",
+    "a long rule": lambda: f"{prose(3_000)}\n{'=' * 300}\n{prose(3_000, seed=8)}",
+    "repetition in a short text": lambda: "ha " * 600,
+}
+
+
+@pytest.mark.parametrize("name", RUNAWAY)
+def test_runaway_repetition_is_recognised(name: str) -> None:
+    text = RUNAWAY[name]()
+    assert len(text) >= 2_000 or "tail" in name
+    assert is_degenerate(text)
+    assert parse_output(text).status == "degenerate"
+
+
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_a_faithful_account_is_not_runaway_repetition(name: str) -> None:
+    assert not is_degenerate(FAITHFUL[name]())
+
+
+@examples(60)
+@given(
+    lines=st.integers(1, 80),
+    head=st.integers(0, 3_000),
+    seed=st.integers(0, 1_000),
+)
+def test_a_block_of_any_period_is_recognised(lines: int, head: int, seed: int) -> None:
+    block = "\n".join(prose(200 * lines, seed).split("\n")[:lines])
+    times = max(4, 6_000 // len(block))
+    text = f"{prose(head, seed + 1)}\n" + "\n".join([block] * times) + "\n* the end"
+    assert is_degenerate(text)
+
+
+@examples(40)
+@given(seed=st.integers(0, 10_000), chars=st.integers(2_000, 40_000))
+def test_distinct_observations_are_never_degenerate(seed: int, chars: int) -> None:
+    assert not is_degenerate(prose(chars, seed))
+
+
+def test_a_problem_is_named() -> None:
+    parsed = parse_output(loop(21, 62))
+    assert (parsed.status, parsed.observations) == ("degenerate", "")
+    assert "repeats itself" in parsed.problem

@@ -1,3 +1,5 @@
+"""The record as a value, and what events make of it."""
+
 from __future__ import annotations
 
 import json
@@ -10,9 +12,52 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.record.fold import fold, fold_one, is_folded
-from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, complete_record, log_tokens
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    blank_record,
+    complete_record,
+    log_tokens,
+    write_log,
+)
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from support.groups import group
+
+
+def test_groups_stand_a_blank_line_apart() -> None:
+    groups = [group("a", "* one"), group("b", ""), group("c", "* two\n  * -> more")]
+    assert write_log(groups) == "* one\n\n* two\n  * -> more"
+    assert write_log([]) == ""
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", None, 1.0, True])
+def test_a_record_of_another_form_is_refused(version: object) -> None:
+    value = {**blank_record(), "version": version}
+    named = rf"`om\.version` is {version!r}.*reads version 1; upgrade"
+    for read in (complete_record, lambda found: fold(found, [])):
+        with pytest.raises(ConfigurationError, match=named):
+            read(value)
+    with pytest.raises(ConfigurationError, match=named):
+        fold(blank_record(), [{"version": version}])
+
+
+@pytest.mark.parametrize("value", ["text", [1], 7])
+def test_a_channel_that_holds_no_record_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=type(value).__name__):
+        complete_record(value)
+
+
+@pytest.mark.parametrize("value", [None, {}, {"version": 1}, blank_record()])
+def test_a_part_of_a_record_is_completed(value: dict[str, Any] | None) -> None:
+    assert complete_record(value) == blank_record()
+
+
+def test_keys_that_are_missing_are_completed() -> None:
+    assert complete_record({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
+
 
 Event = dict[str, Any]
 USAGE = {"calls": 1, "inputTokens": 100, "outputTokens": 10}
@@ -44,7 +89,7 @@ def counted(
     }
 
 
-def group(cycle: str, first: str, last: str, tokens: int = 10) -> dict[str, Any]:
+def noted(cycle: str, first: str, last: str, tokens: int = 10) -> dict[str, Any]:
     return {
         "id": cycle,
         "kind": "observation",
@@ -65,7 +110,7 @@ def observed(after: str | None, first: int, last: int, **fields: Any) -> Event:
         "cycle_id": cycle,
         "after": after,
         "cursor": [f"m{at}" for at in range(max(0, last - CURSOR_TAIL + 1), last + 1)],
-        "groups": [group(cycle, f"m{first}", f"m{last}")],
+        "groups": [noted(cycle, f"m{first}", f"m{last}")],
         "usage": USAGE,
         **fields,
     }
@@ -79,7 +124,7 @@ def reflected(read: list[str], **fields: Any) -> Event:
         "operation": "reflection",
         "cycle_id": cycle,
         "group_ids": read,
-        "groups": [{**group(cycle, "m0", "m9", 5), "kind": "reflection"}],
+        "groups": [{**noted(cycle, "m0", "m9", 5), "kind": "reflection"}],
         "usage": USAGE,
         **fields,
     }
@@ -160,9 +205,9 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "observed",
-        [observed(None, 0, 1, current_task="Ship it", suggested_response=None)],
+        [observed(None, 0, 1, hints={"current_task": "Ship it", "suggested_response": None})],
         {
-            "log": [group("observe-None-0-1", "m0", "m1")],
+            "log": [noted("observe-None-0-1", "m0", "m1")],
             "cursor": ["m0", "m1"],
             "current_task": "Ship it",
             "usage": {"observation": USAGE},
@@ -171,11 +216,14 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "a hint that was not said stays as it is",
         [
-            observed(None, 0, 0, current_task="A", suggested_response="B"),
-            observed("m0", 1, 1, current_task="D"),
+            observed(None, 0, 0, hints={"current_task": "A", "suggested_response": "B"}),
+            observed("m0", 1, 1, hints={"current_task": "D"}),
         ],
         {
-            "log": [group("observe-None-0-0", "m0", "m0"), group("observe-m0-1-1", "m1", "m1")],
+            "log": [
+                noted("observe-None-0-0", "m0", "m0"),
+                noted("observe-m0-1-1", "m1", "m1"),
+            ],
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
@@ -186,7 +234,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         "an observation that began elsewhere is passed over",
         [observed(None, 0, 1), observed("m7", 2, 3), observed(None, 0, 3)],
         {
-            "log": [group("observe-None-0-1", "m0", "m1")],
+            "log": [noted("observe-None-0-1", "m0", "m1")],
             "cursor": ["m0", "m1"],
             "usage": {"observation": USAGE},
         },
@@ -197,12 +245,12 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             observed(None, 0, 0),
             observed("m0", 1, 1),
             observed("m1", 2, 2),
-            reflected(["observe-None-0-0", "observe-m0-1-1"], current_task="T"),
+            reflected(["observe-None-0-0", "observe-m0-1-1"], hints={"current_task": "T"}),
         ],
         {
             "log": [
                 *reflected(["observe-None-0-0", "observe-m0-1-1"])["groups"],
-                group("observe-m1-2-2", "m2", "m2"),
+                noted("observe-m1-2-2", "m2", "m2"),
             ],
             "cursor": ["m0", "m1", "m2"],
             "generation": 1,
@@ -217,7 +265,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         "a reflection of groups that are not there any more is passed over",
         [observed(None, 0, 0), reflected(["gone"]), reflected(["observe-None-0-0", "gone"])],
         {
-            "log": [group("observe-None-0-0", "m0", "m0")],
+            "log": [noted("observe-None-0-0", "m0", "m0")],
             "cursor": ["m0"],
             "usage": {"observation": USAGE},
         },
@@ -260,7 +308,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         "success forgets the failures of its operation",
         [failed("observation"), failed("reflection"), observed(None, 0, 0)],
         {
-            "log": [group("observe-None-0-0", "m0", "m0")],
+            "log": [noted("observe-None-0-0", "m0", "m0")],
             "cursor": ["m0"],
             "attempts": {"reflection": {"failures": 1, "retry_at_tokens": 500}},
             "usage": {
@@ -394,6 +442,8 @@ def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None
 # --- Laws over random histories ------------------------------------------------------------------
 
 
+ADDED = ("others",)
+"""A key that a feature adds, where it is not taken out."""
 KINDS = (
     "open",
     "count",
@@ -423,11 +473,14 @@ def _event(draw: st.DrawFn, kind: str, record: MemoryRecord, sent: list[Any]) ->
         "open": opened(draw(st.sampled_from("tu"))),
         "count": counted({f"m{few}": ["d", few]}, gone=(f"m{few + 1}",), counter=f"c{few % 2}"),
         "step": stepped(f"m{few}", few),
-        "observe": observed(newest, next_at, next_at + few, current_task=[None, "task"][few % 2]),
+        "observe": observed(
+            newest, next_at, next_at + few, hints={"current_task": [None, "task"][few % 2]}
+        ),
         "reflect": reflected(ids[: max(1, len(ids) - few)] or ["gone"]),
         "fail": failed(operation, few + 1, 100 * few),
         "trip": TRIPPED,
-        "edit": {"suggested_response": f"edited {few}", "others": []},
+        "edit": {"suggested_response": f"edited {few}"}
+        | {key: [] for key in ADDED if key in record},
     }
     return events.get(kind)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +25,15 @@ from langgraph_om.core.tokens.counter import (
     CONVERSATION_OVERHEAD,
     REDACTED_REASONING,
     MessageCounter,
+    TiktokenCounter,
     TokenCounter,
     count_messages,
 )
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
+from langgraph_om.errors import ConfigurationError
 from support.counters import (
     COUNTER,
+    END,
     FUNCTION_CALL,
     TINY,
     ai,
@@ -38,6 +42,7 @@ from support.counters import (
     each_counter,
     json_values,
     recursive,
+    tiny_encoding,
     tool_calls,
     wordy_text,
 )
@@ -389,3 +394,63 @@ def test_a_text_counts_as_a_block_with_that_text_does(
     plain = kind(content=text, additional_kwargs=extras)
     block = kind(content=[{"type": "text", "text": text}], additional_kwargs=extras)
     assert COUNTER.count_message(plain) == COUNTER.count_message(block)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "=", "é", "\ud800", " ", "1.", "hello wörld, ", '{"key": 1},\n'],
+    ids=ascii,
+)
+def test_big_texts_are_counted_in_linear_time(unit: str) -> None:
+    assert TINY.count_text(unit * (500_000 // len(unit))) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("hello", 1),
+        ("hello hello", 3),
+        ("hellow", 2),
+        ("aaaaaa", 2),
+        ("é", 2),
+        (END, 7),
+        (f"hello{END}", 8),
+        ("hello " * 10_000, 1 + 9_999 * 2 + 1),
+    ],
+    ids=range(9),
+)
+def test_tiktoken_counts_its_own_tokens(text: str, tokens: int) -> None:
+    assert TINY.count_text(text) == tokens
+
+
+@examples(100)
+@given(any_text | st.text(alphabet="<|end> hello\ud83d\ude00"))
+def test_tiktoken_counts_any_text(text: str) -> None:
+    assert (TINY.count_text(text) > 0) is bool(text)
+
+
+def test_a_long_run_counts_close_to_the_whole() -> None:
+    text = "xaaa" * 50_000
+    whole = len(tiny_encoding().encode_ordinary(text))
+    assert abs(TINY.count_text(text) - whole) <= len(text) // 1000
+
+
+@pytest.mark.parametrize("encoding", ["no-such-vocabulary", "", None, 3])
+def test_an_unknown_encoding_is_refused(encoding: Any) -> None:
+    with pytest.raises(ConfigurationError, match="`encoding`") as caught:
+        TiktokenCounter(encoding)
+    assert repr(encoding) in str(caught.value)
+    assert "o200k_base" in str(caught.value)
+
+
+def test_a_vocabulary_out_of_reach_is_refused_in_the_constructor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(ConfigurationError, match=r"`encoding` 'p50k_edit'.*TIKTOKEN_CACHE_DIR"):
+        TiktokenCounter("p50k_edit")

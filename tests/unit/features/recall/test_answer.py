@@ -1,33 +1,47 @@
+"""Answers of recall: messages, lists of threads and of hits, and ids that lead on."""
+
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langgraph_om.core.content.dates import message_time
+from langgraph_om.core.content.message_keys import keyed_messages
+from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.search.source import (
     RecallHit,
+    RecallLimits,
     RecallMessage,
+    RecallScope,
+    RecallSource,
     RecallThread,
+    SearchRequest,
     StateSource,
 )
-from support.counters import COUNTER
+from support.counters import COUNTER, COUNTERS
+from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
 from support.recall_talk import (
+    NOON,
+    TALK,
     Shelf,
     ask,
+    entries_of,
     keys_in,
     scope_of,
     shelf,
+    within_budget,
 )
 from support.rendering import with_range
 
@@ -178,3 +192,283 @@ def test_guidance_names_only_what_there_is() -> None:
         longer = write_guidance(scope, "recall_search", "Look up prices.")
         assert longer.startswith(text)
         assert longer.endswith("\n\nLook up prices.")
+
+
+# --- Threads -------------------------------------------------------------------------------------
+
+
+def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> None:
+    answer = recall({"mode": "threads"}, shelf(), scope_of("resource"), COUNTER)
+    assert answer == {
+        "threads": (
+            "- **Weather** [t1] created 2026-03-15 12:00, updated 2026-03-15 12:08 ← current\n"
+            "- **(untitled)** [t2] created 2026-03-01 12:00, updated 2026-03-15 12:00"
+        ),
+        "count": 2,
+        "page": 0,
+        "has_more": False,
+    }
+    only = recall({"mode": "threads"}, shelf(), scope_of("thread"), COUNTER)
+    assert only["count"] == 1
+    assert only["threads"] in answer["threads"]
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize(
+    ("bounds", "is_listed"),
+    [
+        # Midnight in Auckland is 11:00 UTC of the day before: the thread is of 16 March there.
+        ({"after": "2026-03-16"}, True),
+        ({"before": "2026-03-16"}, False),
+        ({"after": "2026-03-16T00:00:00Z"}, False),
+        ({"before": "2026-03-17", "after": "2026-03-10"}, True),
+        ({"after": "2026-03-15T12:00:00Z"}, True),
+        ({"before": "2026-03-15T12:00:00Z"}, False),
+    ],
+)
+def test_bare_dates_are_days_of_the_memory(
+    scope: Literal["thread", "resource"],
+    bounds: dict[str, str],
+    *,
+    is_listed: bool,
+) -> None:
+    auckland = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
+    source = StateSource("t1", entries_of(TALK))
+    answer = recall({"mode": "threads", **bounds}, source, auckland, COUNTER)
+    assert answer["count"] == is_listed
+    assert ("2026-03-16 01:00" in answer["threads"]) is is_listed
+
+
+def test_threads_page_by_page() -> None:
+    many = Shelf(*(StateSource(f"t{n}", entries_of(TALK)) for n in range(5)))
+    pages = [
+        recall({"mode": "threads", "page": page, "limit": 2}, many, scope_of("resource"), COUNTER)
+        for page in range(4)
+    ]
+    assert [page["count"] for page in pages] == [2, 2, 1, 0]
+    assert [page["has_more"] for page in pages] == [True, True, False, False]
+    assert [page["page"] for page in pages] == [0, 1, 2, 3]
+
+
+# --- Search --------------------------------------------------------------------------------------
+
+
+def test_search_groups_hits_by_thread() -> None:
+    one, two = RecallThread("t1", "Weather"), RecallThread("t2")
+    hits = [
+        RecallHit(one, "g1", 0.914, "Oslo has 4 degrees", "m3", NOON),
+        RecallHit(two, "g2", 0.8, "Elsewhere\nis warm", "x0"),
+        RecallHit(one, "", 0.7, "A beach", "m8", NOON, "user", "message"),
+        RecallHit(one, "g1", 0.2, "worse", "m3", NOON),
+    ]
+    arguments = {"mode": "search", "query": "warm places"}
+    scope = scope_of("resource")
+    assert recall(arguments, shelf(hits), scope, COUNTER) == {
+        "results": (
+            "**Weather** [t1] ← current\n"
+            "- observations, observed 2026-03-15 12:00, score 0.91, cursor m3\n"
+            "  Oslo has 4 degrees\n"
+            "- user, 2026-03-15 12:00, score 0.70, cursor m8\n"
+            "  A beach\n"
+            "**(untitled)** [t2]\n"
+            "- observations, score 0.80, cursor x0\n"
+            "  Elsewhere\n"
+            "  is warm"
+        ),
+        "count": 3,
+        "page": 1,
+        "has_more": False,
+    }
+    own = recall(arguments, shelf(hits), scope_of("thread"), COUNTER)
+    assert own["count"] == 2
+    assert "Elsewhere" not in own["results"]
+    missing = recall({"mode": "search"}, shelf(hits), scope, COUNTER)
+    assert "`query`" in missing["error"]
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) -> None:
+    threads = [RecallThread(f"thread-{n}", f"{n}" + "長い題" * 60, NOON, NOON) for n in range(20)]
+    hits = [RecallHit(t, t.id, 0.5, "word of it " * 900, f"m{n}") for n, t in enumerate(threads)]
+    source = Shelf(*(StateSource(t.id, entries_of(TALK), t.title) for t in threads), hits=hits)
+    scope = scope_of("resource")
+    asked = {"mode": "search", "query": "x"}
+    listed = within_budget(recall({"mode": "threads"}, source, scope, counter), counter)
+    found = within_budget(recall({**asked, "limit": 20}, source, scope, counter), counter)
+    for answer, text in ((listed, listed["threads"]), (found, found["results"])):
+        assert answer["count"] == 20
+        assert all(f"[{thread.id}]" in text for thread in threads)
+    assert "word of it" in found["results"]
+
+
+BUDGET = RecallLimits().answer_tokens
+ANSWER = "lc_run--01a201e6-d64f-7353-ae96-92c394cad9fd-0"
+RESPONSE = "resp_" + "68ab03f7d1c2495e" * 3
+BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+
+
+class Two:
+    """Two threads of one user, and one hit for any search."""
+
+    def __init__(self, here: StateSource, there: StateSource) -> None:
+        self.own = {here.thread_id: here, there.thread_id: there}
+        self.there = there
+
+    def thread(self, thread_id: str) -> RecallThread | None:
+        return self.own[thread_id].thread(thread_id) if thread_id in self.own else None
+
+    def threads(self, **_: object) -> tuple[list[RecallThread], bool]:
+        return [RecallThread(thread_id) for thread_id in self.own], False
+
+    def find(self, key: str, thread_id: str | None) -> Any:
+        found = (source.find(key, thread_id) for source in self.own.values())
+        return next((message for message in found if message), None)
+
+    def messages(self, thread_id: str, **span: Any) -> list[Any]:
+        return self.own[thread_id].messages(thread_id, **span)
+
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        key = self.there.entries[0][0]
+        return [RecallHit(RecallThread(self.there.thread_id), "group-1", 0.5, "text", key)]
+
+
+def group_of(ranges: list[list[str]]) -> Group:
+    return {
+        "id": "g",
+        "kind": "observation",
+        "ranges": ranges,
+        "thread_id": "t1",
+        "observed_at": "",
+        "text": "* text",
+        "tokens": 2,
+    }
+
+
+def source_of(thread: str, *keys: str) -> StateSource:
+    return StateSource(thread, [(key, AIMessage(f"said {key[:4]}"), NOON) for key in keys])
+
+
+def look_up(
+    source: RecallSource,
+    scope: Literal["thread", "resource"] = "thread",
+    thread: str = "t1",
+    **arguments: Any,
+) -> dict[str, Any]:
+    where = RecallScope(scope, thread, timezone=UTC)
+    answer = recall(arguments, source, where, COUNTER)
+    assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) <= BUDGET
+    assert not any("\n" in answer.get(name, "") for name in ("hint", "error"))
+    return answer
+
+
+# --- Hints and errors ----------------------------------------------------------------------------
+
+
+def test_a_range_of_real_ids_is_answered_by_ids_that_can_be_copied() -> None:
+    hint = look_up(source_of("t1", ANSWER, RESPONSE), cursor=f"{ANSWER}:{RESPONSE}")["hint"]
+    assert f'"{ANSWER}" with page 1' in hint
+    assert f'"{RESPONSE}" with page -1' in hint
+    assert "omitted" not in hint
+
+
+@given(st.lists(MESSAGE_IDS, min_size=2, max_size=10, unique=True))
+def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -> None:
+    source = source_of("t1", *keys)
+    ranges = [list(pair) for pair in zip(keys[::2], keys[1::2], strict=False)]
+    line = write_range(group_of(ranges))
+    named = re.findall(r'"([^"]+)" with page', look_up(source, cursor=line)["hint"])
+    assert named == [key for ends in ranges for key in ends]
+    for key in named:
+        assert look_up(source, cursor=key, limit=1)["messages"].startswith(
+            "**assistant (2026-03-15"
+        )
+
+
+@given(MESSAGE_IDS, THREAD_IDS)
+def test_unknown_ids_are_named_whole(key: str, thread: str) -> None:
+    source = source_of("t1", "m1")
+    assert f'`cursor` is "{key}", and there is no such' in look_up(source, cursor=key)["error"]
+    assert f'`thread_id` is "{thread}", and' in look_up(source, thread_id=thread)["error"]
+    refused = look_up(source, "resource", mode="threads", cursor=key)
+    assert f'`cursor` is "{key}", but mode "threads"' in refused["error"]
+
+
+@given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
+def test_a_message_of_another_thread_is_named_with_its_thread(keys: list[str], other: str) -> None:
+    source = Two(source_of("t1", keys[0]), source_of(other, keys[1]))
+    hint = look_up(source, "resource", cursor=keys[1], thread_id="t1")["hint"]
+    assert f'`cursor` "{keys[1]}" is a message' in hint
+    assert f'`thread_id` "{other}"' in hint
+    # Where only this thread may be read, the same is a message that does not exist.
+    assert "no such message" in look_up(source, cursor=keys[1])["error"]
+
+
+@given(MESSAGE_IDS)
+def test_a_message_without_that_part_is_named_whole(key: str) -> None:
+    source = StateSource("t1", [(key, HumanMessage("Hello"), NOON)])
+    assert f'the message "{key}" has part 0' in look_up(source, cursor=key, part_index=3)["error"]
+    empty = StateSource("t1", [(key, AIMessage(""), NOON)])
+    assert f'message "{key}" has nothing' in look_up(empty, cursor=key, part_index=0)["error"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [BASE64, f"data:image/png;base64,{BASE64 * 9}", f"{BASE64}\n{BASE64}", f"m1:{BASE64}"],
+)
+def test_bytes_in_place_of_an_id_stay_hidden(written: str) -> None:
+    for name in ("cursor", "thread_id"):
+        answer = look_up(source_of("t1", "m1"), **{name: written})
+        assert "characters omitted]" in json.dumps(answer)
+        assert BASE64[:20] not in json.dumps(answer)
+
+
+def test_an_id_that_reads_like_bytes_is_shown_where_it_exists() -> None:
+    source = source_of("t1", BASE64, "m1")
+    assert f'"{BASE64}" has part' in look_up(source, cursor=BASE64, part_index=5)["error"]
+    assert f'"{BASE64}" with page 1' in look_up(source, cursor=f"{BASE64}:m1")["hint"]
+
+
+@pytest.mark.parametrize(
+    "character", ["x", "\\", '"', "🐘", "한", "𒀀", "<", "\t", "\x00", "\ud800"]
+)
+def test_odd_ids_keep_to_the_budget_and_to_one_line(character: str) -> None:
+    key = f"{character * 400}\nend"
+    for known in ([], [key]):
+        for written in (key, f"{key}:{key}", ",".join([f"{key}:{key}"] * 5)):
+            look_up(source_of("t1", "m1", *known), cursor=written)
+            look_up(source_of("t1", "m1", *known), cursor=written, part_index=9)
+
+
+# --- Pages, lists and hits -----------------------------------------------------------------------
+
+
+@given(real_conversations(), st.sampled_from(["low", "high"]))
+def test_pages_name_messages_by_ids_that_lead_back_to_them(messages: Any, detail: str) -> None:
+    keyed = keyed_messages(messages)
+    entries = [(key, m, message_time(m, key, {}, timezone=UTC)) for key, m in keyed]
+    source = StateSource("t1", entries)
+    visible = [key for key, message in keyed if is_visible(message)]
+    seen: list[str] = []
+    page = look_up(source, detail=detail)
+    while True:
+        assert page["cursor"] == visible[0]
+        seen += re.findall(r"^\*\*.*\*\* \[(.+)\]:$", page["messages"], re.MULTILINE)
+        if not page["has_next_page"]:
+            break
+        if detail == "high":
+            follows = visible[len(seen)]
+            assert f"or cursor {follows}." in page["messages"]
+        page = look_up(source, detail=detail, page=page["page"] + 1)
+    assert seen == visible
+    for key in seen:
+        assert look_up(source, cursor=key, part_index=0)["message_id"] == key
+
+
+@given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
+def test_lists_and_hits_name_ids_whole(keys: list[str], other: str) -> None:
+    source = Two(source_of("t1", keys[0]), source_of(other, keys[1]))
+    assert f"[{other}]" in look_up(source, "resource", mode="threads")["threads"]
+    found = look_up(source, "resource", mode="search", query="text")["results"]
+    assert f"[{other}]" in found
+    assert f"cursor {keys[1]}" in found
+    assert look_up(source, "resource", thread_id=other)["cursor"] == keys[1]

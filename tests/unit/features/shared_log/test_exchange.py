@@ -11,15 +11,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
 from langgraph_om.core.config.settings import Features
-from langgraph_om.core.effects import Storage, Warn
+from langgraph_om.core.effects import KeepLease, Storage, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.errors import ArchiveError
+from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.writer import ArchiveWriter
-from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.shared_log.archive import LogCache
+from langgraph_om.features.shared_log import LogCache, SharedLogs
 from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
@@ -27,11 +26,13 @@ from langgraph_om.features.shared_log.exchange import (
     find_left_behind,
     rewind_if_forked,
 )
+from langgraph_om.features.shared_log.log import SharedLog, complete_log, make_blank_log
 from langgraph_om.features.shared_log.reading import (
+    claim_reflection,
+    keep_log,
     read_other_threads,
     read_other_threads_if_possible,
 )
-from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.testing import FlowRun, drive
 from support.groups import group
 from support.simulation import settings
@@ -351,3 +352,42 @@ def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
     assert stored <= set(dir(MessageArchive))
     assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
     assert not cached & set(dir(ArchiveWriter))
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", None, 1.0, True])
+def test_a_log_of_another_form_is_refused(version: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"shared log is {version!r}.*version 1; upgrade"):
+        complete_log({**make_blank_log(), "version": version})
+
+
+def record() -> MemoryRecord:
+    known: Any = {"id": "r", "thread_id": "t", "resource_id": "ada", "revision": 7, "generation": 2}
+    return {**blank_record(), **known}
+
+
+@pytest.mark.parametrize(
+    ("shared", "is_claimed"),
+    [({"generation": 2}, True), ({"generation": 3}, False), (DOWN, False)],
+)
+def test_a_log_is_condensed_unless_another_thread_did_so(shared: Any, is_claimed: Any) -> None:
+    """What others added since does not matter: where many write, somebody always did."""
+    run = drive(claim_reflection(record(), "blocking"), ["mine", shared, None, None])
+    assert run.result is is_claimed
+    released = [effect.method for effect in run.effects].count("release")
+    assert released == (0 if is_claimed else 2)
+
+
+def test_nothing_is_done_while_another_thread_is_at_it() -> None:
+    assert not drive(claim_reflection(record(), "ahead"), ["taken"]).result
+    assert not drive(claim_reflection(record(), "ahead"), [DOWN]).result
+
+
+def test_what_was_claimed_is_what_is_kept() -> None:
+    for operation, mode in (("others", "ahead"), ("reflection", "ahead")):
+        run = drive(claim_reflection(record(), "ahead"), ["taken"])
+        [claimed] = run.effects
+        [kept] = drive(keep_log(record(), operation, mode)).effects  # type: ignore[arg-type]
+        assert isinstance(kept, KeepLease)
+        same = (kept.job_id, kept.owner) == tuple(claimed.arguments)
+        assert same is (operation == "reflection")
+        assert (kept.seconds == claimed.options["seconds"]) is same

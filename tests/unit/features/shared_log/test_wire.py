@@ -9,12 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om.core.record.record import blank_record
+from langgraph_om.features.shared_log.log import OthersBuffered, OthersEnd, SharedLog
 from langgraph_om.features.shared_log.reducers import OTHERS
-from langgraph_om.features.shared_log.wire import (
-    OthersBuffered,
-    OthersEnd,
-    SharedLog,
-)
 from support.clock import Clock
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn

@@ -1,0 +1,305 @@
+"""A server of the Model Context Protocol that lets other agents and IDEs read one user's memory.
+
+    langgraph-om mcp --archive sqlite:///memory.db --resource ana
+
+starts one over stdio; `memory_server` makes one to mount beside an application of your own. It
+reads what an `archive` keeps of one resource, chosen by who starts or authorises the server: no
+tool takes a resource, and what belongs to others is answered like what does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.items import list_items
+from langgraph_om.core.record.record import blank_record, list_ranges, write_ranges
+from langgraph_om.errors import ArchiveError, ConfigurationError, SourceError
+from langgraph_om.features import ACTS
+from langgraph_om.inspection import ArchivedMemory
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+
+__all__ = ["memory_server"]
+
+logger = logging.getLogger("langgraph_om")
+
+_OUTSIDE: Final = "an MCP client"
+"""The thread that a caller is in: none that the archive has."""
+_INSTRUCTIONS: Final = (
+    "Long-term memory of an agent's conversations with one user. Read the resource "
+    "memory://observations first: it is what the agent remembers. `search` finds messages and "
+    "observations by their words, `threads` lists the conversations, and `recall` reads their "
+    "messages word for word."
+)
+_UNREADABLE: Final = "The memory cannot be read at the moment; try again."
+_T = TypeVar("_T")
+
+ResourceOfCaller = str | Callable[[], str]
+"""A resource's id, or a function that is called for each request and returns it, for example from
+the access token that the SDK's `get_access_token()` returns."""
+
+Moment = Annotated[str | None, Field(description="An ISO 8601 date or time.")]
+Limit = Annotated[int | None, Field(ge=1, le=20, description="How many to return at most.")]
+
+
+def memory_server(
+    memory: ObservationalMemory,
+    *,
+    resource_id: ResourceOfCaller,
+    allow_writes: bool = False,
+    store: Any = None,
+    name: str = "memory",
+    **settings: Any,
+) -> Any:
+    """Return a server of the Model Context Protocol over one user's memory.
+
+    Run it by `server.run()` over stdio, or mount `server.streamable_http_app()` into an application
+    of your own, as the `mcp` package describes.
+
+    Args:
+        memory: A memory with an `archive` and `retrieval={"scope": "resource"}`.
+        resource_id: The user or entity: an id, or a function that returns the id for the request
+            at hand, which then has to check who asks.
+        allow_writes: Whether callers may also add to the user's shared log and take items out of
+            it (`remember`, `forget`).
+        store: The LangGraph store to search in, with `retrieval={"vector": True}`.
+        name: What the server is called.
+        settings: Passed to the server's class, such as `auth` and `token_verifier`.
+
+    Raises:
+        ConfigurationError: When the memory has no archive or no `recall` over all threads of a
+            resource, or `resource_id` is blank.
+        ImportError: When the package `mcp` is not installed.
+    """
+    doors = _Doors(memory, resource_id, store)
+    settings = {"log_level": "WARNING"} | settings
+    server = _find_server_class()(name=name, instructions=_INSTRUCTIONS, **settings)
+    hints = import_module("mcp.types").ToolAnnotations
+    reads = hints.model_validate({"readOnlyHint": True, "openWorldHint": False})
+    for tool in (doors.recall, doors.search, doors.threads):
+        server.tool(annotations=reads)(tool)
+    if allow_writes:
+        adds = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
+        server.tool(annotations=hints.model_validate(adds))(doors.remember)
+        takes = adds | {"destructiveHint": True}
+        server.tool(annotations=hints.model_validate(takes))(doors.forget)
+    for uri, read in (
+        ("memory://observations", doors.read_observations),
+        ("memory://threads/{thread_id}", doors.read_thread),
+    ):
+        server.resource(uri, description=inspect.getdoc(read), mime_type="text/markdown")(read)
+    return server
+
+
+def _find_server_class() -> Any:
+    """Return the class of servers, which the second version of the `mcp` package renamed."""
+    for module, name in (
+        ("mcp.server.mcpserver", "MCPServer"),
+        ("mcp.server.fastmcp", "FastMCP"),
+    ):
+        try:
+            return getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            missing = error
+    msg = "a server of the Model Context Protocol needs the package 'mcp': pip install mcp"
+    raise ImportError(msg) from missing
+
+
+class _Doors:
+    """The tools and resources; their docstrings are what a client's model reads of them."""
+
+    def __init__(
+        self, memory: ObservationalMemory, resource_id: ResourceOfCaller, store: Any
+    ) -> None:
+        check_memory(memory)
+        self._runner, self._store, self._resource = runner_of(memory), store, resource_id
+        recall = self._runner.settings.features.find("recall")
+        if memory.archive is None or recall is None or recall.config.scope != "resource":
+            msg = (
+                "`memory` reads only the thread that it is in; for a server pass one with "
+                'archive="sqlite:///memory.db" and retrieval={"scope": "resource"}'
+            )
+            raise ConfigurationError(msg)
+        if not callable(resource_id):
+            _check_resource(resource_id)
+        self._archive: MessageArchive = memory.archive
+        self._updates, self._answer = memory.updates, recall.answer
+
+    async def recall(  # noqa: PLR0917 arguments are passed by name
+        self,
+        cursor: Annotated[
+            str | None, Field(description="The id of the message to read from.")
+        ] = None,
+        thread_id: Annotated[
+            str | None,
+            Field(description="The conversation to read, an id that `threads` listed."),
+        ] = None,
+        page: Annotated[
+            int | None,
+            Field(description="1 reads on from the cursor; -1 shows the messages before it."),
+        ] = None,
+        limit: Limit = None,
+        detail: Annotated[
+            Literal["low", "high"] | None,
+            Field(description='"high" shows one message, its first part in full.'),
+        ] = None,
+        part_index: Annotated[
+            int | None, Field(ge=0, description="Only this part of the message, in full.")
+        ] = None,
+        char_offset: Annotated[
+            int | None,
+            Field(ge=0, description="Where in a long part to go on: `next_char_offset`."),
+        ] = None,
+    ) -> dict[str, Any]:
+        """Read messages of the user's conversations word for word, page by page.
+
+        Start at an id that `search` or a `_range` line of the observations names, or pass a
+        `thread_id` and read from its beginning.
+        """
+        if cursor is None and thread_id is None:
+            return {"hint": "Write a `cursor` or a `thread_id`; `search` and `threads` list them."}
+        return await self._ask(
+            mode="messages",
+            cursor=cursor,
+            thread_id=thread_id,
+            page=page,
+            limit=limit,
+            detail=detail,
+            part_index=part_index,
+            char_offset=char_offset,
+        )
+
+    async def search(  # noqa: PLR0917 the same
+        self,
+        query: Annotated[str, Field(description="Words, names or numbers to look for.")],
+        thread_id: Annotated[
+            str | None, Field(description="Look only in this conversation.")
+        ] = None,
+        before: Moment = None,
+        after: Moment = None,
+        role: Literal["user", "assistant", "tool"] | None = None,
+        tool_name: Annotated[
+            str | None, Field(description="Only calls of this tool and their results.")
+        ] = None,
+        limit: Limit = None,
+        page: Annotated[int | None, Field(ge=1)] = None,
+    ) -> dict[str, Any]:
+        """Find messages and observations of the user's conversations by their words."""
+        return await self._ask(
+            mode="search",
+            query=query,
+            thread_id=thread_id,
+            before=before,
+            after=after,
+            role=role,
+            tool_name=tool_name,
+            limit=limit,
+            page=page,
+        )
+
+    async def threads(
+        self,
+        before: Moment = None,
+        after: Moment = None,
+        limit: Limit = None,
+        page: Annotated[int | None, Field(ge=0)] = None,
+    ) -> dict[str, Any]:
+        """List the user's conversations with their titles and times, newest first."""
+        return await self._ask(mode="threads", before=before, after=after, limit=limit, page=page)
+
+    async def remember(
+        self,
+        text: Annotated[str, Field(description='What to remember: "User lives in Ghent".')],
+        date: Annotated[
+            str | None, Field(description="The day it is about, ISO 8601; default: today.")
+        ] = None,
+    ) -> str:
+        """Add an item to what the agent remembers of the user; nothing condenses it later."""
+        return await self._change("remember", {"text": text, "date": date})
+
+    async def forget(
+        self,
+        item: Annotated[
+            str,
+            Field(description="The item's id in memory://observations, or words of it."),
+        ],
+    ) -> str:
+        """Take an item out of what the agent remembers; the messages it came from stay."""
+        return await self._change("forget", {"item": item})
+
+    async def read_observations(self) -> str:
+        """Everything that the agent remembers of the user in the log that all threads share."""
+        return await self._in_thread(lambda memory: _write_items(memory.state(None)))
+
+    async def read_thread(self, thread_id: str) -> str:
+        """What the agent noted in one conversation."""
+        return await self._in_thread(lambda memory: _write_items(memory.state(thread_id)))
+
+    async def _ask(self, **arguments: Any) -> dict[str, Any]:
+        def ask(memory: ArchivedMemory) -> dict[str, Any]:
+            who = Identity(_OUTSIDE, memory.resource)
+            answer: dict[str, Any] = self._answer(arguments, who, blank_record(), [], self._store)
+            return answer
+
+        return await self._in_thread(ask)
+
+    async def _change(self, name: str, given: Mapping[str, Any]) -> str:
+        act = next(act for act in ACTS if act.name == name)
+
+        def change(memory: ArchivedMemory) -> str:
+            update = act.build(self._updates, given, memory.state(None))
+            memory.change(update)
+            return act.done
+
+        return await self._in_thread(change)
+
+    async def _in_thread(self, read: Callable[[ArchivedMemory], _T]) -> _T:
+        """Read the memory of the caller's resource beside the event loop.
+
+        Raises:
+            SourceError: When the storage fails; it tells nothing of the storage.
+        """
+        said = self._resource
+        resource = _check_resource(said() if callable(said) else said)
+        try:
+            return await asyncio.to_thread(read, ArchivedMemory(self._archive, resource))
+        except ArchiveError as error:
+            logger.warning("resource %r: the archive cannot be read: %s", resource, error)
+            raise SourceError(_UNREADABLE) from None
+
+
+def _check_resource(resource: object) -> str:
+    """Return the id of a resource.
+
+    Raises:
+        ConfigurationError: When it is none, or blank.
+    """
+    if isinstance(resource, str) and resource.strip():
+        return resource
+    msg = f"`resource_id` is {resource!r}; pass the id of the user, or a function that returns it"
+    raise ConfigurationError(msg)
+
+
+def _write_items(state: Mapping[str, Any]) -> str:
+    """Write the items of a log by day, each with its id, and the messages behind each group."""
+    lines: list[str] = []
+    day: object = None
+    items = list_items(state["om"]["log"])
+    for at, item in enumerate(items):
+        if item.day != day:
+            day = item.day
+            lines.append(f"\n## {day}\n" if lines else f"## {day}\n")
+        head, *rest = item.text.strip().split("\n")
+        lines += [f"{head} [{item.id}]", *rest]
+        is_last = at + 1 == len(items) or items[at + 1].group["id"] != item.group["id"]
+        if is_last and (ranges := list_ranges(item.group)):
+            lines.append(write_ranges(ranges))
+    return "\n".join(lines) or "(nothing is remembered yet)"

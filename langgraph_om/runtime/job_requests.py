@@ -1,0 +1,212 @@
+"""Jobs as plain JSON: what another process needs to carry one out, and what it must agree on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.carry_out import describe_job, discard_request, run_job
+from langgraph_om.core.cycles.cycle import Cycle, run_ahead
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.window import open_window, select_needed
+from langgraph_om.core.tokens.counter import base_of
+from langgraph_om.core.wire import JobRequest, JobResult
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.executors import Buffering
+from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
+
+VERSION = 1
+"""Of the form of a request."""
+
+_COMPARED = ("scope", "hides_ids", "transforms", "timezone")
+"""Settings that change what a job comes to, beside those of observation and reflection."""
+
+
+def build_request(
+    job: Cycle, messages: Sequence[BaseMessage], decision: Decision, now: datetime
+) -> JobRequest:
+    """Write a job as plain JSON.
+
+    Args:
+        messages: The whole conversation; where other processes find them, only the ids of those
+            that are needed are written.
+        decision: What the job was made of.
+        now: When it was decided.
+    """
+    settings, record = job.info.settings, job.info.record
+    needed = select_needed(record, messages)
+    request: JobRequest = {
+        "version": VERSION,
+        "cycle_id": job.cycle_id,
+        "key": job.key,
+        "thread_id": record["thread_id"],
+        "resource_id": record["resource_id"],
+        "about": list(job.about),
+        "operation": decision.operation,
+        "count": decision.count,
+        "at": now.isoformat(),
+        "record": record,
+        "settings": digest_settings(settings),
+    }
+    named = (name(record, needed) for name in settings.features.having("name_messages"))
+    keys = next((keys for keys in named if keys is not None), None)
+    if keys is not None:
+        request["message_ids"] = keys
+    else:
+        request["messages"] = [message_to_dict(message) for message in needed]
+    return request
+
+
+def digest_settings(settings: Settings) -> dict[str, str]:
+    """Return a digest of each setting that changes what a job comes to, by its option.
+
+    Models and what hooks do are left out: these are each process's own.
+    """
+    # A worker need not know the Actor's window, nor what is shown of a message.
+    values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
+    values |= {name: getattr(settings, name) for name in _COMPARED}
+    values |= settings.features.join("job_settings")
+    observation, reflection = settings.configured or (settings.observation, settings.reflection)
+    for option, config in (("observation", observation), ("reflection", reflection)):
+        values |= {
+            f"{option}.{name}": value for name, value in vars(config).items() if name != "model"
+        }
+    return {name: derive_id("setting", _write(value)) for name, value in sorted(values.items())}
+
+
+def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle | None]:
+    """Read a request, and describe the cycle that it asks for.
+
+    Returns:
+        The cycle. One of a feature is about how things are by now, and `None` where nothing is
+        left of it to do.
+
+    Raises:
+        ConfigurationError: When this process has other settings, or what the job is about is not
+            as it was, so that its result would fit nowhere.
+        ArchiveError: When the storage fails.
+    """
+    given = _check(settings, request)
+    record = complete_record(given["record"])
+    if "message_ids" in given:
+        find = settings.features.having("find_messages")[0]
+        messages = yield from find(record, given["thread_id"], given["message_ids"])
+    else:
+        messages = messages_from_dict(given["messages"])
+    window = open_window(record, messages, settings.counter)
+    decision = Decision("buffer", given["operation"], given["count"])
+    now = datetime.fromisoformat(given["at"])
+    job = None
+    if settings.features.find_worker(decision.operation) is not None:
+        cycle_id = given["cycle_id"]
+        return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
+    if decision.operation != "observation" or decision.count <= len(window.entries):
+        job = yield from describe_job(settings, record, window, decision, now)
+    if job is None or job.cycle_id != given["cycle_id"]:
+        msg = (
+            f"the job {given['cycle_id']!r} cannot be carried out: its messages are not as they "
+            f"were when it was asked for; drop it, memory asks for another one"
+        )
+        raise ConfigurationError(msg)
+    return job
+
+
+def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[JobResult]:
+    """Carry out a job that was asked for elsewhere, and return its result.
+
+    Raises:
+        ConfigurationError: As `read_request`.
+        ArchiveError: When the storage fails.
+    """
+    job = yield from read_request(settings, request)
+    if job is None:
+        why = "superseded: nothing is left to observe, or another thread is at it"
+        return discard_request(cast("JobRequest", request), why)
+    yield job.start
+    result = yield from run_ahead(job)
+    yield result
+    return cast("JobResult", result)
+
+
+def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
+    version = request.get("version") if isinstance(request, Mapping) else None
+    if version != VERSION:
+        msg = f"`request` has the version {version!r}, and this one is read: {VERSION}"
+        raise ConfigurationError(msg)
+    own, theirs = digest_settings(settings), request["settings"]
+    others = [name for name in {**own, **theirs} if own.get(name) != theirs.get(name)]
+    if others:
+        msg = (
+            f"the job {request['cycle_id']!r} was asked for with another "
+            f"{', '.join(f'`{name}`' for name in sorted(others))}; make the worker's "
+            f"ObservationalMemory with the same options"
+        )
+        raise ConfigurationError(msg)
+    if "message_ids" in request and not settings.features.having("find_messages"):
+        msg = f"the job {request['cycle_id']!r} has its messages in an `archive`; set `archive`"
+        raise ConfigurationError(msg)
+    return cast("JobRequest", request)
+
+
+def _write(value: Any) -> str:
+    return json.dumps(value, default=_name, sort_keys=True)
+
+
+def _name(value: Any) -> Any:
+    """Name what is no JSON so that another process names it alike."""
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return sorted(map(str, value))
+    key = getattr(value, "key", None)  # of a ZoneInfo
+    return key if isinstance(key, str) else f"{type(value).__qualname__} {value}"
+
+
+# Hand work to the executor: a job ahead of need, or what a feature does beside the run.
+
+
+def submit_job(
+    buffering: Buffering,
+    job: Cycle,
+    messages: Sequence[BaseMessage],
+    decision: Decision,
+    *,
+    now: datetime,
+    context: RunContext,
+) -> RunFlow[bool]:
+    """Hand a job to the executor.
+
+    Args:
+        decision: What the job was made of.
+        now: When it was decided.
+        context: What the job is driven with, where it runs in this process.
+
+    Returns:
+        Whether the executor has taken it.
+    """
+    record = job.info.record
+    is_taken: bool = yield Submit(
+        partial(
+            buffering.submit,
+            job.cycle_id,
+            job.key,
+            lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+            about=job.about,
+            request=partial(build_request, job, messages, decision, now),
+        )
+    )
+    return is_taken

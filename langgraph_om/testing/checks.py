@@ -1,0 +1,324 @@
+"""Checks of an executor of your own, and of messages before they are sent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, TypeAlias, get_args
+from uuid import uuid4
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.errors import ConfigurationError
+
+PATIENCE = 30.0
+"""Seconds that a check waits for a job."""
+AT_ONCE = 5.0
+"""Seconds within which a call that does not wait returns, on a slow machine too."""
+
+RunJob = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def executor_conformance(
+    make_executor: Callable[[RunJob], Any],
+) -> list[tuple[str, Callable[[], None]]]:
+    """Return the checks that an executor has to pass: their names, and functions that raise.
+
+    An executor that takes no job at all, since work is done where it is due, passes too.
+
+        CHECKS = [name for name, _ in executor_conformance(MyExecutor)]
+
+        @pytest.mark.parametrize("name", CHECKS)
+        def test_executor(name):
+            dict(executor_conformance(MyExecutor))[name]()
+
+    Args:
+        make_executor: Makes an `Executor`, asked once by each check, which closes it. It is given
+            what stands for `memory.run_job`, to be called with a job's request by an executor that
+            does not call `work`. The executors may share one storage of results.
+    """
+
+    def bind(check: Callable[[_Probe], None]) -> Callable[[], None]:
+        def run() -> None:
+            probe = _Probe(make_executor)
+            try:
+                check(probe)
+            finally:
+                with suppress(Exception):
+                    probe.executor.close(PATIENCE)
+
+        return run
+
+    return [(check.__name__, bind(check)) for check in CHECKS]
+
+
+class _Probe:
+    """An executor with jobs that count how often they ran."""
+
+    def __init__(self, make_executor: Callable[[RunJob], Any]) -> None:
+        self.runs: list[str] = []
+        self._lock = threading.Lock()
+        self._name = uuid4().hex[:12]
+        self.executor = make_executor(lambda request: self.run(request["cycle_id"]))
+
+    def run(self, cycle_id: str) -> dict[str, Any]:
+        with self._lock:
+            self.runs.append(cycle_id)
+        return self.result(cycle_id)
+
+    def result(self, cycle_id: str) -> dict[str, Any]:
+        return {
+            "type": "buffering-end",
+            "operation": "observation",
+            "cycle_id": cycle_id,
+            "tokens": 7,
+        }
+
+    def name(self, job: str) -> str:
+        return f"{self._name}-{job}"
+
+    def submit(self, job: str, key: str | None = None) -> bool:
+        name = self.name(job)
+        request = {
+            "version": 1,
+            "cycle_id": name,
+            "key": key or name,
+            "thread_id": "t",
+            "resource_id": None,
+            "about": [],
+            "operation": "observation",
+        }
+        taken = self.executor.submit(
+            name,
+            request["key"],
+            partial(self.run, name),
+            thread_id="t",
+            resource_id=None,
+            about=(),
+            request=lambda: request,
+        )
+        assert isinstance(taken, bool), f"`submit` answered {taken!r}, neither True nor False"
+        return taken
+
+    def peek(self, job: str) -> Any:
+        return self.executor.peek(self.name(job))
+
+    def wait(self, job: str, timeout: float) -> Any:
+        return self.executor.wait(self.name(job), timeout)
+
+
+def unknown_jobs_are_none(probe: _Probe) -> None:
+    """Nothing is known of a job that nobody submitted, and nothing is waited for."""
+    began = time.monotonic()
+    assert probe.peek("a") is None
+    assert probe.wait("a", 1) is None
+    assert time.monotonic() - began < AT_ONCE, "an unknown job was waited for"
+    assert probe.executor.flush(PATIENCE) is True
+
+
+def a_job_ends_with_its_result(probe: _Probe) -> None:
+    """A job that was taken is run once; one that was not is not known."""
+    if not probe.submit("a"):
+        assert probe.peek("a") is None
+        assert probe.runs == []
+        return
+    expected = probe.result(probe.name("a"))
+    assert probe.wait("a", PATIENCE) == expected
+    assert probe.runs == [probe.name("a")]
+
+
+def results_are_looked_at_and_not_taken(probe: _Probe) -> None:
+    """A fork and a repeated step see the same result."""
+    if probe.submit("a"):
+        found = probe.wait("a", PATIENCE)
+        assert probe.peek("a") == probe.peek("a") == found == probe.wait("a", 0)
+
+
+def known_jobs_are_not_run_again(probe: _Probe) -> None:
+    """A job that is submitted again, by a repeated step, is the same job."""
+    if probe.submit("a"):
+        probe.wait("a", PATIENCE)
+        assert probe.submit("a") is True
+        assert probe.executor.flush(PATIENCE) is True
+        assert probe.runs == [probe.name("a")]
+
+
+def jobs_are_told_apart(probe: _Probe) -> None:
+    """Each job has its own result."""
+    taken = [job for job in "abc" if probe.submit(job)]
+    for job in taken:
+        assert probe.wait(job, PATIENCE) == probe.result(probe.name(job))
+
+
+def flush_leaves_nothing_at_work(probe: _Probe) -> None:
+    """After `flush`, each job that was taken has a result."""
+    taken = [job for job in "abc" if probe.submit(job)]
+    assert probe.executor.flush(PATIENCE) is True
+    assert all(probe.peek(job) == probe.result(probe.name(job)) for job in taken)
+
+
+def closed_executors_take_no_jobs(probe: _Probe) -> None:
+    """After `close`, no job is taken, and what is done stays to be seen."""
+    is_taken = probe.submit("a")
+    found = probe.wait("a", PATIENCE)
+    assert probe.executor.close(PATIENCE) is True
+    assert probe.submit("b") is False
+    assert probe.peek("b") is None
+    assert not is_taken or probe.peek("a") == found
+
+
+CHECKS = (
+    unknown_jobs_are_none,
+    a_job_ends_with_its_result,
+    results_are_looked_at_and_not_taken,
+    known_jobs_are_not_run_again,
+    jobs_are_told_apart,
+    flush_leaves_nothing_at_work,
+    closed_executors_take_no_jobs,
+)
+
+
+Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
+"""Whose rules `check_message_sequence` applies."""
+
+
+def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) -> list[str]:
+    """Return what a provider would refuse in these messages, in words; nothing when all is well.
+
+    The messages are taken as the input of a model call that is about to be made. For every
+    provider: something besides system messages; those only in front; each tool result directly
+    after the message that called it, and each call answered once. Anthropic and Gemini want a user
+    message first; Anthropic no empty text but in a final assistant message; Gemini function calls
+    right after a user message or a tool result, and not an assistant message at the end.
+
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> check_message_sequence([HumanMessage("hi")], "gemini")
+        []
+        >>> call = {"name": "search", "args": {}, "id": "call_1"}
+        >>> check_message_sequence([HumanMessage("hi"), AIMessage("", tool_calls=[call])], "openai")
+        ["messages[1]: the call 'call_1' of `search` has no result"]
+
+    Args:
+        messages: The messages, in the order they would be sent.
+        provider: Whose rules apply: "openai", "anthropic" or "gemini".
+    """
+    if provider not in get_args(Provider):
+        msg = f"`provider` is {provider!r}; pass 'openai', 'anthropic' or 'gemini'."
+        raise ConfigurationError(msg)
+    roles = [_get_role(message) for message in messages]
+    problems = [*_find_order_problems(roles), *_find_tool_problems(messages, roles, provider)]
+    if provider != "openai":
+        first = next((i for i, role in enumerate(roles) if role != "system"), None)
+        if first is not None and roles[first] != "user":
+            problems.append(f"messages[{first}]: the first message is not the user's")
+    if provider == "anthropic":
+        problems += _find_empty_texts(messages, roles)
+    if provider == "gemini":
+        problems += _find_turn_problems(messages, roles)
+    return problems
+
+
+def _get_role(message: BaseMessage) -> str:
+    """Return the role a message is sent under, or its type when it cannot be sent."""
+    if isinstance(message, ChatMessage):
+        return {"human": "user", "ai": "assistant"}.get(message.role, message.role)
+    kinds = (
+        (SystemMessage, "system"),
+        (HumanMessage, "user"),
+        (AIMessage, "assistant"),
+    )
+    for kind, role in (*kinds, (ToolMessage, "tool")):
+        if isinstance(message, kind):
+            return role
+    return message.type
+
+
+def _find_order_problems(roles: list[str]) -> Iterator[str]:
+    if not any(role != "system" for role in roles):
+        yield "there is no message besides system messages"
+    has_begun = False
+    for i, role in enumerate(roles):
+        if role not in {"system", "user", "assistant", "tool"}:
+            yield f"messages[{i}]: a message of type {role!r} cannot be sent"
+        if role == "system" and has_begun:
+            yield f"messages[{i}]: a system message after the conversation has begun"
+        has_begun = has_begun or role != "system"
+
+
+def _find_tool_problems(
+    messages: Sequence[BaseMessage], roles: list[str], provider: Provider
+) -> Iterator[str]:
+    """Find calls and results that do not belong together."""
+    caller = -1
+    open_calls: dict[str | None, str | None] = {}
+    known: set[str | None] = set()
+    for i, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            call_id = message.tool_call_id
+            if caller < 0:
+                yield f"messages[{i}]: a result for {call_id!r} that follows no tool call"
+            elif call_id not in known:
+                yield f"messages[{i}]: a result for {call_id!r}, which messages[{caller}] lacks"
+            elif call_id not in open_calls:
+                yield f"messages[{i}]: a second result for {call_id!r}"
+            open_calls.pop(call_id, None)
+            continue
+        yield from _find_unanswered(caller, open_calls)
+        calls = [(call["id"], call["name"]) for call in _get_calls(message, provider)]
+        open_calls, known = dict(calls), {call_id for call_id, _ in calls}
+        if len(known) < len(calls):
+            yield f"messages[{i}]: two tool calls with the same id"
+        caller = i if roles[i] == "assistant" and known else -1
+    yield from _find_unanswered(caller, open_calls)
+
+
+def _find_unanswered(caller: int, calls: Mapping[str | None, str | None]) -> Iterator[str]:
+    for call_id, name in calls.items():
+        yield f"messages[{caller}]: the call {call_id!r} of `{name}` has no result"
+
+
+def _get_calls(message: BaseMessage, provider: Provider) -> list[Any]:
+    """Return the calls of a message as they are sent: for OpenAI, unreadable ones too."""
+    if not isinstance(message, AIMessage):
+        return []
+    return [
+        *message.tool_calls,
+        *(message.invalid_tool_calls if provider == "openai" else ()),
+    ]
+
+
+def _find_empty_texts(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+    for i, (message, role) in enumerate(zip(messages, roles, strict=True)):
+        is_prefill = role == "assistant" and i == len(messages) - 1
+        if role not in {"user", "assistant"} or is_prefill or _get_calls(message, "anthropic"):
+            continue
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        texts = [_get_text(block) for block in blocks]
+        if not blocks or any(text is not None and not text.strip() for text in texts):
+            yield f"messages[{i}]: empty text in {role} message"
+
+
+def _get_text(block: str | dict[str, Any]) -> str | None:
+    """Return the text of a text block, nothing of another block."""
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type") == "text" else None
+
+
+def _find_turn_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+    for i, message in enumerate(messages):
+        before = roles[i - 1] if i else "nothing"
+        if _get_calls(message, "gemini") and before not in {"user", "tool"}:
+            yield f"messages[{i}]: function calls after {before}, not after user or tool"
+    if roles and roles[-1] == "assistant":
+        yield f"messages[{len(roles) - 1}]: the last message is the assistant's"

@@ -1,0 +1,117 @@
+"""OpenTelemetry: what one turn leaves in an exporter, and that it costs nothing without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import make_agent, on_thread, scripted, talk, turns
+
+EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):  # set once in a process
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
+        trace.set_tracer_provider(provider)
+        metrics.set_meter_provider(MeterProvider([READER]))
+    EXPORTER.clear()
+    yield EXPORTER
+    EXPORTER.clear()
+
+
+def spans_of(exporter: InMemorySpanExporter, name: str) -> list[Any]:
+    return [span for span in exporter.get_finished_spans() if span.name == name]
+
+
+def test_observations_and_reflections_are_spans_with_their_time_and_tokens(
+    exporter: InMemorySpanExporter,
+) -> None:
+    agent = make_agent("agent", InMemorySaver(), log=130)
+    config = on_thread("t-1", resource_id="ana")
+    talk(agent.graph, config, turns(16))
+    created, updated = spans_of(exporter, "create_memory"), spans_of(exporter, "update_memory")
+    assert created
+    assert updated
+    told = created[0].attributes
+    assert told["gen_ai.operation.name"] == "create_memory"
+    assert told["gen_ai.conversation.id"] == "t-1"
+    assert told["enduser.id"] == "ana"
+    assert told["gen_ai.memory.store.id"]
+    assert told["langgraph_om.tokens.read"] > told["langgraph_om.tokens.written"] > 0
+    assert created[0].end_time >= created[0].start_time
+    assert not any("Lisbon" in str(span.attributes) for span in exporter.get_finished_spans())
+    found = READER.get_metrics_data()
+    names = {
+        metric.name
+        for resource in found.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"} <= names
+
+
+def test_a_failure_is_an_error_without_its_text(exporter: InMemorySpanExporter) -> None:
+    model = scripted(observer=RuntimeError("it said WALRUS"))
+    agent = make_agent("agent", InMemorySaver(), model=model, on_error="continue")
+    talk(agent.graph, on_thread(), turns(6))
+    failed = spans_of(exporter, "create_memory")[0]
+    assert failed.status.status_code is trace.StatusCode.ERROR
+    assert failed.attributes["error.type"] == "ObserverError"
+    assert "WALRUS" not in f"{failed.attributes}{failed.status.description}"
+
+
+@pytest.mark.needs("recall")
+def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
+    model = scripted(observer=ExtractiveObserver().reply)
+    agent = make_agent("agent", InMemorySaver(), model=model, retrieval=True)
+    talk(agent.graph, on_thread("t-1"), turns(6))
+    state = agent.graph.get_state(on_thread("t-1"))
+    agent.memory.recall(state, on_thread("t-1"), mode="search", query="Lisbon")
+    [span] = spans_of(exporter, "search_memory")
+    assert span.attributes["langgraph_om.recall.mode"] == "search"
+    assert "Lisbon" not in str(span.attributes)
+
+
+def test_nothing_is_imported_where_it_is_not_installed() -> None:
+    """In a process of its own, in which the package cannot be found."""
+    program = """
+import sys
+from importlib.machinery import PathFinder
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] == "opentelemetry":
+            return None
+        return super().find_spec(name, path, target)
+sys.meta_path[-1] = Without
+from langgraph.checkpoint.memory import InMemorySaver
+from support.agents import make_agent, on_thread, record_of, talk, turns
+agent = make_agent("agent", InMemorySaver(), log=130)
+talk(agent.graph, on_thread(), turns(16))
+assert record_of(agent.graph, on_thread())['log']
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+"""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[1],  # where `support` is
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

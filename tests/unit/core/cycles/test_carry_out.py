@@ -1,0 +1,433 @@
+"""Buffering over whole conversations: jobs, chunks, activation, and change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_om.core.cycles.carry_out import FarEnd, activate, judge_lease
+from langgraph_om.core.effects import AskModel
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import digest_run, open_window
+from langgraph_om.core.step.inspect import build_status
+from langgraph_om.testing import check_message_sequence
+from support.examples import examples
+from support.groups import group
+from support.simulation import GOOD, NOTHING, Simulation, settings
+
+SETTINGS = settings()
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+def of_type(simulation: Simulation, kind: str) -> list[dict[str, Any]]:
+    return [event for event in simulation.events if event["type"] == kind]
+
+
+def talk(simulation: Simulation, turns: int, words: int = 30) -> None:
+    for _ in range(turns):
+        simulation.say(words)
+        assert set(simulation.coverage()) == {1}
+
+
+def test_long_conversation_never_waits() -> None:
+    simulation = Simulation(settings(), latency=2)
+    talk(simulation, 300)
+    assert simulation.blocking_calls == 0
+    assert simulation.record["generation"] > 2
+    assert not of_type(simulation, "observation-start")
+    assert not of_type(simulation, "buffering-failed")
+
+
+def test_chunks_are_as_large_as_the_interval_without_spurious_jobs() -> None:
+    simulation = Simulation(settings(message_tokens=2000, buffer_tokens=400))
+    talk(simulation, 80)
+    starts = of_type(simulation, "buffering-start")
+    observed = [e["tokens"] for e in starts if e["operation"] == "observation"]
+    assert len(observed) > 3
+    assert min(observed) >= 0.9 * 400
+    assert max(observed) <= 400 + 60  # one turn more than the interval
+
+
+def test_activation_leaves_the_retention_floor() -> None:
+    simulation = Simulation(settings(message_tokens=2000, buffer_tokens=200))
+    talk(simulation, 60)
+    activated = [e for e in of_type(simulation, "activation") if e["operation"] == "observation"]
+    assert activated
+    for event in activated:
+        assert event["tokens"] >= 2000 * 0.8 * 0.8
+        assert event["chunks"] == len(event["chunk_ids"])
+        assert event["messages"] > 0
+
+
+def test_buffering_goes_on_between_threshold_and_blocking_threshold() -> None:
+    simulation = Simulation(
+        settings(message_tokens=1000, buffer_tokens=100, block_after=1.9), latency=12
+    )
+    talk(simulation, 60)
+    assert simulation.blocking_calls == 0
+    sizes = [e["tokens"] for e in of_type(simulation, "buffering-start")]
+    assert len(sizes) > 3
+
+
+def test_leftover_chunks_stay_and_are_activated_later() -> None:
+    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100, buffer_activation=0.3))
+    seen_leftover = False
+    for _ in range(60):
+        simulation.say(30)
+        seen_leftover |= bool(of_type(simulation, "activation")) and bool(
+            simulation.record["chunks"]
+        )
+        assert set(simulation.coverage()) == {1}
+    assert seen_leftover
+    activated = [
+        chunk for event in of_type(simulation, "activation") for chunk in event.get("chunk_ids", [])
+    ]
+    assert len(activated) == len(set(activated))
+
+
+def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_them() -> None:
+    messages = [HumanMessage(f"word {at}", id=f"t{at}") for at in range(6)]
+    part: Any = {"last": "t4", "index": 4, "count": 5, "strays": ["t1", "t2"]}
+    log = [group("g1", "* one", 0, 0), group("g2", "* two", 3, 4)]
+    record: Any = {**blank_record(), "scope": "resource", "thread_id": "t", "log": log}
+    record |= {"cursor": ["t0", "t3", "t4"], "observed": part}
+    window = open_window(record, messages, SETTINGS.counter)
+    chunk: Any = {
+        "id": "c", "cycle_id": "c", "groups": [group("c", "* three", 1, 2)], "tokens": 3,
+        "message_count": 2, "message_tokens": 9, "digest": digest_run(window, 0, 2),
+        "hints": {}, "created_at": "",
+    }  # fmt: skip
+    record["chunks"] = [chunk]
+    decision = Decision("activate", "observation", 1)
+    events = [*activate(SETTINGS, record, window, decision, NOW)]
+    after = fold(record, [events])
+    assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
+
+
+@pytest.mark.needs("hints")
+def test_hints_of_the_newest_chunk_survive_activation() -> None:
+    count = 0
+
+    def answers(call: AskModel) -> str:
+        nonlocal count
+        count += 1
+        return f"{GOOD}\n<current-task>Task {count}</current-task>"
+
+    simulation = Simulation(settings(), answers=answers)
+    while not of_type(simulation, "activation"):
+        simulation.say(30)
+    newest = of_type(simulation, "activation")[-1]["hints"]["current_task"]
+    assert newest
+    assert simulation.record["current_task"] == newest
+    assert newest in str(simulation.prompt()[0].content)
+
+
+@pytest.mark.needs("hints")
+def test_job_is_told_the_chunks_so_far_and_their_hints() -> None:
+    asked: list[str] = []
+
+    def answers(call: AskModel) -> str:
+        asked.append(str(call.messages[-1].content))
+        number = len(asked)
+        text = GOOD.replace("something", f"thing {number}")
+        return f"{text}\n<current-task>Task {number}</current-task>"
+
+    simulation = Simulation(settings(), answers=answers)
+    while len(asked) < 3:
+        simulation.say(30)
+    assert "thing 1" in asked[1]
+    assert "Task 1" in asked[1]
+    assert "thing 2" in asked[2]
+    assert "Task 2" in asked[2]
+
+
+def test_buffered_reflection_replaces_what_it_read_and_keeps_what_came_after() -> None:
+    simulation = Simulation(settings(message_tokens=600, observation_tokens=150), latency=9)
+    reflected: dict[str, Any] | None = None
+    for _ in range(400):
+        log_before = [group["id"] for group in simulation.record["log"]]
+        simulation.say(30)
+        events = [e for e in of_type(simulation, "activation") if e["operation"] == "reflection"]
+        if events:
+            reflected = events[0]
+            break
+    assert reflected is not None
+    after = [group["id"] for group in simulation.record["log"]]
+    later = [gid for gid in log_before if gid not in reflected["group_ids"]]
+    assert after[len(reflected["groups"]) :][: len(later)] == later
+    assert set(simulation.coverage()) == {1}
+
+
+def test_reflection_leaves_chunks_alone() -> None:
+    simulation = Simulation(settings(message_tokens=800, observation_tokens=60))
+    kept = 0
+    for _ in range(120):
+        before = [chunk["id"] for chunk in simulation.record["chunks"]]
+        generation = simulation.record["generation"]
+        simulation.say(30)
+        activated = {
+            chunk
+            for event in of_type(simulation, "activation")
+            for chunk in event.get("chunk_ids", [])
+        }
+        if simulation.record["generation"] > generation:
+            left = [chunk["id"] for chunk in simulation.record["chunks"]]
+            kept += 1
+            assert [c for c in before if c not in activated] == [c for c in left if c in before]
+    assert kept
+
+
+def test_nothing_worth_noting_covers_its_messages() -> None:
+    simulation = Simulation(settings(), answers=lambda call: NOTHING)
+    talk(simulation, 80)
+    assert of_type(simulation, "activation")
+    assert simulation.blocking_calls == 0
+
+
+def test_failing_jobs_back_off_and_recover() -> None:
+    state = {"down": True}
+
+    def answers(call: AskModel) -> str | Exception:
+        return RuntimeError("model is down") if state["down"] else GOOD
+
+    simulation = Simulation(settings(message_tokens=1000), answers=answers)
+    talk(simulation, 40)
+    failed = of_type(simulation, "buffering-failed")
+    assert failed
+    # However often jobs failed, the turn asks by itself at the blocking threshold.
+    limit = simulation.settings.thresholds.block_after
+    assert simulation.blocking_calls > 0
+    first = next(e for e in simulation.events if e["type"] == "observation-start")
+    reached = [
+        e["data"]["windows"]["active"]["messages"]["tokens"]
+        for e in simulation.events[: simulation.events.index(first)]
+        if e["type"] == "status"
+    ]
+    assert max(reached) < limit
+    assert len(failed) + len(of_type(simulation, "observation-failed")) < 12
+    assert simulation.record["log"] == []
+    state["down"] = False
+    talk(simulation, 60)
+    assert simulation.record["log"]
+    assert simulation.record["attempts"].get("observation", {}).get("failures", 0) == 0
+
+
+def test_restart_loses_a_job_and_nothing_else() -> None:
+    simulation = Simulation(settings(), latency=50)
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    simulation.restart()
+    simulation.say(30)
+    lost = of_type(simulation, "buffering-failed")
+    assert [event["error"].partition(":")[0] for event in lost] == ["lost"]
+    assert lost[0]["failures"] == 0
+    assert simulation.record["pending"] == {}  # the next job waits for as much growth again
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    assert simulation.window.tokens < 1.5 * simulation.settings.thresholds.message_tokens
+    assert simulation.blocking_calls == 0
+    assert set(simulation.coverage()) == {1}
+
+
+def test_fork_collects_the_job_that_both_branches_wait_for() -> None:
+    simulation = Simulation(settings(), latency=3)
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    point = simulation.snapshot()
+    talk(simulation, 6)
+    assert simulation.record["chunks"]
+    first = simulation.record["chunks"][0]["id"]
+    simulation.go_back(point)
+    talk(simulation, 6)
+    assert simulation.record["chunks"][0]["id"] == first
+    assert not of_type(simulation, "buffering-failed")
+
+
+def test_edited_message_makes_its_job_stale() -> None:
+    simulation = Simulation(settings(), latency=3)
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    simulation.messages[2] = HumanMessage("edited since", id=simulation.messages[2].id)
+    talk(simulation, 5)
+    assert of_type(simulation, "buffering-failed")[0]["error"].startswith("stale")
+
+
+def test_edited_message_drops_its_chunk_and_those_behind() -> None:
+    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
+    while len(simulation.record["chunks"]) < 3:
+        simulation.say(30)
+    first, *others = [chunk["id"] for chunk in simulation.record["chunks"]]
+    start = simulation.record["chunks"][1]["groups"][0]["ranges"][0][0]
+    at = next(n for n, message in enumerate(simulation.messages) if message.id == start)
+    simulation.messages[at] = HumanMessage("edited since", id=start)
+    simulation.step()
+    assert simulation.record["chunks"][0]["id"] == first
+    assert not set(others) & {chunk["id"] for chunk in simulation.record["chunks"]}
+    talk(simulation, 40)
+
+
+def test_removed_messages_make_their_chunks_stale() -> None:
+    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
+    while len(simulation.record["chunks"]) < 2:
+        simulation.say(30)
+    del simulation.messages[1]
+    simulation.step()
+    assert simulation.record["chunks"] == []
+    talk(simulation, 40)
+
+
+def test_late_result_is_superseded_by_a_blocking_observation() -> None:
+    simulation = Simulation(settings(message_tokens=500, buffer_tokens=100, block_after=1.1))
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    pending = dict(simulation.record["pending"])
+    blocking = Simulation(settings(message_tokens=100, buffer_tokens=False))
+    blocking.record, blocking.messages = {**simulation.record, "pending": {}}, simulation.messages
+    blocking.step()
+    simulation.record = {**blocking.record, "pending": pending}
+    simulation.jobs[pending["observation"]["cycle_id"]] = (
+        0,
+        simulation.jobs[pending["observation"]["cycle_id"]][1],
+    )
+    cursor = simulation.record["cursor"]
+    simulation.step()
+    assert of_type(simulation, "buffering-failed")[-1]["error"].startswith("superseded")
+    assert simulation.record["cursor"] == cursor
+    assert set(simulation.coverage()) == {1}
+
+
+def test_blocking_observation_does_not_wait_for_ever() -> None:
+    simulation = Simulation(settings(message_tokens=500, buffer_tokens=200), latency=10**6)
+    asked = 0
+
+    def answers(call: AskModel) -> str:
+        nonlocal asked
+        asked += 1
+        return GOOD
+
+    simulation.answers = answers
+    talk(simulation, 12)
+    # A job that does not end is waited for in vain: the turn asks by itself.
+    overtaken, *_ = of_type(simulation, "buffering-failed")
+    assert overtaken["error"].startswith("overtaken")
+    assert simulation.blocking_calls > 0
+    assert simulation.record["log"]
+    assert asked >= 2
+
+
+def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
+    base = settings(message_tokens=1000, observation_tokens=1000)
+    shared = replace(base, thresholds=replace(base.thresholds, total_tokens=2000))
+    simulation = Simulation(shared)
+    largest = 0
+    for _ in range(120):
+        simulation.say(30)
+        largest = max(largest, simulation.window.tokens)
+        active = of_type(simulation, "status")[-1]["data"]["windows"]["active"]
+        log = active["observations"]["tokens"]
+        assert active["messages"]["threshold"] == max(1000, 2000 - log)
+        window = active["messages"]["tokens"]
+        assert active["observations"]["threshold"] == max(1000, 2000 - window)
+        assert set(simulation.coverage()) == {1}
+    assert largest > 1500
+    assert simulation.blocking_calls == 0
+
+
+def test_status_tells_what_is_buffered() -> None:
+    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100), latency=2)
+    seen: set[str] = set()
+    for _ in range(30):
+        simulation.say(30)
+        buffered = of_type(simulation, "status")[-1]["data"]["windows"]["buffered"]["observations"]
+        seen.add(buffered["status"])
+        if buffered["chunks"]:
+            assert 0 < buffered["projectedMessageRemoval"] <= buffered["messageTokens"]
+            assert buffered["observationTokens"] > 0
+    assert seen == {"idle", "running", "complete"}
+
+
+def test_projected_removal_is_what_the_activation_removes() -> None:
+    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
+    for _ in range(60):
+        simulation._add(HumanMessage("word " * 30))
+        before = simulation._look()
+        if before.decision.kind == "activate" and before.decision.operation == "observation":
+            break
+        simulation.step()
+    projected = of_type_status(simulation)
+    simulation.step()
+    removed = of_type(simulation, "activation")[-1]["tokens"]
+    assert projected == removed
+
+
+def of_type_status(simulation: Simulation) -> int:
+    data = build_status(
+        simulation.record, simulation.window, simulation.settings.thresholds, step=0
+    )
+    removal: int = data["windows"]["buffered"]["observations"]["projectedMessageRemoval"]
+    return removal
+
+
+@pytest.mark.parametrize("tools", [1, 4])
+def test_tool_exchanges_stay_whole_and_the_live_request_stays_in_the_prompt(tools: int) -> None:
+    simulation = Simulation(settings(message_tokens=400, buffer_tokens=100))
+    for _ in range(25):
+        simulation.say(20, tools=tools)
+        prompt = simulation.prompt()[:-1]  # without the answer: what the Actor was called with
+        newest = [m for m in simulation.messages if isinstance(m, HumanMessage)][-1]
+        assert any(message is newest for message in prompt)
+        assert check_message_sequence(prompt, "openai") == []
+        assert set(simulation.coverage()) == {1}
+
+
+@examples(25)
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=60, max_size=120),
+    buffer=st.sampled_from([100, 200, False]),
+)
+def test_prompt_prefix_moves_only_with_memory_or_the_day(sizes: list[int], buffer: int) -> None:
+    simulation = Simulation(
+        settings(message_tokens=600, buffer_tokens=buffer, observation_tokens=150)
+    )
+    before: list[Any] | None = None
+    moved = stayed = 0
+    for size in sizes:
+        simulation._add(HumanMessage("word " * size))
+        simulation.events.clear()
+        simulation.step()
+        prompt = simulation.prompt()
+        changed = {"activation", "observation-end"} & {e["type"] for e in simulation.events}
+        if before is not None and prompt[: len(before)] != before:
+            assert changed, "the prefix moved without a reason"
+            moved += 1
+        elif before is not None:
+            stayed += 1
+        before = prompt
+        simulation._add(AIMessage("word " * 10))
+    assert stayed > moved
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "now", "noted", "expected"),
+    [
+        (60.0, 0.0, None, (False, None)),
+        (60.0, 9.0, FarEnd(4000.0, 0.0), (False, None)),
+        (3600.0, 10.0, None, (False, FarEnd(3610.0, 10.0))),
+        (3500.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3610.0, 10.0))),
+        (3600.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3710.0, 110.0))),
+        (3480.0, 130.0, FarEnd(3610.0, 10.0), (True, FarEnd(3610.0, 10.0))),
+    ],
+    ids=["in time", "in time again", "far", "still far", "renewed", "stranded"],
+)
+def test_a_lease_is_stranded_when_it_ends_too_late_and_nobody_renews_it(
+    expires_in: float, now: float, noted: FarEnd | None, expected: tuple[bool, FarEnd | None]
+) -> None:
+    assert judge_lease(expires_in, 120.0, 30.0, now, noted) == expected
