@@ -295,7 +295,7 @@ USELESS = [
     pytest.param(openai, {}, openai_says(NOTED, "length"), "cut_off", id="openai: length"),
     pytest.param(openai, {}, openai_says("", "length"), "", id="openai: all of it thoughts"),
     pytest.param(openai, {}, openai_says(NOTED[:50], "content_filter"), "cut_off", id="filter"),
-    pytest.param(openai, {}, openai_says(None, refusal="I can not."), "empty", id="refusal"),
+    pytest.param(openai, {}, openai_says(None, refusal="I can not."), "refused", id="refusal"),
     pytest.param(openai, {}, openai_says(None), "empty", id="openai: no content"),
     pytest.param(
         openai, {"streaming": True}, openai_streams(NOTED, finish="length"), "cut_off", id="stream"
