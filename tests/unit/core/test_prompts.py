@@ -146,15 +146,15 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Name the product where there is one.",
     },
     "recall": {
-        "threads": load("recall_threads"),
-        "search": load("recall_search"),
+        "threads": load_of_feature("recall_threads"),
+        "search": load_of_feature("recall_search"),
         "custom": "Look up every booking number before you name it.",
     },
     "recall_search": {},
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
+        "purpose": load_of_feature("working_memory_text"),
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},
@@ -174,7 +174,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "reflector_edits_task": {
         "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
         "hints": "<current-task>Plan Saturday's dinner.</current-task>",
-        "threads": load_of_feature("reflector_edits_threads"),
+        "threads": "The log is about several conversations.",
         "progress": fill("reflector_edits_progress", **PROGRESS),
         "log_tokens": "41200",
         "free_tokens": "12300",
