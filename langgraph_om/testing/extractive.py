@@ -222,9 +222,10 @@ class ExtractiveObserver(OfflineChatModel):
 
 def _find_orders(line: _TranscriptLine) -> list[str]:
     """Return the sentences of the user that are standing instructions."""
-    if line.kind != "User":
+    text = line.text[:MAX_CHARACTERS_READ]
+    if line.kind != "User" or not _ORDER.search(text):
         return []
-    sentences = split_sentences(line.text[:MAX_CHARACTERS_READ])
+    sentences = split_sentences(text)
     return [each for each in sentences if _ORDER.search(each) and not each.endswith(QUESTION_MARKS)]
 
 
