@@ -82,7 +82,7 @@ class Advice:
     """What is the case, and what to do."""
 
 
-class Removed(NamedTuple):
+class Removal(NamedTuple):
     """The messages that a feature has taken out of the conversation, oldest first."""
 
     last: str | None = None
@@ -170,7 +170,7 @@ class Additions:
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
-    removed: Callable[[MemoryRecord], Removed] | None = None
+    removed: Callable[[MemoryRecord], Removal] | None = None
     """Reads which messages it has taken out of a record's conversation."""
     operations: Mapping[str, AddedOperation] = field(default_factory=dict)
     """Its kinds of work, by name."""
@@ -360,9 +360,9 @@ def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRec
     return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 
-def find_removed(record: MemoryRecord) -> Removed:
+def find_removed(record: MemoryRecord) -> Removal:
     """Return which messages were taken out of a record's conversation."""
-    return next((read(record) for read in _readers("removed")), Removed())
+    return next((read(record) for read in _readers("removed")), Removal())
 
 
 def find_deletions(record: MemoryRecord) -> Deletions:

@@ -244,9 +244,6 @@ def choose_models(
     """Choose and check the Observer's and the Reflector's model, and those that features ask.
 
     Args:
-        model: The top-level model.
-        observing: The Observer's settings.
-        reflecting: The Reflector's settings.
         is_checked: Whether the models will be used.
         given: Options that ask for a model to be named, and whether they are given.
         thresholds: The limits, which tiers have to cover.
@@ -384,9 +381,6 @@ def count_observer_question(
     """Return the size of the Observer's question when the turn begins to wait for it.
 
     Args:
-        config: The Observer's settings.
-        thresholds: The limits in force.
-        counter: What counts tokens.
         features: Those that are on.
     """
     shown = resolve_previous_tokens(config)
@@ -411,9 +405,6 @@ def count_reflector_question(
     """Return the size of the Reflector's question when the turn begins to wait for it.
 
     Args:
-        config: The Reflector's settings.
-        thresholds: The limits in force.
-        counter: What counts tokens.
         prompt: Which of the Observer's prompts wrote the log.
         features: Those that are on.
     """

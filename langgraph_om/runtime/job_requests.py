@@ -38,7 +38,6 @@ def build_request(
     """Write a job as plain JSON.
 
     Args:
-        job: The job.
         messages: The whole conversation; where other processes find them, only the ids of those
             that are needed are written.
         decision: What the job was made of.
@@ -190,9 +189,6 @@ def submit_job(
     """Hand a job to the executor.
 
     Args:
-        buffering: The executor.
-        job: The job.
-        messages: The whole conversation.
         decision: What the job was made of.
         now: When it was decided.
         context: What the job is driven with, where it runs in this process.

@@ -12,7 +12,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.answer_tags import find_tags
-from langgraph_om.core.observe.parse_answer import MAX_LINE_CHARS, Parsed, Status, parse_output
+from langgraph_om.core.observe.parse_answer import (
+    MAX_LINE_CHARS,
+    AnswerStatus,
+    ParsedAnswer,
+    parse_output,
+)
 from support.examples import examples
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 from support.rendering import render_output
@@ -20,7 +25,7 @@ from support.rendering import render_output
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
 
 
-def parts_of(parsed: Parsed) -> list[str]:
+def parts_of(parsed: ParsedAnswer) -> list[str]:
     return [*filter(None, [parsed.observations]), *parsed.hints.values()]
 
 
@@ -52,7 +57,7 @@ answers = st.lists(blocks | fragments, max_size=6).map("\n".join)
 def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
     for cut_off in (False, True):
         parsed = parse_output(text, cut_off=cut_off)
-        assert parsed.status in get_args(Status)
+        assert parsed.status in get_args(AnswerStatus)
         assert bool(parsed.problem) is (parsed.status not in {"ok", "none"})
         for part in parts_of(parsed):
             assert not CONTROL.search(part)

@@ -22,7 +22,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.actor.dates import annotate, track_fence
-from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
+from langgraph_om.core.actor.shown import (
+    ShownMessages,
+    count_left_out,
+    select_shown,
+    write_messages,
+)
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import observation_date
@@ -81,7 +86,7 @@ class View:
     """What the system message says of the memory, in pieces; none where there is none."""
     reminder: str
     """What stands for the messages that are not shown; empty for nothing."""
-    shown: Shown
+    shown: ShownMessages
     asides: Sequence[BaseMessage]
     """What stands before the live request, what changes most often last."""
     lines: Mapping[str, str]
@@ -477,7 +482,7 @@ def _list_lines(view: View) -> dict[str, str]:
     return lines
 
 
-def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
+def _count_seen(record: MemoryRecord, shown: ShownMessages) -> int | None:
     """Count the messages that the Actor's last view had too; `None` when that cannot be told."""
     former = record.get("head")
     if former is None:
@@ -489,7 +494,7 @@ def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
 
 
 def _digest_view(
-    shown: Shown, parts: Sequence[str], lines: Mapping[str, str], seen: int
+    shown: ShownMessages, parts: Sequence[str], lines: Mapping[str, str], seen: int
 ) -> tuple[str, str]:
     """Digest a view up to the messages that the last one had too, and all of it."""
     known = shown.span.view

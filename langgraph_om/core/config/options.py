@@ -238,7 +238,6 @@ class Role:
 # with the values of those that are left out.
 
 
-Scope = Literal["thread", "resource"]
 PromptVariant = Literal["default", "condensed"]
 ReflectionForm = Literal["edits", "rewrite"]
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.additions import read_closing
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Scope
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Group, Limits, MemoryRecord
+from langgraph_om.core.wire import Group, Limits, MemoryRecord, Scope
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""

@@ -32,16 +32,16 @@ ANY_MODEL: Final = ""
 _LEARNED: Final = "om_window"
 """In the response metadata of an answer before which a prompt was refused."""
 
-Windows = Mapping[str, ActorWindow]
+ActorWindows = Mapping[str, ActorWindow]
 """By the name of a model."""
 
 
-def find_smallest(windows: Windows) -> ActorWindow | None:
+def find_smallest(windows: ActorWindows) -> ActorWindow | None:
     """Return the smallest of several windows; `None` without any."""
     return min(windows.values(), key=lambda window: window["tokens"], default=None)
 
 
-def join_windows(*several: Windows) -> dict[str, ActorWindow]:
+def join_windows(*several: ActorWindows) -> dict[str, ActorWindow]:
     """Return the smaller window of each model, of those that are known in several places."""
     joined: dict[str, ActorWindow] = {}
     for windows in several:
@@ -61,7 +61,7 @@ def mark_learned(message: BaseMessage, model: str, tokens: int) -> BaseMessage:
 
 
 def list_known(
-    record: MemoryRecord, known: Windows, messages: Sequence[BaseMessage]
+    record: MemoryRecord, known: ActorWindows, messages: Sequence[BaseMessage]
 ) -> list[WindowsKnown]:
     """Return the event that tells a thread what is known, where its record does not have it.
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import describe_cycle, iso
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
 from langgraph_om.core.record.window import Window
@@ -130,7 +130,7 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> Hints:
+def select_hints(settings: Settings, parsed: ParsedAnswer) -> Hints:
     """Return the hints of an answer that are asked for."""
     return {name: parsed.hints.get(name) for name in settings.features.list_hints()}
 
@@ -179,7 +179,6 @@ def run_blocking(
     either.
 
     Args:
-        cycle: The cycle.
         size: How large is by now what the operation is about, in tokens.
         last_message: The key of the last message of the conversation.
 

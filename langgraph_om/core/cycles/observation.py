@@ -38,7 +38,7 @@ from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, build_question
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_dates
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
 from langgraph_om.core.observe.transcript import Transcript, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -85,7 +85,7 @@ from langgraph_om.errors import ObserverError
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-class Noted(NamedTuple):
+class Notes(NamedTuple):
     """What was noted of messages of one thread."""
 
     first_id: str
@@ -98,14 +98,13 @@ class Noted(NamedTuple):
 
 def build_groups(
     info: CycleInfo,
-    noted: Noted,
+    noted: Notes,
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
 ) -> list[Group]:
     """Return what an observation becomes in the log: a group for each day.
 
     Args:
-        info: The cycle.
         noted: What was noted of the messages.
         entries: The messages; at least one.
         times: When they were written.
@@ -132,7 +131,6 @@ def sort_notes(
     """Let features take items of theirs out of what was observed.
 
     Args:
-        info: The cycle.
         groups: What was observed, a group for each day.
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
@@ -149,7 +147,7 @@ def sort_notes(
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class NotesOfDay:
     """What was observed of some messages that follow each other."""
 
     start: int
@@ -173,7 +171,9 @@ class _Section:
         return not noted or says_nothing_to_note(noted)
 
 
-def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo) -> Sequence[Day]:
+def split_days(
+    text: str, times: Sequence[datetime | None], *, timezone: tzinfo
+) -> Sequence[NotesOfDay]:
     """Return the days of an observation, oldest first; at least one.
 
     Args:
@@ -181,7 +181,7 @@ def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo)
         times: When each of the messages was written, as the transcript said; at least one.
         timezone: The zone in which the transcript wrote days.
     """
-    whole = [Day(0, len(times), text)]
+    whole = [NotesOfDay(0, len(times), text)]
     dated = _split_sections(text)
     if len(dated) < 2:  # noqa: PLR2004 two days
         return whole
@@ -196,7 +196,7 @@ def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo)
     starts = [places.index(at) for at in range(len(sections))]
     ends = pairwise([*starts, len(times)])
     return [
-        Day(start, stop, section.text)
+        NotesOfDay(start, stop, section.text)
         for (start, stop), section in zip(ends, sections, strict=True)
     ]
 
@@ -256,15 +256,7 @@ def _is_readable(section: _Section) -> bool:
 def observe_cycle(
     settings: Settings, record: MemoryRecord, window: Window, count: int, started: datetime
 ) -> EffectFlow[None]:
-    """Observe the window's oldest messages while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        count: How many of them to observe; 1 or more.
-        started: The current time.
-    """
+    """Observe the window's oldest messages while the turn waits."""
     cycle = describe_observation(settings, record, window, count, started, mode="blocking")
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
@@ -314,8 +306,6 @@ def _observe(
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
     Args:
-        info: The cycle.
-        entries: The messages.
         times: When they were written.
         chunks: What was observed ahead of the messages before them.
         moved: How far the conversation is observed then.
@@ -331,7 +321,7 @@ def _observe(
         found = yield from ask_for_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
-    noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
+    noted = Notes(info.cycle_id, record["thread_id"], parsed.observations, at)
     groups, noticed = sort_notes(
         info, build_groups(info, noted, entries, times), known, observed.said
     )
@@ -365,10 +355,10 @@ def _describe_chunk(
     }
 
 
-class Observed(NamedTuple):
+class ObserverOutcome(NamedTuple):
     """What came of asking the Observer about messages."""
 
-    parsed: Parsed
+    parsed: ParsedAnswer
     left_out_tokens: int = 0
     """About how many of their tokens no question had room for."""
     asked: AskModel | None = None
@@ -384,11 +374,10 @@ def ask_observer(
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Observed]:
+) -> EffectFlow[ObserverOutcome]:
     """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
-        info: The cycle.
         entries: The messages to observe.
         times: When they were written.
         known: The observations that it shall not repeat.
@@ -403,7 +392,7 @@ def ask_observer(
     settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
-        return Observed(Parsed("none"))
+        return ObserverOutcome(ParsedAnswer("none"))
     try:
         parsed, asked = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
@@ -411,7 +400,7 @@ def ask_observer(
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     said = yield from rewrite_answer(info, parsed)
-    return Observed(said, shown.left_out_tokens, asked, shown.said)
+    return ObserverOutcome(said, shown.left_out_tokens, asked, shown.said)
 
 
 def _ask_part_by_part(
@@ -419,9 +408,9 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[tuple[Parsed, AskModel | None]]:
+) -> EffectFlow[tuple[ParsedAnswer, AskModel | None]]:
     """Ask about one part after the other; each question knows what came of those before."""
-    answers: list[Parsed] = []
+    answers: list[ParsedAnswer] = []
     question: AskModel | None = None
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
@@ -431,7 +420,7 @@ def _ask_part_by_part(
     return merge_answers(answers), question
 
 
-def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
+def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:
     """Return an answer as the next question is shown it."""
     text = answer.observations
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})

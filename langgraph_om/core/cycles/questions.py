@@ -27,7 +27,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
 from langgraph_om.core.observe.observer import build_failure
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     Transcript,
@@ -112,7 +112,7 @@ def _know_tokens(settings: Settings, entry: Entry) -> int | None:
     return entry.tokens if is_whole else None
 
 
-def merge_answers(answers: Sequence[Parsed]) -> Parsed:
+def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
     """Return what the answers to the parts of one transcript say together.
 
     Args:
@@ -122,7 +122,7 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
     hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
-    return Parsed("ok" if text else "none", text, hints=hints)
+    return ParsedAnswer("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -246,7 +246,6 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
     """Split a text into pieces of so many tokens at most, which together are the text.
 
     Args:
-        text: The text.
         tokens: Tokens of a piece; one character may count more.
         count: Says what a text counts.
     """
@@ -300,8 +299,6 @@ def show_messages(
     than a cycle may, or is more than a model reads, would fail for ever.
 
     Args:
-        cycle: The cycle.
-        entries: The messages.
         times: When each of them was said; those that a hook keeps keep their times.
 
     Returns:
@@ -355,7 +352,7 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     ]
 
 
-def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
+def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
     said = {"observations": parsed.observations, **parsed.hints}
     kept = yield from rewrite_by_hook(cycle, "after_observation", said)
@@ -448,7 +445,7 @@ def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AskedValue:
     """A value that a feature asks for."""
 
     name: str
@@ -460,10 +457,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ValueAnswer:
     """The answer about one value; with neither a patch nor an error, a former error is over."""
 
-    value: Wanted
+    value: AskedValue
     patch: Any = None
     """What changes in it: fields, or the whole text; `None` where that could not be told."""
     error: str | None = None
@@ -476,7 +473,6 @@ def ask_for_values(
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        info: The cycle.
         asked: The last question to the Observer.
         observations: Its answer.
         chunks: Observations made ahead of the messages that are not activated yet.
@@ -486,14 +482,14 @@ def ask_for_values(
     """
     hooks = info.settings.features.having("values")
     wanted = {values.__self__: values(info, chunks) for values in hooks}
-    answers = dict[str, Answer]()
+    answers = dict[str, ValueAnswer]()
     for answer in (yield from _ask(asked, observations, [*_flatten(wanted.values())])):
         is_told = answer.error is not None
         answers[answer.value.name] = answer if is_told else (yield from _redact(info, answer))
     found: Found = {}
     for feature, values in wanted.items():
         own = [
-            answers.get(value.name, Answer(value))
+            answers.get(value.name, ValueAnswer(value))
             for value in values
             if value.name in answers or value.had_failed
         ]
@@ -502,11 +498,13 @@ def ask_for_values(
     return found
 
 
-def _flatten(lists: Iterable[Sequence[Wanted]]) -> Iterable[Wanted]:
+def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
     return (value for values in lists for value in values)
 
 
-def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[list[Answer]]:
+def _ask(
+    asked: AskModel, observations: str, wanted: Sequence[AskedValue]
+) -> Flow[list[ValueAnswer]]:
     """Ask for values; whatever goes wrong is told in the answers.
 
     Returns:
@@ -522,10 +520,10 @@ def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[l
     reply: ModelReply = yield replace(asked, messages=messages)
     if reply.error is not None:
         error = str(build_failure(reply.error, "Observer"))
-        return [Answer(value, error=error) for value in wanted]
+        return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
-        return [Answer(value, error="the answer is no JSON object") for value in wanted]
+        return [ValueAnswer(value, error="the answer is no JSON object") for value in wanted]
     return [
         _read(value, said[value.name])
         for value in wanted
@@ -533,17 +531,17 @@ def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[l
     ]
 
 
-def _read(value: Wanted, given: Any) -> Answer:
+def _read(value: AskedValue, given: Any) -> ValueAnswer:
     """Read the answer about one value; an error where the value would not have its form."""
     try:
         patch = value.form.read_patch(given)
         value.form.check(merge(value.known, patch))
     except InvalidError as error:
-        return Answer(value, error=str(error))
-    return Answer(value, patch)
+        return ValueAnswer(value, error=str(error))
+    return ValueAnswer(value, patch)
 
 
-def _show(value: Wanted) -> Any:
+def _show(value: AskedValue) -> Any:
     """Return a value as the Observer is shown it: an empty text is its template."""
     is_text = isinstance(value.form, TemplateForm)
     return value.form.write(value.known) if is_text else value.known
@@ -564,7 +562,7 @@ def _read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _redact(info: CycleInfo, answer: Answer) -> EffectFlow[Answer]:
+def _redact(info: CycleInfo, answer: ValueAnswer) -> EffectFlow[ValueAnswer]:
     """Let the hook that rewrites observations rewrite an answer: a text, or fields as JSON."""
     value, is_text = answer.value, isinstance(answer.value.form, TemplateForm)
     text = answer.patch if is_text else json.dumps(answer.patch, ensure_ascii=False)
@@ -572,7 +570,7 @@ def _redact(info: CycleInfo, answer: Answer) -> EffectFlow[Answer]:
     try:
         said = yield from rewrite_by_hook(info, "after_observation", {field: text})
     except ObserverError as error:
-        return Answer(value, error=str(error))
+        return ValueAnswer(value, error=str(error))
     return _read(value, said[field])
 
 
@@ -603,7 +601,6 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
     """Let features say what an observation has changed of theirs; it has taken effect.
 
     Args:
-        info: The cycle.
         at: When.
         event: The event of the cycle or of its activation.
     """

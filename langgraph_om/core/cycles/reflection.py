@@ -15,8 +15,8 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
 from langgraph_om.core.record.record import (
-    Changes,
-    Placed,
+    LogChanges,
+    Substitution,
     count_failures,
     find_log_owner,
     log_tokens,
@@ -48,14 +48,7 @@ from langgraph_om.errors import ObserverError
 def reflect_cycle(
     settings: Settings, record: MemoryRecord, window: Window, started: datetime
 ) -> EffectFlow[None]:
-    """Condense the whole log while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        started: The current time.
-    """
+    """Condense the whole log while the turn waits."""
     cycle = describe_reflection(settings, record, started, mode="blocking")
     yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
 
@@ -109,8 +102,8 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     ids, groups = list(found.group_ids), list(found.groups)
     if info.mode == "blocking":
         if found.together is not None:
-            changes = Changes(dict(zip(ids, groups, strict=True)), found.together)
-            placed = place_changes(sources, changes, info.cycle_id) or Placed([], [])
+            changes = LogChanges(dict(zip(ids, groups, strict=True)), found.together)
+            placed = place_changes(sources, changes, info.cycle_id) or Substitution([], [])
             ids, groups = placed.group_ids, placed.groups
         return info.end(
             tally,
@@ -255,8 +248,6 @@ def _rewrite(
     """Have the log written anew; one that is about several threads, each thread's for itself.
 
     Args:
-        cycle: The cycle.
-        sources: The log.
         questions: How often it is asked at most.
         shown: What the Reflector is shown of each group, if a hook was asked already.
 

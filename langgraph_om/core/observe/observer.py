@@ -1,6 +1,6 @@
 """Ask the Observer about a thread, and once more when the answer cannot be used.
 
-`observe` is a flow: it yields `AskModel` and is sent a `ModelReply`. It returns a `Parsed` answer
+`observe` is a flow: it yields `AskModel` and is sent a `ModelReply`. It returns a `ParsedAnswer`
 whose status is `ok` or `none`; anything else is an `ObserverError`.
 """
 
@@ -17,7 +17,7 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
@@ -33,7 +33,7 @@ class Answer(Protocol):
 
     @property
     def status(self) -> str:
-        """One of those of `Parsed`."""
+        """One of those of `ParsedAnswer`."""
 
     @property
     def problem(self) -> str:
@@ -68,7 +68,7 @@ class ObserverInput:
     """Earlier notes that are always shown."""
 
 
-def observe(request: ObserverInput) -> Flow[Parsed]:
+def observe(request: ObserverInput) -> Flow[ParsedAnswer]:
     """Ask the Observer, and once more when its answer is not in the expected form.
 
     Returns:
@@ -80,7 +80,7 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     return (yield from ask_about_thread(build_question(request)))
 
 
-def ask_about_thread(question: AskModel) -> Flow[Parsed]:
+def ask_about_thread(question: AskModel) -> Flow[ParsedAnswer]:
     """Do the same as `observe` with the question that `build_question` has put together."""
     return (yield from ask_until_usable(question, _read_answer, "observer_retry"))
 
@@ -91,7 +91,6 @@ def ask_until_usable(
     """Ask the Observer, and once more when its answer cannot be used.
 
     Args:
-        question: The question.
         read: Says what an answer holds.
         retry: The name of the prompt that asks once more.
 
@@ -186,5 +185,5 @@ def write_hints(hints: Mapping[str, str | None]) -> str:
     return "\n".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in tagged)
 
 
-def _read_answer(reply: ModelReply) -> Parsed:
+def _read_answer(reply: ModelReply) -> ParsedAnswer:
     return parse_output(reply.text, cut_off=reply.cut_off)

@@ -18,9 +18,9 @@ from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.config.thresholds import Windows
+from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
-from langgraph_om.core.cycles.questions import Answer, Wanted
+from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
@@ -61,7 +61,7 @@ class Step:
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
     """By feature, what it shows that no record holds."""
-    windows: Windows = field(default_factory=dict)
+    windows: ActorWindows = field(default_factory=dict)
     """How long a prompt the Actor's models read, as far as this process knows."""
     events: list[Event] = field(default_factory=list)
     """What to fold and to show; ends with the status when the Actor goes on."""
@@ -441,7 +441,7 @@ class Feature:
         """Names of values that `values` may ask for, each with the words for it in an error."""
         raise NotImplementedError
 
-    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values to ask the Observer for, beside an observation.
 
         Args:
@@ -450,7 +450,7 @@ class Feature:
         """
         raise NotImplementedError
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Any]:
         """Return answers about the values as entries, JSON values, of `found` in an event.
 
         They reach the reducer beside the moment `observed` when the observation takes effect.

@@ -17,7 +17,6 @@ from langgraph_om.core.config.options import (
     DefaultText,
     Hint,
     Preset,
-    Scope,
     Takes,
     Text,
     is_default,
@@ -25,6 +24,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.inject.config import InjectField, InjectKeys
 from langgraph_om.features.meaning.config import VectorConfig, VectorOptions

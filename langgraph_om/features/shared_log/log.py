@@ -262,7 +262,6 @@ def diff_record(
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
-        record: The memory of the thread.
         shared: The log of its resource.
         revision: The revision of that log.
         sent: The thread's own changes that it took in or refused.
@@ -291,7 +290,6 @@ def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> boo
     Args:
         shared: The log of its resource.
         revision: The revision of that log.
-        record: The memory of the thread.
     """
     if revision < record["revision"]:
         return True

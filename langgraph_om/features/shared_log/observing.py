@@ -24,7 +24,7 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
     waive,
 )
-from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints, sort_notes
+from langgraph_om.core.cycles.observation import Notes, build_groups, merge_hints, sort_notes
 from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
@@ -38,7 +38,7 @@ from langgraph_om.core.cycles.questions import (
 from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -84,7 +84,7 @@ from langgraph_om.features.shared_log.threads import (
 class ThreadsObserved(NamedTuple):
     """What came of asking the Observer about several threads."""
 
-    answers: dict[str, Parsed]
+    answers: dict[str, ParsedAnswer]
     """By thread id; a thread that is missing is not observed."""
     left_out_tokens: int
     """About how many tokens no question had room for."""
@@ -100,13 +100,12 @@ def ask_observer_of_threads(
     """Have the oldest messages of several other threads observed.
 
     Args:
-        cycle: The cycle.
         threads: Each with the number of messages to observe.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    found: dict[str, Parsed] = {}
+    found: dict[str, ParsedAnswer] = {}
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
@@ -114,7 +113,7 @@ def ask_observer_of_threads(
         own = _view_thread(cycle, thread)
         shown = yield from show_messages(own, thread.entries[:count], thread.times)
         if shown is None:
-            found[thread.thread_id] = Parsed("none")
+            found[thread.thread_id] = ParsedAnswer("none")
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
         said[thread.thread_id] = shown.said
@@ -130,13 +129,13 @@ def ask_observer_of_threads(
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[tuple[dict[str, Parsed], AskModel | None]]:
+) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None]]:
     """Ask about the first part of each thread, then about the second ones, and so on.
 
     Raises:
         ObserverError: When no thread was answered as a whole.
     """
-    said: dict[str, list[Parsed]] = {}
+    said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
     request: ThreadsInput | None = None
     for number in range(max(map(len, threads), default=0)):
@@ -164,7 +163,7 @@ def _ask_in_rounds(
     return whole, build_threads_question(request) if request is not None else None
 
 
-def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[Parsed]]) -> ThreadInput:
+def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
     """Return a part with the hints that came of the parts before it."""
     hints = merge_hints(part.hints, (answer.hints for answer in said.get(part.thread_id, ())))
     return replace(part, hints={name: hints[name] for name in part.hints})
@@ -187,7 +186,7 @@ def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
 
 
 def _build_threads_input(
-    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[Parsed]]
+    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[ParsedAnswer]]
 ) -> ThreadsInput:
     settings, features, log = cycle.settings, cycle.settings.features, cycle.record["log"]
     observation = settings.observation
@@ -224,10 +223,10 @@ _Batch = Sequence[tuple[OtherThread, int]]
 """Threads of one question, each with the number of its oldest messages to observe."""
 
 
-class _Answered(NamedTuple):
+class _BatchAnswer(NamedTuple):
     """What came of one batch."""
 
-    answers: dict[str, Parsed]
+    answers: dict[str, ParsedAnswer]
     tally: Tally
     found: Found
     """The entries of features."""
@@ -237,7 +236,7 @@ class _Answered(NamedTuple):
     """The words of the user that were shown, by thread id."""
 
 
-class _Observed(NamedTuple):
+class _BatchesOutcome(NamedTuple):
     """What came of all batches."""
 
     sections: list[Section]
@@ -255,10 +254,7 @@ def observe_others_cycle(
     """Observe other threads while the turn waits; once in a turn, and one thread at a time.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread that the turn is in.
-        window: Its unobserved messages.
-        started: The current time.
     """
     found = yield from _begin(settings, record, window, started, mode="blocking")
     if found is not None:
@@ -381,9 +377,9 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
     )
 
 
-def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_Observed]:
+def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_BatchesOutcome]:
     """Ask about all batches at once."""
-    asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
+    asked: list[_BatchAnswer] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[Section] = []
     noticed: list[Found] = []
     error: ObserverError | None = None
@@ -403,31 +399,31 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
             sections.append(section)
     left_out = sum(answered.left_out_tokens for answered in asked)
     found = join_found([*(answered.found for answered in asked), *noticed])
-    return _Observed(sections, error, left_out, found)
+    return _BatchesOutcome(sections, error, left_out, found)
 
 
-def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
+def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
     try:
         observed = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
-        return _Answered({}, (yield ReadTally()), {}, error)
+        return _BatchAnswer({}, (yield ReadTally()), {}, error)
     answers, left_out, asked, said = observed
     noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
     found: Found = {}
     if asked is not None and noted:
         found = yield from ask_for_values(cycle, asked, noted)
     tally: Tally = yield ReadTally()
-    return _Answered(answers, tally, found, left_out_tokens=left_out, said=said)
+    return _BatchAnswer(answers, tally, found, left_out_tokens=left_out, said=said)
 
 
 def _build_section(
-    cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
+    cycle: CycleInfo, thread: OtherThread, count: int, parsed: ParsedAnswer, tally: Tally
 ) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     first_id = derive_id("section", cycle.cycle_id, thread.thread_id)
     at = iso(cycle.last_reply(tally))
-    noted = Noted(first_id, thread.thread_id, parsed.observations, at)
+    noted = Notes(first_id, thread.thread_id, parsed.observations, at)
     groups = build_groups(cycle, noted, entries, thread.times[:count])
     cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
     return {
@@ -461,8 +457,6 @@ def rewrite_threads(
     """Have a shared log written anew, each thread's observations for themselves.
 
     Args:
-        cycle: The cycle.
-        groups: The log.
         shown: What the Reflector is shown of each group.
         questions: How often it is asked at most.
 

@@ -27,12 +27,12 @@ from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
-    Attempt,
+    Trial,
     ask_reflector,
     build_question,
     regroup,
@@ -50,12 +50,12 @@ _NO_SECTION: Final = (
 class ThreadAnswers:
     """The answers for each thread in one answer of a model."""
 
-    threads: Mapping[str, Parsed]
+    threads: Mapping[str, ParsedAnswer]
     """By shown id, in the order of the answer; `ok` or `none` only."""
     problem: str = ""
     """One sentence on why `threads` is empty, or an empty text."""
     status: str = "ok"
-    """The status of the whole answer, one of those of `Parsed`; `ok` unless `threads` is empty."""
+    """The status of the whole answer, as in `ParsedAnswer`; `ok` unless `threads` is empty."""
 
     @property
     def observations(self) -> str:
@@ -110,9 +110,9 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     sections = _split_sections(plain)
     if not sections:
         return _parse_without_sections(plain, known, cut_off=cut_off)
-    found: dict[str, Parsed] = {}
+    found: dict[str, ParsedAnswer] = {}
     counts: dict[str, int] = {}
-    worst: Parsed | None = None
+    worst: ParsedAnswer | None = None
     for section in sections:
         if section.shown_id is None or section.shown_id not in known:
             continue
@@ -257,9 +257,7 @@ def select_previous_sections(
     come first, then the others, both in order from the most recently observed one.
 
     Args:
-        groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         first: The threads that are asked about.
         about: The transcripts of what is to be observed.
@@ -321,7 +319,7 @@ class ThreadsInput:
     """Earlier notes that are always shown."""
 
 
-def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
+def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
     """Ask the Observer about several threads, and once more when nothing in its answer is usable.
 
     Of an answer that was cut off, the sections that are complete are used.
@@ -459,15 +457,15 @@ def reflect_threads(
 
 def _read_sections(
     request: ThreadsReflectorInput, counter: TokenCounter, reply: ModelReply
-) -> Attempt[ThreadsReflection]:
+) -> Trial[ThreadsReflection]:
     sizes = _count_by_thread(request.groups)
     thread_ids = {request.show_id(thread): thread for thread in sizes}
     answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
     texts = _select_smaller(answers, thread_ids, sizes, counter)
     if not texts:
         problem = answers.problem or "it makes the observations of no thread smaller"
-        return Attempt(None, problem, answers.status in ("ok", "malformed"))
-    return Attempt(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
+        return Trial(None, problem, answers.status in ("ok", "malformed"))
+    return Trial(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
 
 
 def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
@@ -517,7 +515,6 @@ def regroup_threads(
         texts: What the Reflector wrote, by thread id.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
-        counter: What counts tokens.
 
     Returns:
         All groups, each at the place of the first group that it replaces.

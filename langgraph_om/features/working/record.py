@@ -164,7 +164,6 @@ def find_known(record: MemoryRecord, ahead: Iterable[WorkingUpdate] = ()) -> Val
     """Return the value that the Observer is shown.
 
     Args:
-        record: The memory of the thread.
         ahead: What observations found that are not activated yet.
     """
     kept = _read(record)
@@ -238,7 +237,7 @@ ADDITIONS: Final = Additions(
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedUpdates:
     """What came of updates."""
 
     previous: Value
@@ -249,22 +248,19 @@ class Joined:
     """Why one of them was not taken, or not all of it."""
 
 
-def join_updates(form: Form, current: Value, updates: Iterable[WorkingUpdate]) -> Joined:
+def join_updates(form: Form, current: Value, updates: Iterable[WorkingUpdate]) -> JoinedUpdates:
     """Merge what observations found into the value as it is by now, one after the other."""
     value, errors = current, list[str]()
     for update in updates:
         value, error = merge_late(form, value, update["patch"], update["known"])
         errors += [error] if error else []
-    return Joined(current, value, "; ".join(errors) or None)
+    return JoinedUpdates(current, value, "; ".join(errors) or None)
 
 
 def merge_late(form: Form, current: Value, patch: Any, known: Value) -> tuple[Value, str | None]:
     """Merge an update into the value as it is by now.
 
     Args:
-        form: The form of the memory.
-        current: The value as it is.
-        patch: The update.
         known: The value that its writer was shown.
 
     Returns:
