@@ -61,12 +61,6 @@ def diagnose(
     """Find what costs what, and what can be done about it.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-        counter: What counts tokens.
-        now: The current time.
         apart: What the Actor is shown apart from the log.
     """
     hits = _measure_cache(messages)

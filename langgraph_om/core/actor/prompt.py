@@ -122,10 +122,7 @@ def make_view(
     """Choose what the Actor is shown.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
         messages: The whole conversation; no message is changed.
-        window: Its unobserved messages.
         day: The day that relative dates are relative to; that of the record's head holds still
             between changes of the log.
         texts: By feature, what it shows that no record holds.
@@ -162,7 +159,6 @@ def assemble(
     """Assemble the Actor's input.
 
     Args:
-        view: What is shown.
         record: The memory of the thread, which knows since when the head is what it is.
         messages: The whole conversation; no message is changed.
         system: The agent's own system prompt, if it is not among the messages.
@@ -198,9 +194,6 @@ def list_asides(
     """List what features show before the live request, what changes most often last.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
     found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
@@ -374,7 +367,6 @@ def _render_group(
 
     Args:
         frame: What stands before it.
-        text: Its text.
         tail: What stands after it: the line that names its messages, or nothing.
         today: The day that relative dates are relative to.
         previous: The day with which the group before it ends.
@@ -407,9 +399,7 @@ def track_head(
 
     Args:
         record: The memory of the thread, with the head of the Actor's last call.
-        messages: The whole conversation.
         view: What the Actor is shown, as of the day that `choose_day` returns.
-        now: The current time.
     """
     shown = view.shown
     parts, lines = _list_parts(messages, view), _list_lines(view)

@@ -31,6 +31,7 @@ OF_FEATURES = {
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
+    "check_again": "check",
     "standing_mark": "standing",
     "standing_rules": "standing",
     "state_in_sight": "show_state",
@@ -92,6 +93,9 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {"hints": load_of_feature("actor_hints")},
     "actor_threads": {},
     "continuation": {},
+    "check_again": {
+        "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
+    },
     "standing_mark": {},
     "standing_held": {
         "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
@@ -146,15 +150,15 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Name the product where there is one.",
     },
     "recall": {
-        "threads": load("recall_threads"),
-        "search": load("recall_search"),
+        "threads": load_of_feature("recall_threads"),
+        "search": load_of_feature("recall_search"),
         "custom": "Look up every booking number before you name it.",
     },
     "recall_search": {},
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
+        "purpose": load_of_feature("working_memory_text"),
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},
@@ -174,7 +178,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "reflector_edits_task": {
         "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
         "hints": "<current-task>Plan Saturday's dinner.</current-task>",
-        "threads": load_of_feature("reflector_edits_threads"),
+        "threads": "The log is about several conversations.",
         "progress": fill("reflector_edits_progress", **PROGRESS),
         "log_tokens": "41200",
         "free_tokens": "12300",
@@ -231,6 +235,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_template": 80,
     "working_memory_text": 100,
     "observer_values": 200,
+    "check_again": 160,
     "standing_mark": 300,
     "standing_held": 40,
     "standing_rules": 100,

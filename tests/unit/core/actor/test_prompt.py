@@ -227,7 +227,6 @@ TAGS = [
     "suggested-response",
     "system-reminder",
     "conversation",
-    "recalled-messages",
     *(("other-conversation", "thread") if find_spec("langgraph_om.features.shared_log") else ()),
 ]
 FORMS = [
@@ -241,11 +240,13 @@ FORMS = [
     "<{}/>",
     "< / {}",
 ]
-STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join(TAGS)})", re.IGNORECASE)
+STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 
 
 @pytest.mark.needs("hints")
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize(
+    "tag", [*TAGS, pytest.param("recalled-messages", marks=pytest.mark.needs("inject"))]
+)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", [str, str.upper, str.title])
 def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:

@@ -442,6 +442,8 @@ def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None
 # --- Laws over random histories ------------------------------------------------------------------
 
 
+ADDED = ("others",)
+"""A key that a feature adds, where it is not taken out."""
 KINDS = (
     "open",
     "count",
@@ -477,7 +479,8 @@ def _event(draw: st.DrawFn, kind: str, record: MemoryRecord, sent: list[Any]) ->
         "reflect": reflected(ids[: max(1, len(ids) - few)] or ["gone"]),
         "fail": failed(operation, few + 1, 100 * few),
         "trip": TRIPPED,
-        "edit": {"suggested_response": f"edited {few}", "others": []},
+        "edit": {"suggested_response": f"edited {few}"}
+        | {key: [] for key in ADDED if key in record},
     }
     return events.get(kind)
 
