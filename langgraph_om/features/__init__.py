@@ -14,6 +14,7 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
+from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
@@ -54,6 +55,7 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Check,
     Standing,
     Previews,
     Gaps,
@@ -70,6 +72,7 @@ class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
     RecallOptions,
+    CheckOptions,
     StandingOptions,
     StateOptions,
     PreviewOptions,

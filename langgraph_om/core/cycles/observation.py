@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.additions import added_hints
@@ -28,6 +29,7 @@ from langgraph_om.core.cycles.questions import (
     ask_for_values,
     join_found,
     merge_answers,
+    review_answers,
     rewrite_answer,
     show_messages,
     tell_found,
@@ -325,7 +327,7 @@ def _observe(
     groups, noticed = sort_notes(
         info, build_groups(info, noted, entries, times), known, observed.said
     )
-    found = join_found([found, noticed])
+    found = join_found([found, observed.found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(info.settings, parsed)
     written = {
@@ -365,6 +367,8 @@ class ObserverOutcome(NamedTuple):
     """What was asked last."""
     said: Sequence[str] = ()
     """The words of the user that were shown, message by message."""
+    found: Mapping[str, list[Any]] = MappingProxyType({})
+    """The entries of features about the answers."""
 
 
 def ask_observer(
@@ -394,13 +398,13 @@ def ask_observer(
     if shown is None:  # they are observed, and hold nothing worth noting
         return ObserverOutcome(ParsedAnswer("none"))
     try:
-        parsed, asked = yield from _ask_part_by_part(info, shown.parts, known, hints)
+        parsed, asked, found = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     said = yield from rewrite_answer(info, parsed)
-    return ObserverOutcome(said, shown.left_out_tokens, asked, shown.said)
+    return ObserverOutcome(said, shown.left_out_tokens, asked, shown.said, found)
 
 
 def _ask_part_by_part(
@@ -408,16 +412,21 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[tuple[ParsedAnswer, AskModel | None]]:
+) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, Found]]:
     """Ask about one part after the other; each question knows what came of those before."""
     answers: list[ParsedAnswer] = []
     question: AskModel | None = None
+    noticed: list[Found] = []
+    own = info.record["thread_id"]
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, (answer.hints for answer in answers))
         question = build_question(_build_observer_input(info, transcript, groups, newest))
-        answers.append((yield from ask_about_thread(question)))
-    return merge_answers(answers), question
+        answer = yield from ask_about_thread(question)
+        reviewed, found = yield from review_answers(info, question, {own: answer})
+        answers.append(reviewed[own])
+        noticed.append(found)
+    return merge_answers(answers), question, join_found(noticed)
 
 
 def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:

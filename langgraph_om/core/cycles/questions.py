@@ -352,6 +352,27 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     ]
 
 
+def review_answers(
+    cycle: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], Found]]:
+    """Let features look at what the Observer wrote.
+
+    Args:
+        cycle: The cycle.
+        asked: The question that was answered.
+        answers: The usable answers, by thread id.
+
+    Returns:
+        The answers, and the features' entries about them.
+    """
+    found: Found = {}
+    for review in cycle.settings.features.having("review"):
+        answers, entries = yield from review(cycle, asked, answers)
+        if entries:
+            found[review.__self__.name] = entries
+    return answers, found
+
+
 def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
     said = {"observations": parsed.observations, **parsed.hints}

@@ -21,7 +21,8 @@ from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.effects import AskModel, EffectFlow
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
@@ -480,6 +481,21 @@ class Feature:
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
+        raise NotImplementedError
+
+    def review(
+        self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+    ) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], list[Any]]]:
+        """Look at what the Observer wrote, before a hook of the user does; it may be asked again.
+
+        Args:
+            info: The cycle.
+            asked: The question that was answered.
+            answers: The usable answers, by thread id.
+
+        Returns:
+            The answers, and entries of `found` about them.
+        """
         raise NotImplementedError
 
     def describe_marks(self) -> str:

@@ -30,6 +30,7 @@ from langgraph_om.core.cycles.questions import (
     ask_for_values,
     join_found,
     merge_answers,
+    review_answers,
     rewrite_answer,
     rewrite_by_hook,
     show_messages,
@@ -92,6 +93,8 @@ class ThreadsObserved(NamedTuple):
     """What was asked last."""
     said: Mapping[str, Sequence[str]]
     """The words of the user that were shown, message by message, by thread id."""
+    found: Found
+    """The entries of features about the answers."""
 
 
 def ask_observer_of_threads(
@@ -118,18 +121,18 @@ def ask_observer_of_threads(
         left_out[thread.thread_id] = shown.left_out_tokens
         said[thread.thread_id] = shown.said
         inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
-    answers, asked = yield from _ask_in_rounds(cycle, inputs)
+    answers, asked, noticed = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in threads:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
     tokens = sum(left_out[thread_id] for thread_id in answers)
-    return ThreadsObserved(found, tokens, asked, said)
+    return ThreadsObserved(found, tokens, asked, said, noticed)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None]]:
+) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found]]:
     """Ask about the first part of each thread, then about the second ones, and so on.
 
     Raises:
@@ -137,7 +140,8 @@ def _ask_in_rounds(
     """
     said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
-    request: ThreadsInput | None = None
+    question: AskModel | None = None
+    noticed: list[Found] = []
     for number in range(max(map(len, threads), default=0)):
         asked = [
             _continue_input(parts[number], said)
@@ -150,8 +154,10 @@ def _ask_in_rounds(
         except ObserverError as error:
             failure = error
             break
-        request = latest
-        for thread_id, parsed in answers.items():
+        question = build_threads_question(latest)
+        reviewed, found = yield from review_answers(cycle, question, answers)
+        noticed.append(found)
+        for thread_id, parsed in reviewed.items():
             said.setdefault(thread_id, []).append(parsed)
     whole = {
         parts[0].thread_id: merge_answers(said[parts[0].thread_id])
@@ -160,7 +166,7 @@ def _ask_in_rounds(
     }
     if failure is not None and not whole:
         raise failure
-    return whole, build_threads_question(request) if request is not None else None
+    return whole, question, join_found(noticed)
 
 
 def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
@@ -407,11 +413,12 @@ def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
         observed = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
         return _BatchAnswer({}, (yield ReadTally()), {}, error)
-    answers, left_out, asked, said = observed
+    answers, left_out, asked, said, noticed = observed
     noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
     found: Found = {}
     if asked is not None and noted:
         found = yield from ask_for_values(cycle, asked, noted)
+    found = join_found([noticed, found])
     tally: Tally = yield ReadTally()
     return _BatchAnswer(answers, tally, found, left_out_tokens=left_out, said=said)
 

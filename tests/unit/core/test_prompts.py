@@ -31,6 +31,7 @@ OF_FEATURES = {
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
+    "check_again": "check",
     "standing_mark": "standing",
     "standing_rules": "standing",
     "state_in_sight": "show_state",
@@ -92,6 +93,9 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {"hints": load_of_feature("actor_hints")},
     "actor_threads": {},
     "continuation": {},
+    "check_again": {
+        "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
+    },
     "standing_mark": {},
     "standing_held": {
         "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
@@ -231,6 +235,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_template": 80,
     "working_memory_text": 100,
     "observer_values": 200,
+    "check_again": 160,
     "standing_mark": 300,
     "standing_held": 40,
     "standing_rules": 100,
