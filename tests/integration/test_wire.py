@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
 
 from langgraph_om import ObservationalMemory, StepResult
 from support.clock import Clock
@@ -23,6 +21,8 @@ from support.wire_server import (
     gemini_fails,
     gemini_says,
     gemini_streams,
+    google,
+    openai,
     openai_fails,
     openai_responds,
     openai_says,
@@ -65,16 +65,6 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     with serve() as provider:
         reach(provider, monkeypatch)
         yield provider
-
-
-def openai(provider: Provider, **options: Any) -> ChatOpenAI:
-    options = {"model": "gpt-5-mini", "max_retries": 0, **options}
-    return ChatOpenAI(base_url=f"{provider.url}/v1", api_key="dummy", **options)
-
-
-def google(provider: Provider, **options: Any) -> ChatGoogleGenerativeAI:
-    options = {"model": "gemini-2.5-flash", "max_retries": 1, **options}
-    return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)
 
 
 Maker = Callable[..., Any]
