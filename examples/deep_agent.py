@@ -3,10 +3,8 @@
 #     pip install "langgraph-om[deepagents,agents]"
 #     python examples/deep_agent.py    # offline; real models with GOOGLE_API_KEY or OPENAI_API_KEY
 #
-# deepagents brings a summarisation of its own, which would replace messages before memory has read
-# them, and would be paid for beside it: a harness profile of the model's provider switches it off,
-# for the agent and its subagents. Memory belongs to the agent that talks to the user; a subagent
-# begins anew with each task and needs none.
+# deepagents brings a summarisation of its own. Memory takes its place by name (`replaces`), in the
+# agent and in its general-purpose subagent. Plan, files and skills stay as they are.
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 try:
-    from deepagents import HarnessProfile, create_deep_agent, register_harness_profile
+    from deepagents import create_deep_agent
 
     from langgraph_om import ObservationalMemoryMiddleware
 except ImportError:
@@ -78,26 +76,24 @@ def speak(prompt: list[BaseMessage]) -> str | AIMessage:
     return " ".join(fact for fact in facts if "printer" in fact or "cover" in fact)
 
 
-def choose_model() -> tuple[str, str, BaseChatModel]:
-    """Choose a model: what to call it, its provider as deepagents names it, and itself."""
+def choose_model() -> tuple[str, BaseChatModel]:
+    """Choose a model, and say what to call it."""
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
 
-        return "gemini-2.5-flash", "google_genai", ChatGoogleGenerativeAI(model="gemini-2.5-flash")
+        return "gemini-2.5-flash", ChatGoogleGenerativeAI(model="gemini-2.5-flash")
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
 
-        return "gpt-5-mini", "openai", ChatOpenAI(model="gpt-5-mini")
+        return "gpt-5-mini", ChatOpenAI(model="gpt-5-mini")
     offline = "offline (a scripted agent, an extractive memory)"
     observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply
     model = ScriptedChatModel(speak, observer=observer, reflector=reflector)
-    return offline, "scriptedchatmodel", model
+    return offline, model
 
 
-name, provider, model = choose_model()
+name, model = choose_model()
 print(f"Models: {name}")
-without_summaries = HarnessProfile(excluded_middleware=frozenset({"SummarizationMiddleware"}))
-register_harness_profile(provider, without_summaries)
 memory = ObservationalMemory(
     model,
     observation={"message_tokens": 160, "buffer_tokens": 0.5},  # tiny; the default is 30,000
@@ -115,7 +111,7 @@ archivist: Any = {
 agent = create_deep_agent(
     model,
     system_prompt=PROMPT,
-    middleware=[ObservationalMemoryMiddleware(memory)],
+    middleware=[ObservationalMemoryMiddleware(memory, replaces="SummarizationMiddleware")],
     subagents=[archivist],
     checkpointer=InMemorySaver(),
 )

@@ -3,8 +3,8 @@
 # is next, what the user demanded: the keys are made from the transcript by code.
 #
 #     pip install "langgraph-om[deepagents,examples]"
-#     python examples/probes.py --prompt-tokens 16000                  # public sessions, by git
-#     python examples/probes.py --history FOLDER --prompt-tokens 16000 # your own
+#     python examples/probes.py --prompt-tokens 8000                   # public sessions, by git
+#     python examples/probes.py --history FOLDER --prompt-tokens 8000  # your own
 #     python examples/probes.py --actor openai/gpt-5-mini --observer google/gemini-2.5-flash \
 #         --price openai/gpt-5-mini=0.25,2,0.025 --json figures.json
 #     python examples/probes.py --answers FOLDER                       # you are the model
@@ -50,7 +50,7 @@ fail = partial(command.fail, script=NAME)
 REPOSITORY = "https://github.com/specstoryai/getspecstory"
 FOLDERS = (".specstory/history", "specstory-cli/.specstory/history")
 PROBED = tuple(name for name in ARMS if name != "rewrite")
-SESSIONS, KINDS, PROMPT_TOKENS = 12, 3, 16_000
+SESSIONS, KINDS, PROMPT_TOKENS = 20, 3, 8_000
 SIZES = range(60_000, 600_000)
 """The bytes of a session's file, unless others are asked for."""
 

@@ -248,9 +248,6 @@ class CoreOptions(TypedDict, total=False):
     """How long the Actor's provider keeps a prompt in its cache, in seconds. After a longer pause
     the dates in the Actor's view ("2 weeks ago") are as of the day on which the conversation goes
     on; until then they hold still while nothing is observed."""
-    continuation_hints: Annotated[bool, Hint("True or False"), Preset(value=True)]
-    """Whether the Observer states a current task and suggests a reply, and the Actor is shown
-    them."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None,
         Takes(Callable[..., Any] | None),
@@ -385,7 +382,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
-        continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
         hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         features=features,

@@ -43,6 +43,15 @@ door, saver and setting is tried by default, and each with each in CI."""
 IS_WHOLE = pytest.StashKey[bool]()
 """Whether all tests are run, and not those of some folders or files."""
 DEFAULT = "not slow"
+GONE = frozenset(os.environ.get("OM_GONE", "").split())
+"""Options, methods and classes that went with a feature; set by `support/without.py`."""
+MISSED = re.compile(
+    r"`(\w+)` is no option|`(\w+)` has the unknown key '(\w+)'"
+    r"|(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'"
+    r"|'(\w+)' object has no attribute '(\w+)'"
+    r"|cannot import name '(\w+)' from 'langgraph_om'"
+)
+"""How an error names something that is not there."""
 SHARED = (
     "tests/benchmarks/test_peers.py",
     "tests/examples/test_examples.py::test_quickstart",
@@ -127,6 +136,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
+
+
+def skip_if_gone(error: BaseException | None) -> None:
+    """Skip a test that fails by a name that went with a feature: it is about that feature."""
+    found = MISSED.search(str(error)) if GONE and error is not None else None
+    name = ".".join(filter(None, found.groups())) if found is not None else ""
+    if name in GONE:
+        pytest.skip(f"{name} is taken out")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip a test of what is taken out."""
+    try:
+        return (yield)
+    except Exception as error:
+        skip_if_gone(error)
+        raise
+
+
+pytest_runtest_setup = pytest_runtest_call
+"""Its fixtures as well."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """Skip a file of tests that imports what is taken out."""
+    report = yield
+    error = report.call.excinfo and report.call.excinfo.value
+    try:
+        skip_if_gone(error and error.__cause__)
+    except pytest.skip.Exception as reason:
+        report.outcome, report.longrepr = "skipped", (report.nodeid, 0, f"Skipped: {reason}")
+    return report
 
 
 def list_needs(item: pytest.Item) -> list[str]:

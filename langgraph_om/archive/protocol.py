@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_check
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.search import Filter, Found, search_texts
+from langgraph_om.core.search import Filter, FoundText, search_texts
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ConfigurationError
 
@@ -465,7 +465,7 @@ class ArchivedHit:
     """A message or a group of observations that a search found."""
 
     thread_id: str
-    found: Found
+    found: FoundText
 
 
 @runtime_checkable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory
-from langgraph_om.core.additions import Advice, list_advice, list_texts
+from langgraph_om.core.additions import Advice, list_advice, list_texts, read_closing
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
@@ -27,7 +27,6 @@ from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 
-_STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
 _MIN_HITS: Final = 0.2
 _MIN_PROMPT: Final = 2000
@@ -62,20 +61,13 @@ def diagnose(
     """Find what costs what, and what can be done about it.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-        counter: What counts tokens.
-        now: The current time.
         apart: What the Actor is shown apart from the log.
     """
     hits = _measure_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *list_advice(record),
+        *list_advice(record, now),
         *_advise_on_duplicates(record),
-        *_advise_on_hints(record, now),
         *_advise_on_cache(hits),
         *_advise_on_pins(record, thresholds),
         *_advise_on_size(record, thresholds),
@@ -99,14 +91,13 @@ def _measure_sections(
     apart: Sequence[Apart],
 ) -> dict[str, int]:
     count = counter.count_text
-    plain = Settings(thresholds, counter, UTC, continuation_hints=False)
+    plain = Settings(thresholds, counter, UTC)
     pieces = render_memory(plain, select_log(record, apart), now.date())
-    hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
     sections = {
         "instructions": count(pieces[0]) if pieces else 0,
         **{each.title.lower(): each.tokens for each in apart},
         "observations": sum(map(count, pieces[1:])),
-        "hints": sum(count(str(hint)) for hint in hints),
+        "hints": sum(map(count, read_closing(record).values())),
         "reminder": count(choose_reminder(record, 0)),
         **{name: count(text) for name, text in list_texts(record).items()},
         "messages": window.tokens,
@@ -181,21 +172,6 @@ def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
                 f"the log says {len(items)} times: {words!r}. Forget what is too much, in this "
                 f"order: {names}",
             )
-
-
-def _advise_on_hints(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
-    times = [datetime.fromisoformat(g["observed_at"]) for g in record["log"] if g["observed_at"]]
-    if not record["current_task"] or not times:
-        return
-    age = now - max(times)
-    if age > _STALE:
-        yield Advice(
-            "stale-hint",
-            f"the current task is {age.days} days old, and the agent is shown it at every call: "
-            f"{record['current_task']!r}. If it is done: "
-            f'graph.update_state(config, {{"om": {{"current_task": None}}}}), or '
-            f"continuation_hints=False for none at all",
-        )
 
 
 def _advise_on_cache(hits: tuple[int, int, int] | None) -> Iterator[Advice]:

@@ -456,7 +456,6 @@ def _check_file(place: str, table: str) -> str:
     """Return the path of an SQLite database; what is not there is not made.
 
     Args:
-        place: Its URL.
         table: One that it has where it is of the kind that is meant.
 
     Raises:

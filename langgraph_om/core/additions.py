@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
@@ -81,7 +82,7 @@ class Advice:
     """What is the case, and what to do."""
 
 
-class Removed(NamedTuple):
+class Removal(NamedTuple):
     """The messages that a feature has taken out of the conversation, oldest first."""
 
     last: str | None = None
@@ -140,6 +141,9 @@ class Additions:
     hints: Mapping[str, ReadHint] = field(default_factory=dict)
     """Hints that the Observer may state beside its items, by name, with functions that read what it
     wrote. The tag of `my_mood` is `<my-mood>`."""
+    closing: Mapping[str, str] = field(default_factory=dict)
+    """Those of them that a record keeps under their names and that stand behind its log, each with
+    the field of the part `observation-end` that it becomes."""
     labels: Sequence[str] = ()
     """Paths of a record to what lists call its thread, such as `place.name`; the first that leads
     to a text counts."""
@@ -158,13 +162,13 @@ class Additions:
     """Returns that log without a thread of this id, and without what runs within it."""
     shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
     """Returns the values that a record holds, for its page."""
-    advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
-    """Returns what to do about the state of a record."""
+    advice: Callable[[MemoryRecord, datetime], Iterable[Advice]] | None = None
+    """Returns what to do about the state of a record, as of a time."""
     message_ids: tuple[str, ...] = ()
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
-    removed: Callable[[MemoryRecord], Removed] | None = None
+    removed: Callable[[MemoryRecord], Removal] | None = None
     """Reads which messages it has taken out of a record's conversation."""
     operations: Mapping[str, AddedOperation] = field(default_factory=dict)
     """Its kinds of work, by name."""
@@ -199,7 +203,7 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
+    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, closing_hints, label_paths)
     of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
     for known in (*of_keys, *of_events, _beside, _readers):
         known.cache_clear()
@@ -225,6 +229,17 @@ def blank_keys() -> Mapping[str, Any]:
 def added_hints() -> Mapping[str, ReadHint]:
     """Return the hints that features add, by name."""
     return {name: read for each in _TABLE.values() for name, read in each.hints.items()}
+
+
+@cache
+def closing_hints() -> Mapping[str, str]:
+    """Return the hints that stand behind a log, each with the field of a part that it becomes."""
+    return {name: part for each in _TABLE.values() for name, part in each.closing.items()}
+
+
+def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hints behind the log of a record, by name; none that is empty."""
+    return {name: str(record[name]) for name in closing_hints() if record.get(name)}
 
 
 @cache
@@ -331,9 +346,9 @@ def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRec
     return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 
-def find_removed(record: MemoryRecord) -> Removed:
+def find_removed(record: MemoryRecord) -> Removal:
     """Return which messages were taken out of a record's conversation."""
-    return next((read(record) for read in _readers("removed")), Removed())
+    return next((read(record) for read in _readers("removed")), Removal())
 
 
 def find_deletions(record: MemoryRecord) -> Deletions:
@@ -354,8 +369,8 @@ def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
             yield from each.shown(record)
 
 
-def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
     """Yield what features advise to do about the state of a record."""
     for each in _TABLE.values():
         if each.advice is not None:
-            yield from each.advice(record)
+            yield from each.advice(record, now)

@@ -304,13 +304,13 @@ class AttendedLease(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class LeasedRequests:
     """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
 
     requests: Generator[Any, Any, Any]
     lease: AttendedLease
 
 
-Request = Call | Pause | SideBySide | Leased
+Request = Call | Pause | SideBySide | LeasedRequests
 Requests = Generator[Request, Any, ResultT]
 """Yields requests, is sent their replies, returns a result."""

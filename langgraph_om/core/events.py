@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from langgraph_om.core.additions import added_operations, added_parts
+from langgraph_om.core.additions import added_operations, added_parts, closing_hints
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
@@ -36,8 +36,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **_ENDED,
         "tokens": "tokensObserved",
         "observation_tokens": "observationTokens",
-        "current_task": "currentTask",
-        "suggested_response": "suggestedResponse",
         **_EDITED,
         "left_out_tokens": "leftOutTokens",
     },
@@ -104,6 +102,8 @@ def to_part(event: Event) -> Part | None:
     names = PART_FIELDS.get(kind) or added_parts().get(kind)
     if names is None:
         return None
+    if kind == "observation-end":
+        names, fields = {**names, **closing_hints()}, {**fields.get("hints", {}), **fields}
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
     if "operationType" in data:
         data["operationType"] = public_operation(data["operationType"])

@@ -34,7 +34,6 @@ def merge(value: Any, patch: Any) -> Any:
     """Return a value with an update merged into it; neither of both is changed.
 
     Args:
-        value: What there is.
         patch: A text, which replaces everything, or an object.
     """
     if not isinstance(patch, Mapping):
@@ -75,9 +74,7 @@ def find_conflicts(patch: Any, known: Value, current: Value) -> list[Path]:
     """Return where an update would replace what its writer has not seen.
 
     Args:
-        patch: The update.
         known: The value that its writer was shown.
-        current: The value as it is.
     """
     conflicts = []
     for path, given in list_leaves(patch):

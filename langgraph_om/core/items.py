@@ -64,7 +64,7 @@ def strip_date_marks(line: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LineSpan:
     """Where an item stands in the text of its group."""
 
     heading: str
@@ -76,7 +76,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ItemHead:
     """What opens an item's first line."""
 
     mark: str
@@ -85,10 +85,10 @@ class Head:
     """Where the words begin."""
 
 
-def find_spans(text: str) -> list[Span]:
+def find_spans(text: str) -> list[LineSpan]:
     """Return where the items of a group's text stand, in order."""
     lines = text.split("\n")
-    spans: list[Span] = []
+    spans: list[LineSpan] = []
     heading, start, end, level = "", -1, -1, 0
     for at, line in enumerate(lines):
         if not line.strip():
@@ -100,31 +100,31 @@ def find_spans(text: str) -> list[Span]:
             end = at + 1
             continue
         if start >= 0:
-            spans.append(Span(heading, start, end))
+            spans.append(LineSpan(heading, start, end))
         if is_heading:
             heading, start = line, -1
         else:
             start, end, level = at, at + 1, indent
     if start >= 0:
-        spans.append(Span(heading, start, end))
+        spans.append(LineSpan(heading, start, end))
     return spans
 
 
-def read_head(text: str) -> Head:
+def read_head(text: str) -> ItemHead:
     """Return the mark and the time that open an item, empty where it has none."""
     found = _HEAD.match(text)
     if found is None:  # every part of it may be missing
-        return Head("", "", 0)
-    return Head(found["mark"], found["time"] or "", found.end())
+        return ItemHead("", "", 0)
+    return ItemHead(found["mark"], found["time"] or "", found.end())
 
 
-def cut_spans(text: str, spans: Iterable[Span]) -> list[str]:
+def cut_spans(text: str, spans: Iterable[LineSpan]) -> list[str]:
     """Return the lines of items."""
     lines = text.split("\n")
     return ["\n".join(lines[span.start : span.end]) for span in spans]
 
 
-def replace_spans(text: str, cuts: Mapping[Span, str]) -> str:
+def replace_spans(text: str, cuts: Mapping[LineSpan, str]) -> str:
     """Return a group's text with some of its items replaced, or left out where they are empty.
 
     A heading below which no item is left goes with them, and so do blank lines that would stand
@@ -161,7 +161,9 @@ def replace_spans(text: str, cuts: Mapping[Span, str]) -> str:
     return "\n".join(written)
 
 
-def _find_ended_headings(lines: Sequence[str], spans: Sequence[Span], kept: set[int]) -> set[int]:
+def _find_ended_headings(
+    lines: Sequence[str], spans: Sequence[LineSpan], kept: set[int]
+) -> set[int]:
     """Return the lines of headings that had items of which none is kept."""
     inside = {at for span in spans for at in range(span.start, span.end)}
     starts = {span.start for span in spans}
@@ -196,7 +198,7 @@ class LogItem:
     id: str
     """Of its day and its lines, so that it stays the same until these change."""
     group: Group
-    span: Span
+    span: LineSpan
     """Where it stands in the group's text."""
     text: str
     """Its lines, as they stand in the log."""
@@ -204,7 +206,7 @@ class LogItem:
     """Id of the chunk that holds it; `None` when it is in the log."""
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ItemHead:
         """What opens its first line."""
         return read_head(self.text)
 
@@ -223,7 +225,6 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
     """Return all items of a log, and of what is buffered for it, in order.
 
     Args:
-        groups: The log.
         chunks: What was observed ahead of need.
     """
     places = [(group, None) for group in groups]

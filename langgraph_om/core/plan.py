@@ -75,9 +75,6 @@ def plan(
     """Decide what memory does next.
 
     Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
         now: The current time; a later one never turns work into no work.
         features: Those that are on, which may have work of their own.
     """
@@ -100,11 +97,6 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     Whoever asks for it does not wait for growth after a failure. The newest user turns that stay
     verbatim (`keep_turns`) do so here too.
 
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-
     Returns:
         To activate all chunks, to observe a batch of messages, to bring the log below its
         threshold, or to proceed where nothing is left to do.
@@ -126,13 +118,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
 
 
 def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
-    """Decide what is done while a conversation pauses: all of it is buffered, however little.
-
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-    """
+    """Decide what is done while a conversation pauses: all of it is buffered, however little."""
     if window.strays.messages or not may_begin(record, "observation", window.tokens):
         return PROCEED
     end = find_chunk_end(

@@ -205,7 +205,6 @@ def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARA
     """Return the stretch of a text that holds the most different words; `…` marks what is cut.
 
     Args:
-        text: The text.
         words: The words to look for, as `query_words` gives them.
         characters: About how long the stretch is.
     """
@@ -293,7 +292,6 @@ class WordWeights:
         """Weigh the words of a query.
 
         Args:
-            words: The words.
             frequencies: In how many texts each of them is; one that is left out is in none.
             texts: How many texts there are.
         """
@@ -338,7 +336,6 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     """Return how well each text matches a query; 0 for those that hold no word of it.
 
     Args:
-        query: The words to look for.
         texts: The words of each text.
     """
     wanted = set(query)
@@ -425,7 +422,6 @@ def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
     """Return the tools that a message calls or is a result of.
 
     Args:
-        message: The message.
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
     return tools_in(parts_of(message), calls)
@@ -442,7 +438,7 @@ def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundText:
     """What a search found."""
 
     kind: Kind
@@ -462,7 +458,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    found: Found
+    found: FoundText
     words: list[str] = field(default_factory=list)
 
 
@@ -471,11 +467,10 @@ def search_texts(
     messages: Sequence[tuple[str, BaseMessage, datetime | None]],
     groups: Sequence[Group],
     wanted: Filter,
-) -> list[Found]:
+) -> list[FoundText]:
     """Search messages and observations that are at hand; return what was found, the best first.
 
     Args:
-        query: What to look for.
         messages: Per message its key, the message, and when it was said.
         groups: Groups of observations.
         wanted: What has to be true of a hit.
@@ -487,7 +482,7 @@ def search_texts(
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
     scores = rank_texts(words, [text.words for text in texts])
     return best_first(
-        Found(
+        FoundText(
             text.found.kind,
             text.found.key,
             text.found.cursor,
@@ -501,9 +496,9 @@ def search_texts(
     )
 
 
-def best_first(found: Iterable[Found]) -> list[Found]:
+def best_first(found: Iterable[FoundText]) -> list[FoundText]:
     """Return the best piece of each text, the best text first; of equals, the last one."""
-    best: dict[tuple[Kind, str], Found] = {}
+    best: dict[tuple[Kind, str], FoundText] = {}
     for each in found:
         name = (each.kind, each.key)
         if name not in best or each.score > best[name].score:
@@ -522,7 +517,7 @@ def _list_messages(
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):
-            yield _Text(Found("message", key, key, piece, 0.0, at, role), split_words(piece))
+            yield _Text(FoundText("message", key, key, piece, 0.0, at, role), split_words(piece))
 
 
 def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
@@ -530,5 +525,5 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
         at = datetime.fromisoformat(group["observed_at"])
         if group["text"] and wanted.passes(at, None, ()):
             cursor = group["ranges"][0][0] if group["ranges"] else ""
-            found = Found("observations", group["id"], cursor, group["text"], 0.0, at, None)
+            found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
             yield _Text(found, split_words(group["text"]))

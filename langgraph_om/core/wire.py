@@ -27,8 +27,8 @@ Trigger = Literal["threshold", "idle", "provider", "request"]
 goes on after a pause, another provider answers, or somebody asked for it."""
 
 Hints = dict[str, str | None]
-"""`current_task`, `suggested_response` and hints of features: what an observation states beside its
-items; `None` for one that it did not state."""
+"""What an observation states beside its items where features ask for it, by name; `None` for what
+it did not state."""
 
 TokenCount = list[Any]
 """A digest of a message's content, and its tokens."""
@@ -79,8 +79,7 @@ class Chunk(TypedDict):
     message_tokens: int
     digest: str
     """Of the messages' ids and contents; a chunk whose messages were changed is dropped."""
-    current_task: str | None
-    suggested_response: str | None
+    hints: Hints
     created_at: str
     """When the model answered."""
     found: NotRequired[Found]
@@ -266,8 +265,6 @@ class MemoryRecord(TypedDict, total=False):
     """Oldest first, each behind the messages of the one before."""
     reflection: BufferedReflection | None
     pending: dict[Operation, PendingJob]
-    current_task: str | None
-    suggested_response: str | None
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that nothing else keeps."""
@@ -343,10 +340,9 @@ class Observed(Written):
 
 
 class Stated(TypedDict):
-    """The hints of an observation."""
+    """What a cycle stated beside what it wrote."""
 
-    current_task: str | None
-    suggested_response: str | None
+    hints: Hints
 
 
 class Moved(TypedDict):
@@ -409,12 +405,11 @@ class Edited(TypedDict, total=False):
     """Items that were said in fewer words."""
 
 
-class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
+class ReflectionEnd(CycleEnd, Written, Stated, Replaced, Edited):
     """The log is condensed."""
 
     type: Literal["observation-end"]
     operation: Literal["reflection"]
-    current_task: str | None
 
 
 class ObservationFailed(CycleEnd, Backoff):

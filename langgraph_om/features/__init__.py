@@ -14,9 +14,11 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
+from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
+from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
@@ -42,6 +44,7 @@ from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, Working
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
+    ContinuationHints,
     PauseWork,
     AskedTitles,
     Archiving,
@@ -52,6 +55,7 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Check,
     Standing,
     Previews,
     Gaps,
@@ -68,10 +72,12 @@ class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
     RecallOptions,
+    CheckOptions,
     StandingOptions,
     StateOptions,
     PreviewOptions,
     GapOptions,
+    HintOptions,
     WorkingOptions,
     TitleOptions,
     SharingOptions,
@@ -101,6 +107,8 @@ class ObservationConfig(
 
     `ObservationOptions` says what each of them means.
     """
+
+    keys = ObservationOptions
 
 
 class FeatureUpdates(

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions, waits_to_send
+from langgraph_om.core.additions import Additions, Removal, as_event, find_deletions, waits_to_send
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
@@ -91,10 +91,10 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
         own["evicted_tokens"] = former.tokens + event["tokens"]
 
 
-def read_removed(record: MemoryRecord) -> Removed:
+def read_removed(record: MemoryRecord) -> Removal:
     """Return which messages of a conversation were removed."""
     own = cast("EvictRecord", record)
-    return Removed(own.get("evicted"), own.get("evicted_tokens", 0))
+    return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
 
 
 class Evicting(Feature):
@@ -215,8 +215,6 @@ def find_resent(
     observed message is edited that was not removed yet, and what was observed of it stays.
 
     Args:
-        record: The memory of the thread.
-        arrival: What came in.
         archive: What calls the archive.
 
     Raises:
@@ -305,8 +303,6 @@ def find_evictable(
     piece. System messages stay, and so does a message whose id does not name it in the archive.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         request: The key of the live user request.
     """
     if waits_to_send(record):  # others may have observed these messages otherwise meanwhile

@@ -18,7 +18,7 @@ from langgraph_om.core.additions import Additions, Advice, ShownValue
 from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.cycles.questions import Answer, Wanted
+from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.forms import SchemaForm, merge
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord, ObservationActivated, ObservationEnd
@@ -43,25 +43,21 @@ def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | 
 class ExtractOptions(TypedDict, total=False):
     """The key of the option `observation` for values by schema."""
 
-    extract: Mapping[str, Any] | None
-    """Values by schema, which a second question takes out of what is observed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractConfig:
-    """The same as a field of `ObservationConfig`.
-
-    Args:
-        extract: Values by schema, which a second question takes out of what is observed.
-    """
-
     extract: Annotated[
         Mapping[str, Any] | None,
         AfterValidator(_refuse_odd_schemas),
         Hint(
             "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
         ),
-    ] = None
+    ]
+    """Values by schema, which a second question takes out of what is observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractConfig:
+    """The same as a field of `ObservationConfig`."""
+
+    extract: Mapping[str, Any] | None = None
 
 
 class Extraction(TypedDict):
@@ -152,7 +148,7 @@ def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
         yield ShownValue(name, kept["value"], notes)
 
 
-def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
     """Yield what to do about values that could not be told."""
     for name, kept in read_values(record).items():
         if kept["error"]:
@@ -185,7 +181,7 @@ class Extract(Feature):
         """Return the names of the values, each with the option that it stands in."""
         return dict.fromkeys(self._forms, "`observation.extract`")
 
-    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values; other threads ask for their own."""
         if info.operation != "observation":
             return []
@@ -194,11 +190,11 @@ class Extract(Feature):
         failed = {name for name, kept in read_values(info.record).items() if kept["error"]}
         failed |= {entry["name"] for entry in ahead if "error" in entry}
         return [
-            Wanted(name, form, known.get(name), name in failed)
+            AskedValue(name, form, known.get(name), name in failed)
             for name, form in self._forms.items()
         ]
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Extraction]:
+    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Extraction]:
         """Write the answers as entries."""
         del info
         return [_write_entry(answer) for answer in answers]
@@ -223,7 +219,7 @@ def _read_schemas(observation: Any) -> Mapping[str, Any]:
     return schemas or {}
 
 
-def _write_entry(answer: Answer) -> Extraction:
+def _write_entry(answer: ValueAnswer) -> Extraction:
     if answer.error is not None:
         return {"name": answer.value.name, "error": answer.error}
     if answer.patch is not None:

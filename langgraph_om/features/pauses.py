@@ -44,7 +44,10 @@ logger = logging.getLogger("langgraph_om")
 class PauseOptions(TypedDict, total=False):
     """The key of the option `observation` for pauses."""
 
-    buffer_on_idle: float | None
+    buffer_on_idle: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        Hint("a number of seconds above 0, or None"),
+    ]
     """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
     however little, unless the conversation goes on before; `None`: never. Needs background
     buffering, and the process that gave the answer to be there still."""
@@ -52,18 +55,9 @@ class PauseOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PauseConfig:
-    """The same as a field of `ObservationConfig`.
+    """The same as a field of `ObservationConfig`."""
 
-    Args:
-        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
-            ahead of need, however little, unless the conversation goes on before; `None`: never.
-            Needs background buffering, and the process that gave the answer to be there still.
-    """
-
-    buffer_on_idle: Annotated[
-        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
-        Hint("a number of seconds above 0, or None"),
-    ] = None
+    buffer_on_idle: float | None = None
 
 
 class PauseWork(Feature):

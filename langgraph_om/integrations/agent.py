@@ -29,11 +29,11 @@ from langgraph_om.integrations.nodes import (
     FINISH,
     STATED,
     STATUS,
-    Inspected,
+    Inspection,
     MemoryNodes,
     MemoryTransformer,
     PlainNode,
-    Update,
+    StateUpdate,
     emit,
 )
 from langgraph_om.integrations.state_graph import (
@@ -239,7 +239,7 @@ def _check_tools(tools: object) -> Sequence[Any]:
 # --- What the Actor's node begins with -----------------------------------------------------------
 
 State = Mapping[str, Any]
-Entered = tuple[State, Update, Step | None]
+Entered = tuple[State, StateUpdate, Step | None]
 """The state that the Actor is called with, what is to be written of it beside the answer, and what
 was inspected; `None` where `om_status` has done that."""
 
@@ -281,7 +281,7 @@ class IdleStep:
         found = yield from self._nodes.inspect(state, must_proceed=True)
         return self._show(state, found), found.update, found.step
 
-    def _show(self, state: State, found: Inspected) -> State:
+    def _show(self, state: State, found: Inspection) -> State:
         """Return the state as it is once an inspection is written."""
         # What is written to `om` are events, or nothing, and not the record.
         after, step = {**state, **found.update, "om": state["om"]}, found.step
@@ -290,6 +290,6 @@ class IdleStep:
         return {**after, "om": step.record, self._nodes.runner.messages_key: step.left}
 
 
-def _add_answer(update: Update, answer: BaseMessage) -> Update:
+def _add_answer(update: StateUpdate, answer: BaseMessage) -> StateUpdate:
     """Return an update with the Actor's answer, behind what leaves the conversation."""
     return {**update, "messages": [*update.get("messages", ()), answer]}

@@ -103,6 +103,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Args:
         memory: The memory.
+        replaces: The name of a middleware that this one takes the place of. deepagents matches
+            names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
+            also in its general-purpose subagent. `None`: it is one more.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
@@ -113,19 +116,29 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     transformers = (InternalCallTransformer, MemoryTransformer)
 
     @overload
-    def __init__(self, memory: ObservationalMemory | None = None) -> None: ...
+    def __init__(
+        self, memory: ObservationalMemory | None = None, *, replaces: str | None = None
+    ) -> None: ...
 
     @overload
     def __init__(
         self,
         memory: None = None,
         *,
+        replaces: str | None = None,
         model: ModelValue | None = None,
         **options: Unpack[MemoryOptions],
     ) -> None: ...
 
-    def __init__(self, memory: ObservationalMemory | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        memory: ObservationalMemory | None = None,
+        *,
+        replaces: str | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
+        self._name = replaces or "ObservationalMemoryMiddleware"
         if memory is not None and options:
             given = ", ".join(f"`{name}`" for name in sorted(options))
             msg = f"`memory` and {given} are given; pass these in ObservationalMemory(...)"
@@ -151,7 +164,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     def name(self) -> str:
         """The same for subclasses, so that `create_agent` refuses two memories on one agent."""
-        return "ObservationalMemoryMiddleware"
+        return self._name
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:

@@ -139,14 +139,14 @@ A blocking cycle takes two (the work, and `om_status` again), the Actor's answer
 spare.
 """
 
-Update = dict[str, Any]
+StateUpdate = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspection:
     """What an inspection of a graph's state came to."""
 
-    update: Update
+    update: StateUpdate
     """What is written."""
     step: Step | None = None
     """What was found; `None` in a run in which nothing is inspected."""
@@ -168,35 +168,35 @@ class MemoryNodes:
     tells_actor: bool = False
     """Whether the Actor's node inspects what no node before it has, and is told of that."""
 
-    def status(self, state: Mapping[str, Any]) -> Update:
+    def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
         return drive(self._status(state), self.runner.context(emit=emit)).result
 
-    def finish(self, state: Mapping[str, Any]) -> Update:
+    def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
         return drive(self._finish(state), self.runner.context(emit=emit)).result
 
-    async def afinish(self, state: Mapping[str, Any]) -> Update:
+    async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""
         return (await adrive(self._finish(state), self.runner.context(emit=emit))).result
 
-    def _status(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+    def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         found = yield from self.inspect(state, must_proceed=_must_proceed(state))
         step = found.step
         if step is None or not goes_on(step.decision, buffering_waits=self.buffering_waits):
             return found.update
         return {**found.update, **self._told()}
 
-    def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspected]:
+    def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspection]:
         """Inspect the state before a call of the Actor's model."""
         runner = self.runner
         if not runner.is_on():
-            return Inspected(self._update([]))
+            return Inspection(self._update([]))
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
         scope = RunScope(runner, state=state)
         if runner.is_read_only():
             yield from runner.read(scope, record, messages, who)
-            return Inspected({**self._update([]), **scope.changes})
+            return Inspection({**self._update([]), **scope.changes})
         step = yield from runner.inspect(
             record,
             messages,
@@ -206,12 +206,12 @@ class MemoryNodes:
             buffering_waits=self.buffering_waits,
         )
         update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
-        return Inspected({**update, **scope.changes}, step)
+        return Inspection({**update, **scope.changes}, step)
 
-    def _told(self) -> Update:
+    def _told(self) -> StateUpdate:
         return {STATED: True} if self.tells_actor else {}
 
-    def _finish(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+    def _finish(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner = self.runner
         if not runner.is_on() or runner.is_read_only():
             return self._update([])
@@ -258,15 +258,15 @@ class MemoryNodes:
         """Whether the Actor's node is next after `om_buffer`, which has begun a job."""
         return not (self.buffering_waits or self.buffers_beside)
 
-    def work(self, kind: str, state: Mapping[str, Any]) -> Update:
+    def work(self, kind: str, state: Mapping[str, Any]) -> StateUpdate:
         """Carry out the decision, if it is of this kind."""
         return drive(self._work(kind, state), self.runner.context(emit=emit)).result
 
-    async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
+    async def awork(self, kind: str, state: Mapping[str, Any]) -> StateUpdate:
         """Carry out the decision without blocking the event loop."""
         return (await adrive(self._work(kind, state), self.runner.context(emit=emit))).result
 
-    def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[Update]:
+    def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)
         told = self._told() if kind == "buffer" and self.buffers_before else {}
         if decision.kind != kind or not runner.is_on():
@@ -288,11 +288,11 @@ class MemoryNodes:
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return complete_record(state.get("om"))
 
-    def _removals(self, keys: list[str]) -> Update:
+    def _removals(self, keys: list[str]) -> StateUpdate:
         removed = [RemoveMessage(id=key) for key in keys]
         return {self.runner.messages_key: removed} if removed else {}
 
-    def _update(self, events: list[Event]) -> Update:
+    def _update(self, events: list[Event]) -> StateUpdate:
         return {self.channel: events} if events or self.writes_always else {}
 
 

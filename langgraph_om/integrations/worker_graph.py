@@ -32,7 +32,7 @@ from langgraph_om.runtime.flows import RunContext
 from langgraph_om.runtime.leases import PRUNE_SECONDS, Leases
 from langgraph_om.runtime.server import LEASE_SECONDS
 
-Outcome = Literal["done", "failed", "overtaken", "taken", "withdrawn"]
+JobOutcome = Literal["done", "failed", "overtaken", "taken", "withdrawn"]
 """What came of a run: a result; a failure; a result that comes too late, because the job is another
 worker's by now; or nothing, as another worker has the job, or has done it, or nobody wants it any
 more."""
@@ -40,7 +40,7 @@ more."""
 
 def carry_out_once(
     request: JobRequest, sender: str | None, work: EffectFlow[JobResult]
-) -> EffectFlow[Outcome]:
+) -> EffectFlow[JobOutcome]:
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
     Args:

@@ -102,8 +102,6 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
     A model that others stand behind gets half of the time that is left.
 
     Args:
-        call: The question.
-        calls: What is needed to ask.
         seconds: How long all attempts may take together.
 
     Returns:
@@ -225,9 +223,6 @@ def prepare_question(
     """Return a question as one model takes it.
 
     Args:
-        call: The question.
-        calls: What is needed to ask.
-        leaf: The model.
         is_bare: Whether nothing is attached to it.
     """
     client = calls.models.get(call.role, leaf)
@@ -317,7 +312,6 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
     """Configure a call so that traces show it by name and the user's streams do not show it.
 
     Args:
-        call: The question.
         run: The configuration of the run; inside a node it is found without being passed.
     """
     config: RunnableConfig = {
@@ -379,8 +373,6 @@ def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
     """Ask a question; whatever a model raises is an answer to the flow.
 
     Args:
-        call: The question.
-        calls: What is needed to ask.
         seconds: How long all attempts may take together.
     """
     try:

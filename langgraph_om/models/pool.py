@@ -23,10 +23,10 @@ from langgraph_om.core.config.options import (
     Role,
     is_default,
 )
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.parts import Attachment, is_profiled
-from langgraph_om.core.observe.observer import NO_HINTS, ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
@@ -244,9 +244,6 @@ def choose_models(
     """Choose and check the Observer's and the Reflector's model, and those that features ask.
 
     Args:
-        model: The top-level model.
-        observing: The Observer's settings.
-        reflecting: The Reflector's settings.
         is_checked: Whether the models will be used.
         given: Options that ask for a model to be named, and whether they are given.
         thresholds: The limits, which tiers have to cover.
@@ -287,8 +284,7 @@ def choose_models(
             if value is not None:
                 check_value(option, value)
         _check_settings_apply(models)
-        asked = features.list_hints()
-        _check_tiers(models, observing, reflecting, thresholds, counter, asked=asked)
+        _check_tiers(models, observing, reflecting, thresholds, counter, features=features)
     return models
 
 
@@ -353,7 +349,7 @@ def _check_tiers(
     thresholds: Thresholds,
     counter: TokenCounter,
     *,
-    asked: Mapping[str, str],
+    features: Features,
 ) -> None:
     """Refuse tiers without one for the largest question that is sure to be asked."""
     for role in ("observer", "reflector"):
@@ -361,9 +357,11 @@ def _check_tiers(
         if covers(value, sys.maxsize):
             continue
         tokens = (
-            count_observer_question(observing, thresholds, counter, asked)
+            count_observer_question(observing, thresholds, counter, features)
             if role == "observer"
-            else count_reflector_question(reflecting, thresholds, counter, observing.prompt)
+            else count_reflector_question(
+                reflecting, thresholds, counter, observing.prompt, features
+            )
         )
         if not covers(value, tokens):
             msg = (
@@ -378,15 +376,12 @@ def count_observer_question(
     config: ObservationConfig,
     thresholds: Thresholds,
     counter: TokenCounter,
-    asked: Mapping[str, str] = NO_HINTS,
+    features: Features = NO_FEATURES,
 ) -> int:
     """Return the size of the Observer's question when the turn begins to wait for it.
 
     Args:
-        config: The Observer's settings.
-        thresholds: The limits in force.
-        counter: What counts tokens.
-        asked: The hints of features that are asked for, by name, each with what is told of it.
+        features: Those that are on.
     """
     shown = resolve_previous_tokens(config)
     previous = thresholds.observation_tokens if shown is False else shown
@@ -394,25 +389,32 @@ def count_observer_question(
         transcript="",
         instruction=config.instruction,
         prompt=config.prompt,
-        asked=asked,
+        features=features,
     )
     prompt = count_messages(counter, next(observe(empty)).messages)
     return prompt + previous + thresholds.block_messages_at(previous)
 
 
 def count_reflector_question(
-    config: ReflectionConfig, thresholds: Thresholds, counter: TokenCounter, prompt: str
+    config: ReflectionConfig,
+    thresholds: Thresholds,
+    counter: TokenCounter,
+    prompt: str,
+    features: Features = NO_FEATURES,
 ) -> int:
     """Return the size of the Reflector's question when the turn begins to wait for it.
 
     Args:
-        config: The Reflector's settings.
-        thresholds: The limits in force.
-        counter: What counts tokens.
         prompt: Which of the Observer's prompts wrote the log.
+        features: Those that are on.
     """
     empty = ReflectorInput(
-        log="", tokens=1, target=1, instruction=config.instruction, prompt=prompt
+        log="",
+        tokens=1,
+        target=1,
+        instruction=config.instruction,
+        prompt=prompt,
+        features=features,
     )
     question = next(reflect(empty, counter)).messages
     return count_messages(counter, question) + thresholds.block_observations_at(0)

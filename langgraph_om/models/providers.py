@@ -82,7 +82,6 @@ def fit_to_model(
     """Return the settings that a model named by a string takes, as far as is known.
 
     Args:
-        sampling: The settings of the role.
         family: The family of its client.
         name: The model's name, without its provider.
         profile: What langchain knows of the model, if anything.

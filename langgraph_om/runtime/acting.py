@@ -46,8 +46,6 @@ class Acting:
         """Write an update into a thread, wherever its run stands, and see that it is kept.
 
         Args:
-            graph: The agent's compiled graph.
-            config: The thread's configuration.
             build: Returns the update, given the thread's state.
         """
         check_graph(graph, self._runner.messages_key, config)

@@ -22,7 +22,7 @@ from langgraph_om.core.effects import (
     Call,
     CallReply,
     LateError,
-    Leased,
+    LeasedRequests,
     Pause,
     Request,
     Requests,
@@ -111,7 +111,7 @@ def perform(request: Request) -> Any:
     if isinstance(request, SideBySide):
         futures = [in_thread(partial(fulfil, flow), "om_batch") for flow in request.flows]
         return [future.result() for future in futures]
-    if isinstance(request, Leased):
+    if isinstance(request, LeasedRequests):
         with _kept(request.lease):
             return fulfil(request.requests)
     if request.seconds is None:
@@ -184,7 +184,7 @@ async def aperform(request: Request) -> Any:
         return await _apause(request)
     if isinstance(request, SideBySide):
         return list(await asyncio.gather(*(afulfil(flow) for flow in request.flows)))
-    if isinstance(request, Leased):
+    if isinstance(request, LeasedRequests):
         return await _afulfil_leased(request)
     if request.seconds is None:
         try:
@@ -195,7 +195,7 @@ async def aperform(request: Request) -> Any:
     return _read_outcome(task.result) if task is not None else CallReply(error=LateError())
 
 
-async def _afulfil_leased(leased: Leased) -> Any:
+async def _afulfil_leased(leased: LeasedRequests) -> Any:
     async def attend() -> None:
         while True:
             await asyncio.sleep(leased.lease.seconds_left())

@@ -28,7 +28,7 @@ from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases, share_leases
 
-Work = Callable[[], JobResult]
+JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
 
 
@@ -46,7 +46,7 @@ class Executor(Protocol):
         self,
         cycle_id: str,
         key: str,
-        work: Work,
+        work: JobWork,
         *,
         thread_id: str = "",
         resource_id: str | None = None,
@@ -223,7 +223,7 @@ class BackgroundBuffering:
         self,
         cycle_id: str,
         key: str,
-        work: Work,
+        work: JobWork,
         *,
         thread_id: str = "",
         resource_id: str | None = None,
@@ -452,15 +452,6 @@ def _close_all() -> None:
         executor.leave()
 
 
-__all__ = [
-    "BackgroundBuffering",
-    "Buffering",
-    "InPlace",
-    "InlineBuffering",
-    "ParallelBuffering",
-]
-
-
 class InPlace:
     """An executor that never takes a job: work is done where it is due."""
 
@@ -471,7 +462,7 @@ class InPlace:
         self,
         cycle_id: str,
         key: str,
-        work: Work,
+        work: JobWork,
         *,
         thread_id: str = "",
         resource_id: str | None = None,

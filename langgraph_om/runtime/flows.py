@@ -30,7 +30,7 @@ from langgraph_om.core.effects import (
     HookReply,
     JobState,
     KeepLease,
-    Leased,
+    LeasedRequests,
     ModelReply,
     Pause,
     PeekJobs,
@@ -229,8 +229,6 @@ def supervise(
     """Turn what a flow wants into requests, and show its events.
 
     Args:
-        flow: The flow.
-        context: What it is run with.
         beside: The cycle of which it is a part, with others side by side.
     """
     if beside is None:
@@ -257,7 +255,7 @@ def supervise(
 def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
     if cycle.lease is None:
         return (yield from requests)
-    return (yield Leased(requests, cycle.lease))
+    return (yield LeasedRequests(requests, cycle.lease))
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:

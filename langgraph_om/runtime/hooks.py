@@ -60,7 +60,6 @@ def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
     """Read what came of a hook, and log it when it failed.
 
     Args:
-        name: The hook.
         done: What came of the call.
         seconds: How long it was waited for at most.
     """

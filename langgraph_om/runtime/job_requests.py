@@ -28,7 +28,7 @@ from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = ("scope", "continuation_hints", "hides_ids", "transforms", "timezone")
+_COMPARED = ("scope", "hides_ids", "transforms", "timezone")
 """Settings that change what a job comes to, beside those of observation and reflection."""
 
 
@@ -38,7 +38,6 @@ def build_request(
     """Write a job as plain JSON.
 
     Args:
-        job: The job.
         messages: The whole conversation; where other processes find them, only the ids of those
             that are needed are written.
         decision: What the job was made of.
@@ -190,9 +189,6 @@ def submit_job(
     """Hand a job to the executor.
 
     Args:
-        buffering: The executor.
-        job: The job.
-        messages: The whole conversation.
         decision: What the job was made of.
         now: When it was decided.
         context: What the job is driven with, where it runs in this process.

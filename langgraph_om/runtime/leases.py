@@ -219,7 +219,6 @@ class Leases:
         """Wait for the result of another worker's job.
 
         Args:
-            job_id: The job.
             timeout: Seconds to wait at most; with 0, what was read last is returned at once.
         """
         ends_at = time.monotonic() + timeout
@@ -380,7 +379,6 @@ def share_leases(
 
     Args:
         known: Those it has, if it shares an archive already.
-        archive: What the workers share.
         seconds: How long a new lease lasts unless it is renewed.
         executor: The name of the executor's class.
 

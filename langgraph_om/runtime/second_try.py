@@ -65,9 +65,7 @@ def find_shorter(
     Where nothing can be left out, it is no shorter than the one of the view.
 
     Args:
-        step: A look at the conversation.
         target: Tokens.
-        system: The agent's own system prompt.
         limit: The Actor's window, in tokens, which the notice names; `None`: it names the target.
     """
     named = target if limit is None else limit
@@ -104,7 +102,6 @@ def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View
     """Return the view without the window's first messages and the log's first groups.
 
     Args:
-        step: A look at the conversation.
         tokens: Above how many a message is cut.
         dropped: How many of the first messages are left out.
         groups: How many of the oldest groups of observations.
@@ -139,7 +136,7 @@ def _cut(message: BaseMessage, key: str, *, features: Features, tokens: int) -> 
 
 
 AnswerT = TypeVar("AnswerT")
-Mark = Callable[[BaseMessage], BaseMessage]
+MarkAnswer = Callable[[BaseMessage], BaseMessage]
 
 _MOST_TRIES: Final = 4
 _SURE: Final = 0.95
@@ -150,7 +147,7 @@ _HOPELESS: Final = 1.1
 """What is longer by so much than an error allows is not tried."""
 
 
-def _mark_message(answer: Any, mark: Mark) -> Any:
+def _mark_message(answer: Any, mark: MarkAnswer) -> Any:
     return mark(answer) if isinstance(answer, BaseMessage) else answer
 
 
@@ -176,7 +173,7 @@ class SecondTries:
         model: str = ANY_MODEL,
         config: RunnableConfig | None = None,
         refused: Iterable[BaseMessage] | None = None,
-        mark: Callable[[Any, Mark], Any] = _mark_message,
+        mark: Callable[[Any, MarkAnswer], Any] = _mark_message,
     ) -> None:
         self._runner, self._state, self._system = runner, state, system
         self._model, self._config, self._mark_in = model, config, mark

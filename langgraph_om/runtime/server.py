@@ -21,7 +21,7 @@ from langgraph_om.core.cycles.carry_out import describe_run, fail_request, has_b
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.executors import Work
+from langgraph_om.runtime.executors import JobWork
 from langgraph_om.runtime.leases import Leases, share_leases
 
 # Calls of a LangGraph server's API, whatever client there is, from any thread.
@@ -336,7 +336,7 @@ class ServerBuffering:
         self,
         cycle_id: str,
         key: str,
-        work: Work,
+        work: JobWork,
         *,
         thread_id: str = "",
         resource_id: str | None = None,

@@ -28,12 +28,7 @@ from langgraph_om.errors import ConfigurationError
 
 
 def values_of(state: Any, key: str) -> Any:
-    """Return the values of a state snapshot or of a server's state; anything else is a state.
-
-    Args:
-        state: A state of any kind.
-        key: The state's key of the conversation.
-    """
+    """Return the values of a state snapshot or of a server's state; anything else is a state."""
     if isinstance(state, Mapping):
         is_wrapped = "values" in state and "om" not in state and key not in state
         values = state["values"] if is_wrapped else None
@@ -142,10 +137,6 @@ def record_of(state: Any) -> MemoryRecord:
 
 def record_seen_from_outside(state: Any, key: str) -> MemoryRecord:
     """Return the record in a state that somebody looks at; a blank one where nothing ran yet.
-
-    Args:
-        state: A state of any kind.
-        key: The state's key of the conversation.
 
     Raises:
         ConfigurationError: When it is what a node sees, with messages and no place for a record, or

@@ -90,7 +90,6 @@ def record_search(thread_id: str, resource_id: str | None, mode: object) -> Iter
 
     Args:
         thread_id: The thread that asks.
-        resource_id: Whose it is.
         mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
     """
     backend = _find_backend()

@@ -18,7 +18,6 @@ def part_runtime(parsed: object, tool: str, outside: str) -> tuple[ToolRuntime, 
 
     Args:
         parsed: The arguments of the call as its tool reads them.
-        tool: The name of the tool.
         outside: What can not be done outside of a graph, and what to do; for the error.
 
     Raises:
@@ -42,10 +41,6 @@ def find_store() -> BaseStore | None:
 
 def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
     """Refuse another tool of the name of one of the memory: a model could call only one of them.
-
-    Args:
-        tools: The agent's tools.
-        runner: What the memory runs its steps with.
 
     Raises:
         ConfigurationError: When there is one.

@@ -63,11 +63,6 @@ def turn(
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
     Args:
-        runner: What the turn is run with.
-        record: The memory of the thread.
-        messages: The whole conversation.
-        identity: Whose conversation it is.
-        scope: The run around it.
         is_final: Whether the Actor has answered; nothing is carried out then.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
@@ -126,9 +121,7 @@ def take_step(
     """Run a turn outside of any graph, and end with the Actor's input.
 
     Args:
-        runner: What the turn is run with.
         record: The memory that the last step returned; `None` at first.
-        messages: The whole conversation.
         thread_id: The thread's id; without one it is looked for in the configuration.
         scope: The run, with what the caller hands in for features.
         is_final: Whether the Actor has answered.

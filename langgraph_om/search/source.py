@@ -18,7 +18,7 @@ from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted_groups
-from langgraph_om.core.search import RECALL, Filter, Found, Kind, fuse, search_texts
+from langgraph_om.core.search import RECALL, Filter, FoundText, Kind, fuse, search_texts
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObservationalMemoryError
@@ -114,7 +114,6 @@ class RecallSource(Protocol):
 
         Args:
             page: Counted from 0, after the filters.
-            limit: The size of a page.
             before: Only threads created before this time.
             after: Only threads created at this time or later.
         """
@@ -155,7 +154,7 @@ def is_hidden(hit: RecallHit, asked: SearchRequest, current_thread: str) -> bool
     return is_own and hit.cursor in asked.hidden
 
 
-def to_hit(found: Found, thread: RecallThread) -> RecallHit:
+def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     """Return what was found by words in a thread."""
     group = "" if found.kind == "message" else found.key
     place = (thread, group, found.score, found.text, found.cursor, found.at)
@@ -334,9 +333,6 @@ class NearSearch(Feature):
         """Return the best match of each text that is near to a query, the best first.
 
         Args:
-            query: What to look for.
-            limit: How many texts at most.
-            who: The current thread and its user.
             store: The run's store; `None` without one.
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.

@@ -402,7 +402,6 @@ def weigh(text: str, words: int) -> int:
     """Return how much a sentence tells, 0 when it says nothing.
 
     Args:
-        text: The sentence.
         words: How many of its words weigh.
     """
     found = text.split()

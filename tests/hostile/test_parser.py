@@ -12,18 +12,21 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.answer_tags import find_tags
-from langgraph_om.core.observe.parse_answer import MAX_LINE_CHARS, Parsed, Status, parse_output
+from langgraph_om.core.observe.parse_answer import (
+    MAX_LINE_CHARS,
+    AnswerStatus,
+    ParsedAnswer,
+    parse_output,
+)
 from support.examples import examples
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 from support.rendering import render_output
 
-PARTS = ("observations", "current_task", "suggested_response")
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
 
 
-def parts_of(parsed: Parsed) -> list[str]:
-    own = [value for name in PARTS if (value := getattr(parsed, name))]
-    return [*own, *parsed.more.values()]
+def parts_of(parsed: ParsedAnswer) -> list[str]:
+    return [*filter(None, [parsed.observations]), *parsed.hints.values()]
 
 
 items = st.builds(
@@ -54,7 +57,7 @@ answers = st.lists(blocks | fragments, max_size=6).map("\n".join)
 def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
     for cut_off in (False, True):
         parsed = parse_output(text, cut_off=cut_off)
-        assert parsed.status in get_args(Status)
+        assert parsed.status in get_args(AnswerStatus)
         assert bool(parsed.problem) is (parsed.status not in {"ok", "none"})
         for part in parts_of(parsed):
             assert not CONTROL.search(part)
@@ -64,9 +67,9 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
             assert tags_in(escape(part)) == []
         log = find_tags(f"<observations>\n{parsed.observations}")[1:]
         assert not any(tag.leads for tag in log)
-        for hint in parsed.more.values():  # such as a title
-            assert "\n" not in hint
-            assert 3 <= len(hint) <= 103
+        if (title := parsed.hints.get("thread_title")) is not None:
+            assert "\n" not in title
+            assert 3 <= len(title) <= 103
 
 
 @examples(70)
@@ -82,7 +85,7 @@ def test_rendering_and_reading_undo_each_other(text: str) -> None:
 @given(answers)
 def test_what_was_read_can_be_stored(text: str) -> None:
     parsed = parse_output(text)
-    kept = {name: getattr(parsed, name) for name in PARTS} | dict(parsed.more)
+    kept = {"observations": parsed.observations, **parsed.hints}
     serde = JsonPlusSerializer()
     assert serde.loads_typed(serde.dumps_typed({**kept, "keys": dict.fromkeys(kept, 1)}))
     assert json.loads(json.dumps(kept, ensure_ascii=False).encode()) == kept

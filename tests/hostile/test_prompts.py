@@ -24,7 +24,7 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     write_transcript_text,
 )
-from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.reflector import (
@@ -36,6 +36,7 @@ from langgraph_om.core.reflect.reflector import (
 from langgraph_om.core.wire import Group, MemoryRecord
 from support.counters import COUNTER
 from support.examples import examples
+from support.flows import with_hints
 from support.material import CONTROL, deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
@@ -132,8 +133,7 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     timed = [TimedMessage(message, NOON) for message in talk]
     transcript = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
     hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
-    asked = {"thread_title": ""}
-    shown = ObserverInput(transcript, previous=previous, hints=hints, asked=asked)
+    shown = ObserverInput(transcript, previous=previous, hints=hints)
     text = question(observe(shown))
     before, opened, rest = text.partition("\n<conversation>\n")
     conversation, closed, request = rest.rpartition("</conversation>\n")
@@ -195,7 +195,7 @@ RECALL = recall_of("resource")
 
 
 def intro_of(recall: Any) -> str:
-    own = load("actor_instructions")
+    own = fill("actor_instructions", hints=with_hints().join_texts("tell_hints", "actor"))
     return own if recall is None else f"{own}\n\n{recall.instructions({}, has_memory=True)}"
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
 from deepagents import HarnessProfile, create_deep_agent, register_harness_profile
+from deepagents.backends import StateBackend
+from deepagents.backends.utils import create_file_data
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -592,14 +595,19 @@ def test_no_warning_without_summaries(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def deep(
-    model: ScriptedChatModel, *, limits: dict[str, Any] | None = None, **options: Any
+    model: ScriptedChatModel,
+    *,
+    limits: dict[str, Any] | None = None,
+    replaces: str | None = None,
+    beside: Sequence[Middleware] = (),
+    **options: Any,
 ) -> Agent:
     clock = Clock()
     memory = remembering(model, clock, **(limits if limits is not None else LIMITS))
     graph: Graph = create_deep_agent(
         model,
         [search],
-        middleware=[ObservationalMemoryMiddleware(memory)],
+        middleware=[*beside, ObservationalMemoryMiddleware(memory, replaces=replaces)],
         checkpointer=InMemorySaver(),
         **options,
     )
@@ -661,6 +669,64 @@ def test_summaries_of_a_deep_agent_can_be_switched_off() -> None:
     assert "_summarization_event" not in agent.graph.channels
     talk(agent.graph, CONFIG, long_turns(24))
     assert remembers(agent)
+
+
+def working(messages: list[BaseMessage], own: Iterator[int], parts: Iterator[int]) -> AIMessage:
+    """Plans, writes a file and asks the general-purpose subagent, a step for each."""
+    request = live_request(messages)
+    if request.text.startswith("Subtask"):
+        part = next(parts, None)
+        if part is None:
+            return AIMessage("The subtask is done.")
+        args = {"file_path": f"/part-{part}.md", "content": turn(70 + part).text * 6}
+        return AIMessage("", tool_calls=[{"name": "write_file", "args": args, "id": f"s{part}"}])
+    if "work" not in request.text:
+        return AIMessage(f"Noted: {request.text[:60]}")
+    todos = [{"content": f"Part {n}", "status": "pending"} for n in range(3)]
+    steps = [
+        {"name": "write_todos", "args": {"todos": todos}},
+        {"name": "write_file", "args": {"file_path": "/notes.md", "content": "Lisbon"}},
+        {
+            "name": "task",
+            "args": {"description": "Subtask. Write parts.", "subagent_type": "general-purpose"},
+        },
+    ]
+    at = next(own, len(steps))
+    if at < len(steps):
+        return AIMessage("", tool_calls=[{**steps[at], "id": f"{request.id}.{at}"}])
+    return AIMessage("All done.")
+
+
+def test_memory_takes_the_place_of_a_deep_agents_summaries_also_in_its_subagent() -> None:
+    skill = "---\nname: tides\ndescription: How tides are read.\n---\nRead the table.\n"
+    backend = StateBackend()
+    agent = deep(
+        replying(Small, scripted(actor=partial(working, own=iter(range(3)), parts=iter(range(4))))),
+        replaces="SummarizationMiddleware",
+        beside=[TodoListMiddleware()],
+        backend=backend,
+        skills=["/skills/"],
+        limits={"messages": 700, "log": 2000},
+    )
+    assert "_summarization_event" not in agent.graph.channels
+    files = {"/skills/tides/SKILL.md": create_file_data(skill)}
+    given: Any = {"messages": [HumanMessage("Hello", id="hello")], "files": files}
+    agent.graph.invoke(given, CONFIG)
+    talk(agent.graph, CONFIG, turns(10))
+    config: RunnableConfig = {**CONFIG, "recursion_limit": 80}
+    before = record_of(agent.graph, CONFIG)["log"]
+    agent.graph.invoke({"messages": [HumanMessage("Please work.", id="h60")]}, config)
+    state = values(agent.graph, CONFIG)
+    assert state["messages"][-1].text == "All done."
+    assert [todo["content"] for todo in state["todos"]] == ["Part 0", "Part 1", "Part 2"]
+    assert {"/notes.md", "/part-0.md", "/part-3.md"} <= state["files"].keys()
+    assert before
+    assert nothing_lost(agent)
+    assert refusals(agent.prompts()) == []
+    assert all("Subtask" not in group["text"] for group in record_of(agent.graph, CONFIG)["log"])
+    assert "tides" in "".join(message.text for message in agent.prompts()[-1])
+    # The subagent's own long run was observed too, and kept apart.
+    assert "Subtask. Write parts." in observed_text(agent.model)
 
 
 def delegating(messages: list[BaseMessage]) -> AIMessage:

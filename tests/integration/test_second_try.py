@@ -81,6 +81,7 @@ def test_an_enormous_message_is_previewed_and_nothing_else_left_out(
     assert "cannot be read now" in next(m.text for m in last if m.id == "p")
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.parametrize("kind", ["tool_calls", "invalid_tool_calls"])
 def test_enormous_arguments_are_previewed_and_told_of(kind: str) -> None:
     reply = Windowed(12_000, tells=False)

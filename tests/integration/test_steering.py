@@ -199,8 +199,7 @@ def test_what_waits_in_a_chunk_is_found_too() -> None:
     waiting = group("c", day_log(2, "* 🔴 User lives in Lyon", "* 🟡 Rain"), 4, 5)
     chunk: Any = {
         "id": "c", "cycle_id": "c", "groups": [waiting], "tokens": waiting["tokens"],
-        "message_count": 2, "message_tokens": 9, "digest": "", "current_task": None,
-        "suggested_response": None, "thread_title": None, "created_at": "",
+        "message_count": 2, "message_tokens": 9, "digest": "", "hints": {}, "created_at": "",
     }  # fmt: skip
     before = record(day_log(0, "* 🔴 Tea"), chunks=[chunk])
     after = fold(before, [memory().updates.correct("Lyon", "User lives in Ghent")])

@@ -207,6 +207,7 @@ def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) 
 # --- The option ----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware", "own"])
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_the_option_tells_the_window_as_a_profile_does(door: str, *, retrieval: bool) -> None:
@@ -305,6 +306,7 @@ def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> Non
 # --- What a thread has learned -------------------------------------------------------------------
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware", "own"])
 def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(8192)
@@ -321,6 +323,7 @@ def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     assert second.refused == 0
 
 
+@pytest.mark.needs("previews")
 def test_another_model_is_not_kept_to_what_was_learned() -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(200_000)
     talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
@@ -329,6 +332,7 @@ def test_another_model_is_not_kept_to_what_was_learned() -> None:
     assert second.sizes[-1] > 8192
 
 
+@pytest.mark.needs("previews")
 def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     actor = Actor(200_000)
     memory, graph = build("agent", actor, says=False)
@@ -344,6 +348,7 @@ def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     assert actor.sizes[-1] > 2000
 
 
+@pytest.mark.needs("previews")
 def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(100_000)
     talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)

@@ -1,19 +1,11 @@
-"""What docstrings say of the settings of a config class, and of the keys of its mapping."""
+"""What stands below the keys of a mapping, and that its config class has the same keys."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import re
 from dataclasses import fields
-from typing import Any
-
-
-def read_arguments(kind: type[Any]) -> dict[str, str]:
-    """Return what a docstring says of each argument, as one line."""
-    _, _, listed = (inspect.getdoc(kind) or "").partition("Args:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+from typing import Any, get_type_hints
 
 
 def read_keys(kind: Any) -> dict[str, str]:
@@ -29,7 +21,6 @@ def read_keys(kind: Any) -> dict[str, str]:
 
 
 def assert_same(config: type[Any], mapping: Any) -> None:
-    """See that a mapping's keys are said to be what the config's arguments are."""
-    said = read_arguments(config)
-    assert [*said] == [entry.name for entry in fields(config)]
-    assert read_keys(mapping) == said
+    """See that a config has the keys of its mapping, of the same types, each with a sentence."""
+    assert get_type_hints(config) == get_type_hints(mapping)
+    assert [entry.name for entry in fields(config)] == [*read_keys(mapping)]

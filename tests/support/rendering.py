@@ -8,13 +8,13 @@ from datetime import date
 from langgraph_om.core.content.dates import find_phrase
 from langgraph_om.core.content.text import escape_attribute
 from langgraph_om.core.observe.answer_tags import LOG, defuse_tags, tag_of
-from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.record.record import HINTS, write_range
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.record.record import write_range
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.wire import Group
 
 
-def render_output(parsed: Parsed) -> str:
+def render_output(parsed: ParsedAnswer) -> str:
     """Write a parsed answer in the well-formed shape.
 
     `parse_output` gives the same value back for everything it called `ok` or `none`. In a value
@@ -25,8 +25,7 @@ def render_output(parsed: Parsed) -> str:
         blocks = [f"<{LOG}>(none)</{LOG}>"]
     else:
         blocks = [f"<{LOG}>\n{defuse_tags(parsed.observations, LOG)}\n</{LOG}>"]
-    hints = {name: getattr(parsed, name) for name in HINTS}
-    for hint, value in {**hints, **parsed.more}.items():
+    for hint, value in parsed.hints.items():
         if value:
             name = tag_of(hint)
             safe = defuse_tags(value, name)

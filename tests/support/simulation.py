@@ -36,6 +36,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support.flows import with_hints
 from support.real_ids import Naming
 from support.reasoning import misplaced, thinking, thoughts_of
 from support.views import assemble
@@ -57,6 +58,7 @@ def settings(message_tokens: int = 1000, observation_tokens: int = 200, **option
         timezone=UTC,
         observation=observation,
         reflection=reflection,
+        features=with_hints(),
     )
 
 

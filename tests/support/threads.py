@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import drive
 from support import groups
@@ -46,7 +46,7 @@ NONE = "<observations>(none)</observations>"
 WHOLE = f"{A}\n{B}"
 
 
-def items(parsed: Mapping[str, Parsed]) -> dict[str, str]:
+def items(parsed: Mapping[str, ParsedAnswer]) -> dict[str, str]:
     return {name: each.observations for name, each in parsed.items()}
 
 

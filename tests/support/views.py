@@ -14,7 +14,7 @@ from langgraph_om.core.actor import prompt
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-from support.flows import setup
+from support.flows import setup, with_hints
 
 
 def assemble(
@@ -33,7 +33,7 @@ def assemble(
     settings = replace(
         setup(),
         max_input_tokens=max_input_tokens,
-        features=Features((*([] if recall is None else [recall]), *features.all)),
+        features=with_hints(*([] if recall is None else [recall]), *features.all),
     )
     view = prompt.make_view(settings, record, messages, window, today)
     return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)

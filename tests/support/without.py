@@ -1,14 +1,15 @@
 """Take one feature out of a copy of the package, and see that everything else holds.
 
-    python -m support.without inject             # imports and type-checks
-    python -m support.without inject --tests     # runs the tests of everything else too
-    python -m support.without --tests today      # of two features, another two each day
+    python -m support.without                    # without each: imports and type-checks
+    python -m support.without inject --tests     # and passes the tests of everything else
+    python -m support.without --tests today      # the tests of two features, others each day
 
 A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
 there and among the public names of `langgraph_om/__init__.py`, and integrations for it alone, such
 as `integrations/NAME.py` or `integrations/NAME_middleware.py`. Those that need it go with it. Tests
-of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
-marked `needs("NAME")`.
+of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), those that are
+marked `needs("NAME")`, and those that fail by the name of an option, a method or a class that went
+with it; see `conftest.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,32 +96,79 @@ def remove_rows(text: str, module: str) -> str:
     return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 
-def run(name: str, *, with_tests: bool) -> bool:
-    """Return whether the package holds without a feature."""
+SURFACE = """
+from dataclasses import fields
+from inspect import signature
+import langgraph_om, langgraph_om.integrations.agent
+from langgraph_om import ObservationalMemory, ObservationConfig
+from langgraph_om.features import FeatureUpdates, list_configs
+
+print(*langgraph_om.__all__, *signature(ObservationalMemory).parameters)
+for kind in (ObservationalMemory, FeatureUpdates):
+    print(*(f"{kind.__name__}.{name}" for name in dir(kind)))
+for option, kind in {"observation": ObservationConfig, **list_configs()}.items():
+    for field in fields(kind):
+        print(f"{option}.{field.name} {kind.__name__}.{field.name}")
+"""
+"""Prints the names that users write: classes, functions and options, and after a dot the keys of
+options, fields and methods."""
+
+
+@contextmanager
+def copy_without(name: str) -> Iterator[Path]:
+    """Return a copy of the repository without a feature, and remove it at the end."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for part in COPIED:
             source = ROOT / part
-            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy = shutil.copytree if source.is_dir() else shutil.copy2
             copy(source, root / part)
         for each in with_dependents(name):
             take_out(each, root)
-        # One cache for all copies, which differ in a few modules.
-        cache = str(ROOT / ".mypy_cache" / "without")
-        env = {**os.environ, "OM_WITHOUT": name, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
-        commands = [
-            ["-c", "import langgraph_om, langgraph_om.memory, langgraph_om.integrations.agent"],
-            ["-m", "mypy", "langgraph_om"],
-        ]
-        if with_tests:
-            commands.append(["-m", "pytest", "-q", "-n", "2"])
-        return all(
-            subprocess.run(  # noqa: S603 our own modules
-                [sys.executable, *command], cwd=root, env=env, check=False
-            ).returncode
-            == 0
-            for command in commands
-        )
+        yield root
+
+
+def run(root: Path, *command: str, **env: str) -> tuple[bool, str]:
+    """Run a Python module in a copy, and return whether it ended well and what it printed."""
+    done = subprocess.run(  # noqa: S603 our own modules
+        [sys.executable, *command],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), **env},
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode == 0, done.stdout
+
+
+def check_types(chosen: list[str], lane: int) -> list[str]:
+    """Import and type-check the package without each feature; return where that failed."""
+    # One cache for many copies, which differ in a few modules.
+    cache, failed = ROOT / ".mypy_cache" / f"without-{lane}", []
+    for name in chosen:
+        with copy_without(name) as root:
+            holds, said = run(root, "-c", SURFACE)
+            if holds:
+                holds, said = run(root, "-m", "mypy", "langgraph_om", MYPY_CACHE_DIR=str(cache))
+        if not holds:
+            failed.append(name)
+        sys.stdout.write(f"imports and types without {name}: {'hold' if holds else said}\n")
+        sys.stdout.flush()
+    return failed
+
+
+def check_tests(name: str) -> bool:
+    """Return whether the tests of everything else pass without a feature; laws are left out."""
+    sys.stdout.write(f"tests without {name}:\n")
+    with copy_without(name) as root:
+        kept = run(root, "-c", SURFACE)[1].split()
+        gone = set(run(ROOT, "-c", SURFACE)[1].split()) - set(kept)
+        env = {"OM_WITHOUT": name, "OM_GONE": " ".join(sorted(gone))}
+        holds, said = run(root, "-m", "pytest", "-q", "-n", "2", "--ignore", "tests/laws", **env)
+    sys.stdout.write(said)
+    sys.stdout.flush()
+    return holds
 
 
 def two_of_today() -> list[str]:
@@ -131,8 +182,12 @@ def main() -> int:
     parser.add_argument("name", nargs="*", choices=[*names(), []], help="all without one")
     parser.add_argument("--tests", nargs="?", const="all", choices=["all", "today"])
     asked = parser.parse_args()
-    chosen = asked.name or (two_of_today() if asked.tests == "today" else names())
-    failed = [name for name in chosen if not run(name, with_tests=asked.tests is not None)]
+    chosen = asked.name or names()
+    tested = two_of_today() if asked.tests == "today" else chosen if asked.tests else []
+    lanes = chosen[::2], chosen[1::2]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        failed = [name for found in pool.map(check_types, lanes, (0, 1)) for name in found]
+    failed += [name for name in tested if name not in failed and not check_tests(name)]
     said = f"does not hold without: {', '.join(failed)}" if failed else "holds without each"
     sys.stdout.write(f"{said}\n")
     return bool(failed)

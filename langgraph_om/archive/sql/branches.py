@@ -242,7 +242,6 @@ def store_messages(
 
     Args:
         connection: In a transaction that has locked the thread.
-        thread_id: The thread.
         entries: The messages by key, in order; at least one.
         after: The key of the message before the first one.
         name: The branch on which that stands; `None` for the current one.

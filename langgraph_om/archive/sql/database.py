@@ -246,7 +246,6 @@ def check_dialect(dialect: Any, shown: str) -> None:
     """Refuse a database that the archive cannot use.
 
     Args:
-        dialect: SQLAlchemy's dialect.
         shown: The URL or engine, for the error.
 
     Raises:

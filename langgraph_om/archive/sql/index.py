@@ -134,8 +134,6 @@ def find_matches(
     """Return for each word which texts hold it; of very many, `MAX_MATCHES`.
 
     Args:
-        connection: The connection.
-        words: The words to look for.
         marks: Marks that a text must have, all of them.
         limits: Further conditions in SQL about `om_texts`, each begun by `AND`.
         values: What these refer to.

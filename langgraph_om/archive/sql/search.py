@@ -50,7 +50,7 @@ from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (
     Filter,
-    Found,
+    FoundText,
     Kind,
     WordWeights,
     find_beginning,
@@ -177,7 +177,7 @@ class _Ranked(NamedTuple):
     row: int
     thread_id: str
     piece: int
-    found: Found
+    found: FoundText
 
 
 def _rank(
@@ -240,7 +240,7 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
         score = weights.score_counts(counts, length, average)
         name = (row.thread_id, row.kind, row.key)
         if score > 0 and (name not in best or score > best[name].found.score):
-            found = Found(row.kind, row.key, row.key, "", score, row.at, None)
+            found = FoundText(row.kind, row.key, row.key, "", score, row.at, None)
             best[name] = _Ranked(row.id, row.thread_id, row.piece, found)
     return sorted(best.values(), key=lambda ranked: -ranked.found.score)
 
@@ -355,13 +355,13 @@ def _read_hits(connection: Connection, ranked: Sequence[_Ranked]) -> list[Archiv
     ]
 
 
-def _complete_message(found: Found, piece: int, body: str) -> Found:
+def _complete_message(found: FoundText, piece: int, body: str) -> FoundText:
     message = decode_message(found.key, body)
     text = _take_piece(read_text(message), piece)
     return replace(found, text=text, role=role_of(message))
 
 
-def _complete_group(found: Found, piece: int, body: str) -> Found:
+def _complete_group(found: FoundText, piece: int, body: str) -> FoundText:
     group: Mapping[str, Any] = json.loads(body)
     text = _take_piece(str(group.get("text", "")), piece)
     return replace(found, text=text, cursor=_find_cursor(group))
@@ -380,7 +380,7 @@ def _find_cursor(group: Mapping[str, Any]) -> str:
         return ""
 
 
-_COMPLETE: Final[Mapping[Kind, Callable[[Found, int, str], Found]]] = {
+_COMPLETE: Final[Mapping[Kind, Callable[[FoundText, int, str], FoundText]]] = {
     "message": _complete_message,
     "observations": _complete_group,
 }

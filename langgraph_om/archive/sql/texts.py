@@ -85,8 +85,6 @@ def index_messages(
 
     Args:
         connection: In the transaction that stores them.
-        thread_id: The thread.
-        resource_id: Whose it is.
         entries: The messages, by key.
     """
     calls = name_calls(entry.message for entry in entries.values())
@@ -116,7 +114,6 @@ def index_groups(
     Args:
         connection: In the transaction that stores them.
         thread_id: The thread that they are of.
-        resource_id: Whose it is.
         groups: Per group its id, when it was observed, and the group.
     """
     rows: list[dict[str, Any]] = []

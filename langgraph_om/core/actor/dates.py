@@ -163,8 +163,6 @@ def _annotate_marks(line: str, today: date, *, said: date | None) -> str:
     """Return the line with relative time in each mark that has a date.
 
     Args:
-        line: A line of the log.
-        today: The current day.
         said: The day that it stands under; a date before it is no plan's, whatever the words.
     """
     pieces: list[str] = []

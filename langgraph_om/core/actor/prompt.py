@@ -22,7 +22,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.actor.dates import annotate, track_fence
-from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
+from langgraph_om.core.actor.shown import (
+    ShownMessages,
+    count_left_out,
+    select_shown,
+    write_messages,
+)
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import observation_date
@@ -36,9 +41,10 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.events import iso
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
-from langgraph_om.core.prompts import load
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
 from langgraph_om.core.record.window import Window
@@ -80,7 +86,7 @@ class View:
     """What the system message says of the memory, in pieces; none where there is none."""
     reminder: str
     """What stands for the messages that are not shown; empty for nothing."""
-    shown: Shown
+    shown: ShownMessages
     asides: Sequence[BaseMessage]
     """What stands before the live request, what changes most often last."""
     lines: Mapping[str, str]
@@ -116,10 +122,7 @@ def make_view(
     """Choose what the Actor is shown.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
         messages: The whole conversation; no message is changed.
-        window: Its unobserved messages.
         day: The day that relative dates are relative to; that of the record's head holds still
             between changes of the log.
         texts: By feature, what it shows that no record holds.
@@ -156,7 +159,6 @@ def assemble(
     """Assemble the Actor's input.
 
     Args:
-        view: What is shown.
         record: The memory of the thread, which knows since when the head is what it is.
         messages: The whole conversation; no message is changed.
         system: The agent's own system prompt, if it is not among the messages.
@@ -192,9 +194,6 @@ def list_asides(
     """List what features show before the live request, what changes most often last.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
     found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
@@ -278,7 +277,8 @@ def render_memory(
     told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
     if not has_memory:
         return ["\n\n".join(told)] if told else []
-    instructions = [load("actor_instructions")]
+    rules = settings.features.join_texts("tell_hints", "actor")
+    instructions = [fill("actor_instructions", hints=rules)]
     if framing.instruction:
         instructions.append(framing.instruction)
     blocks = ["\n\n".join([*instructions, *told, *apart])]
@@ -287,7 +287,7 @@ def render_memory(
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(settings, groups, framing, today, span),
         ]
-    if settings.continuation_hints and (tags := _build_hints(record)):
+    if tags := _write_hints(settings.features.list_closing(record)):
         blocks.append(tags)
     return blocks
 
@@ -367,7 +367,6 @@ def _render_group(
 
     Args:
         frame: What stands before it.
-        text: Its text.
         tail: What stands after it: the line that names its messages, or nothing.
         today: The day that relative dates are relative to.
         previous: The day with which the group before it ends.
@@ -385,11 +384,9 @@ def _render_group(
     return f"{frame}{shown}{tail}", last
 
 
-def _build_hints(record: Mapping[str, Any]) -> str:
-    tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
-    return "".join(
-        f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
-    )
+def _write_hints(hints: Mapping[str, str]) -> str:
+    tagged = ((tag_of(name), text) for name, text in hints.items())
+    return "".join(f"\n\n<{tag}>\n{escape(text)}\n</{tag}>" for tag, text in tagged)
 
 
 def track_head(
@@ -402,9 +399,7 @@ def track_head(
 
     Args:
         record: The memory of the thread, with the head of the Actor's last call.
-        messages: The whole conversation.
         view: What the Actor is shown, as of the day that `choose_day` returns.
-        now: The current time.
     """
     shown = view.shown
     parts, lines = _list_parts(messages, view), _list_lines(view)
@@ -477,7 +472,7 @@ def _list_lines(view: View) -> dict[str, str]:
     return lines
 
 
-def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
+def _count_seen(record: MemoryRecord, shown: ShownMessages) -> int | None:
     """Count the messages that the Actor's last view had too; `None` when that cannot be told."""
     former = record.get("head")
     if former is None:
@@ -489,7 +484,7 @@ def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
 
 
 def _digest_view(
-    shown: Shown, parts: Sequence[str], lines: Mapping[str, str], seen: int
+    shown: ShownMessages, parts: Sequence[str], lines: Mapping[str, str], seen: int
 ) -> tuple[str, str]:
     """Digest a view up to the messages that the last one had too, and all of it."""
     known = shown.span.view

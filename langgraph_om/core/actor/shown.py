@@ -27,7 +27,7 @@ _REMINDER_TOKENS = 80
 """What the reminder of left-out messages costs where there are no observations."""
 
 
-class Shown(NamedTuple):
+class ShownMessages(NamedTuple):
     """The messages of a view."""
 
     dropped: int
@@ -51,7 +51,7 @@ class Shown(NamedTuple):
         at = self.span.places.get(key, -1) - self.dropped if key is not None else -1
         return at if at >= 0 else None
 
-    def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> Shown:
+    def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> ShownMessages:
         """Return the same messages as a function of message and key shows them."""
         entries = [
             entry
@@ -63,25 +63,23 @@ class Shown(NamedTuple):
         return self._replace(entries=entries, lead=lead)
 
 
-def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> Shown:
+def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> ShownMessages:
     """Select the messages of a view, in their order.
 
     Args:
-        messages: The whole conversation.
-        window: Its unobserved messages.
         dropped: How many of these are left out, from `count_left_out`.
     """
     entries = window.entries[dropped:]
     request = _find_pinned_request(window, dropped)
     calls = _find_missing_calls(window, dropped, messages)
     lead = [*([request] if request is not None else []), *_strip(calls)]
-    shown = Shown(dropped, lead, entries, None, window.span)
+    shown = ShownMessages(dropped, lead, entries, None, window.span)
     return shown._replace(request=shown.find(window.request))
 
 
 def write_messages(
     record: MemoryRecord,
-    shown: Shown,
+    shown: ShownMessages,
     asides: Sequence[BaseMessage] = (),
     *,
     lines: Mapping[str, str] | None = None,
@@ -91,7 +89,6 @@ def write_messages(
 
     Args:
         record: The memory of the thread, which knows since when the head is what it is.
-        shown: The messages.
         asides: What is shown before the live request and is no part of the conversation.
         lines: By the key of a message, a line that is shown before it.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
@@ -126,7 +123,6 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
     always shown.
 
     Args:
-        window: The unobserved messages.
         log: Tokens of the observation log.
         limit: Tokens of observations and messages together; `None`: no limit.
         extra: Tokens that recall and other threads add to the observations, from `count_extra`.
@@ -204,7 +200,7 @@ def _collect_exchanges(
 # --- Reasoning -----------------------------------------------------------------------------------
 
 
-def _count_unbound(record: MemoryRecord, shown: Shown) -> int:
+def _count_unbound(record: MemoryRecord, shown: ShownMessages) -> int:
     """Count the oldest messages that were said behind another head than that of this view."""
     head = record.get("head")
     if head is None:  # of a record that another version wrote

@@ -234,13 +234,10 @@ class Role:
     """What is sent with each call, as `model_settings`."""
 
 
-# Options as mappings, for editors and type checkers: what each key takes and means.
-#
-# The classes in `options` have the same settings, with their defaults and rules; a test holds
-# that they say the same of them.
+# Options as mappings: what each key takes and means. The classes further down have the same keys,
+# with the values of those that are left out.
 
 
-Scope = Literal["thread", "resource"]
 PromptVariant = Literal["default", "condensed"]
 ReflectionForm = Literal["edits", "rewrite"]
 
@@ -270,70 +267,6 @@ class ModelSettings(TypedDict, total=False):
         Hint("a mapping of keyword arguments for the model's client, or None to send nothing"),
     ]
     """Keyword arguments for the model's client, sent as they are."""
-
-
-class ObservationOptions(TypedDict, total=False):
-    """The option `observation` as a mapping; `ObservationConfig` says what its keys mean."""
-
-    model: Any
-    """The Observer's model; not together with the top-level `model`."""
-    instruction: str | None
-    """Added at the end of the Observer's system prompt."""
-    message_tokens: int
-    """Tokens of unobserved messages at which they are observed."""
-    max_tokens_per_batch: int
-    """Tokens of one batch when several threads are observed at once (resource scope)."""
-    model_settings: Mapping[str, Any]
-    """Sent with each call, where the model takes it: `temperature`, `max_output_tokens`,
-    `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the model's client. What is left out
-    has its default, and `None` is not sent; a chat model object gets only what is written here."""
-    buffer_tokens: float | Literal[False]
-    """Interval of background observation: tokens, or a fraction of `message_tokens`; `False`:
-    off."""
-    buffer_activation: float
-    """How much an activation removes (a ratio), or how many tokens it keeps (1000 or more)."""
-    block_after: float | None
-    """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
-    previous_observer_tokens: int | Literal[False] | None
-    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: a
-    tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share words with the
-    messages."""
-    activate_after_idle: float | Literal["auto"] | None
-    """Seconds of a pause after which the next turn begins with all that was made ahead of need,
-    since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
-    threshold."""
-    activate_on_provider_change: bool
-    """Whether the same is done once another provider answers, whose cache is empty."""
-    keep_turns: int
-    """How many of the newest user turns stay verbatim, however many tokens they have."""
-    observe_reasoning: bool
-    """Whether the Observer is shown the reasoning of answers, which the user does not see."""
-    observe_attachments: bool | Literal["auto"] | Sequence[str]
-    """Whether the Observer is shown what is attached to messages: all of it, none, what matches
-    MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
-    prompt: PromptVariant
-    """Which of the Observer's prompts is used; left out, a `token_budget` with a small window
-    chooses `"condensed"`."""
-
-
-class ReflectionOptions(TypedDict, total=False):
-    """The option `reflection` as a mapping; `ReflectionConfig` says what its keys mean."""
-
-    model: Any
-    """The Reflector's model; not together with the top-level `model`."""
-    instruction: str | None
-    """Added at the end of the Reflector's system prompt."""
-    observation_tokens: int
-    """Tokens of the observation log at which it is reflected."""
-    model_settings: Mapping[str, Any]
-    """Sent with each call, where the model takes it; see `ObservationConfig`."""
-    buffer_activation: float
-    """The fraction of `observation_tokens` at which a background reflection starts."""
-    block_after: float | None
-    """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
-    form: ReflectionForm
-    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
-    the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
 # Settings that are a ratio of a threshold, or tokens: what they come down to.
@@ -401,12 +334,7 @@ def allowed_by(resolve: Callable[[float, int], int]) -> AfterValidator:
     return AfterValidator(check)
 
 
-_MESSAGE_TOKENS: Final = DefaultCount(30_000)
-_OBSERVATION_TOKENS: Final = DefaultCount(40_000)
-_INTERVAL: Final = DefaultNumber(0.2)
-_REFLECTION_START: Final = DefaultNumber(0.5)
 _PROMPT: Final[Any] = DefaultText("default")
-_WIDEST: Final[Any] = DefaultText("resource")
 
 
 # --- Rules ---------------------------------------------------------------------------------------
@@ -440,58 +368,32 @@ _MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
 
-# --- Configs -------------------------------------------------------------------------------------
+# --- The keys, and the classes with the values of those that are left out -----------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservationConfig:
-    """When the Observer runs and what it is asked; a mapping with the same keys does as well.
+class ObservationOptions(TypedDict, total=False):
+    """The keys of the option `observation`, as a mapping."""
 
-    Args:
-        model: The Observer's model; not together with the top-level `model`.
-        instruction: Added at the end of the Observer's system prompt.
-        message_tokens: Tokens of unobserved messages at which they are observed.
-        max_tokens_per_batch: Tokens of one batch when several threads are observed at once
-            (resource scope).
-        model_settings: Sent with each call, where the model takes it: `temperature`,
-            `max_output_tokens`, `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the
-            model's client. What is left out has its default, and `None` is not sent; a chat model
-            object gets only what is written here.
-        buffer_tokens: Interval of background observation: tokens, or a fraction of
-            `message_tokens`; `False`: off.
-        buffer_activation: How much an activation removes (a ratio), or how many tokens it keeps
-            (1000 or more).
-        block_after: Where waiting for the Observer begins: a multiplier in (1, 2), or tokens.
-            `None`: 1.2.
-        previous_observer_tokens: Tokens of earlier observations that the Observer is shown; 0:
-            none, `False`: all, `None`: a tenth of `message_tokens`, but 500 to 2000. Half of them
-            are for items that share words with the messages.
-        activate_after_idle: Seconds of a pause after which the next turn begins with all that was
-            made ahead of need, since the provider's cache is cold anyway; `"auto"`:
-            `cache_seconds`, `None`: only at the threshold.
-        activate_on_provider_change: Whether the same is done once another provider answers, whose
-            cache is empty.
-        keep_turns: How many of the newest user turns stay verbatim, however many tokens they have.
-        observe_reasoning: Whether the Observer is shown the reasoning of answers, which the user
-            does not see.
-        observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
-            none, what matches MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`)
-            what its model takes.
-        prompt: Which of the Observer's prompts is used; left out, a `token_budget` with a small
-            window chooses `"condensed"`.
-    """
-
-    model: Any = None
-    instruction: Text = None
-    message_tokens: Tokens = _MESSAGE_TOKENS
-    max_tokens_per_batch: Tokens = 10_000
-    model_settings: _Settings = field(default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS))
+    model: Any
+    """The Observer's model; not together with the top-level `model`."""
+    instruction: Text
+    """Added at the end of the Observer's system prompt."""
+    message_tokens: Tokens
+    """Tokens of unobserved messages at which they are observed."""
+    max_tokens_per_batch: Tokens
+    """Tokens of one batch when several threads are observed at once (resource scope)."""
+    model_settings: _Settings
+    """Sent with each call, where the model takes it: `temperature`, `max_output_tokens`,
+    `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the model's client. What is left out
+    has its default, and `None` is not sent; a chat model object gets only what is written here."""
     buffer_tokens: Annotated[
         Annotated[_Number, allowed_by(interval_tokens)] | Off,
         Hint(
             "a fraction in (0, 1), a token count below `message_tokens` ($message_tokens), or False"
         ),
-    ] = _INTERVAL
+    ]
+    """Interval of background observation: tokens, or a fraction of `message_tokens`; `False`:
+    off."""
     buffer_activation: Annotated[
         _Number,
         allowed_by(kept_tokens),
@@ -499,57 +401,109 @@ class ObservationConfig:
             "a ratio in (0, 1] to remove, or a token count to keep, 1000 or more and below "
             "`message_tokens` ($message_tokens)"
         ),
-    ] = 0.8
+    ]
+    """How much an activation removes (a ratio), or how many tokens it keeps (1000 or more)."""
     block_after: Annotated[
         Annotated[_Number, allowed_by(block_tokens)] | None,
         Hint("a multiplier in (1, 2), or a token count above the threshold ($message_tokens)"),
-    ] = None
+    ]
+    """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
-    ] = None
+    ]
+    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: a
+    tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share words with the
+    messages."""
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for `cache_seconds`, or None"),
-    ] = None
-    activate_on_provider_change: Flag = False
-    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
-    observe_reasoning: Flag = False
+    ]
+    """Seconds of a pause after which the next turn begins with all that was made ahead of need,
+    since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
+    threshold."""
+    activate_on_provider_change: Flag
+    """Whether the same is done once another provider answers, whose cache is empty."""
+    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")]
+    """How many of the newest user turns stay verbatim, however many tokens they have."""
+    observe_reasoning: Flag
+    """Whether the Observer is shown the reasoning of answers, which the user does not see."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
             "True, False, 'auto' or a list of MIME patterns such as ['image/*', 'application/pdf']"
         ),
-    ] = "auto"
-    prompt: Annotated[PromptVariant, one_of(PromptVariant)] = _PROMPT
+    ]
+    """Whether the Observer is shown what is attached to messages: all of it, none, what matches
+    MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
+    prompt: Annotated[PromptVariant, one_of(PromptVariant)]
+    """Which of the Observer's prompts is used; left out, a `token_budget` with a small window
+    chooses `"condensed"`."""
+
+
+class ReflectionOptions(TypedDict, total=False):
+    """The keys of the option `reflection`, as a mapping."""
+
+    model: Any
+    """The Reflector's model; not together with the top-level `model`."""
+    instruction: Text
+    """Added at the end of the Reflector's system prompt."""
+    observation_tokens: Tokens
+    """Tokens of the observation log at which it is reflected."""
+    model_settings: _Settings
+    """Sent with each call, where the model takes it; see `ObservationOptions`."""
+    buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")]
+    """The fraction of `observation_tokens` at which a background reflection starts."""
+    block_after: Annotated[
+        Annotated[_Number, allowed_by(block_tokens)] | None,
+        Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
+    ]
+    """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
+    form: Annotated[ReflectionForm, one_of(ReflectionForm)]
+    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
+    the log anew (`"rewrite"`, for models that cannot do edits)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationConfig:
+    """When the Observer runs and what it is asked; `ObservationOptions` says what its keys mean."""
+
+    keys = ObservationOptions
+
+    model: Any = None
+    instruction: str | None = None
+    message_tokens: int = DefaultCount(30_000)
+    max_tokens_per_batch: int = 10_000
+    model_settings: Mapping[str, Any] = field(
+        default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS)
+    )
+    buffer_tokens: float | Literal[False] = DefaultNumber(0.2)
+    buffer_activation: float = 0.8
+    block_after: float | None = None
+    previous_observer_tokens: int | Literal[False] | None = None
+    activate_after_idle: float | Literal["auto"] | None = None
+    activate_on_provider_change: bool = False
+    keep_turns: int = 0
+    observe_reasoning: bool = False
+    observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
+    prompt: PromptVariant = _PROMPT
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectionConfig:
     """When the Reflector runs and what it is asked; a mapping with the same keys does as well.
 
-    Args:
-        model: The Reflector's model; not together with the top-level `model`.
-        instruction: Added at the end of the Reflector's system prompt.
-        observation_tokens: Tokens of the observation log at which it is reflected.
-        model_settings: Sent with each call, where the model takes it; see `ObservationConfig`.
-        buffer_activation: The fraction of `observation_tokens` at which a background reflection
-            starts.
-        block_after: Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens.
-            `None`: 1.2.
-        form: Whether the Reflector edits single items of the log and the rest stays as it is, or
-            writes the log anew (`"rewrite"`, for models that cannot do edits).
+    `ReflectionOptions` says what each of them means.
     """
 
+    keys = ReflectionOptions
+
     model: Any = None
-    instruction: Text = None
-    observation_tokens: Tokens = _OBSERVATION_TOKENS
-    model_settings: _Settings = field(default_factory=lambda: DefaultSettings(REFLECTOR_SETTINGS))
-    buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")] = (
-        _REFLECTION_START
+    instruction: str | None = None
+    observation_tokens: int = DefaultCount(40_000)
+    model_settings: Mapping[str, Any] = field(
+        default_factory=lambda: DefaultSettings(REFLECTOR_SETTINGS)
     )
-    block_after: Annotated[
-        Annotated[_Number, allowed_by(block_tokens)] | None,
-        Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
-    ] = None
-    form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
+    buffer_activation: float = DefaultNumber(0.5)
+    block_after: float | None = None
+    form: ReflectionForm = "edits"

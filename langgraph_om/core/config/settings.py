@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Scope
+from langgraph_om.core.additions import read_closing
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Group, Limits
+from langgraph_om.core.wire import Group, Limits, MemoryRecord, Scope
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -79,9 +80,14 @@ class Features:
         """Return as one the mappings that a property of features is."""
         return {key: value for mapping in self.having(hook) for key, value in mapping.items()}
 
-    def list_hints(self) -> dict[str, str]:
-        """Return the hints that the Observer is asked for, by name, each with what it is told."""
-        return {name: text for hints in self.having("hints") for name, text in hints().items()}
+    def list_hints(self) -> list[str]:
+        """Return the names of the hints that the Observer is asked for."""
+        return [name for names in self.having("hints") for name in names]
+
+    def list_closing(self, record: MemoryRecord) -> dict[str, str]:
+        """Return the hints that are shown behind the log of a record, by name."""
+        asked = self.list_hints()
+        return {name: text for name, text in read_closing(record).items() if name in asked}
 
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
@@ -140,8 +146,6 @@ class Settings:
     max_input_tokens: int | None = None
     cache_seconds: float = 300.0
     """How long a provider is taken to keep a prompt in its cache."""
-    continuation_hints: bool = True
-    """Whether the Actor is shown the current task and a suggested reply."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False

@@ -32,16 +32,16 @@ ANY_MODEL: Final = ""
 _LEARNED: Final = "om_window"
 """In the response metadata of an answer before which a prompt was refused."""
 
-Windows = Mapping[str, ActorWindow]
+ActorWindows = Mapping[str, ActorWindow]
 """By the name of a model."""
 
 
-def find_smallest(windows: Windows) -> ActorWindow | None:
+def find_smallest(windows: ActorWindows) -> ActorWindow | None:
     """Return the smallest of several windows; `None` without any."""
     return min(windows.values(), key=lambda window: window["tokens"], default=None)
 
 
-def join_windows(*several: Windows) -> dict[str, ActorWindow]:
+def join_windows(*several: ActorWindows) -> dict[str, ActorWindow]:
     """Return the smaller window of each model, of those that are known in several places."""
     joined: dict[str, ActorWindow] = {}
     for windows in several:
@@ -61,7 +61,7 @@ def mark_learned(message: BaseMessage, model: str, tokens: int) -> BaseMessage:
 
 
 def list_known(
-    record: MemoryRecord, known: Windows, messages: Sequence[BaseMessage]
+    record: MemoryRecord, known: ActorWindows, messages: Sequence[BaseMessage]
 ) -> list[WindowsKnown]:
     """Return the event that tells a thread what is known, where its record does not have it.
 
@@ -124,13 +124,13 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     return kind(**given)
 
 
-def check_config(option: str, config: object) -> None:
+def check_config(option: str, config: Any) -> None:
     """Refuse a config with a value that cannot be meant.
 
     Raises:
         ConfigurationError: For the first such value, by the name of its option.
     """
-    check_fields(type(config), vars(config), f"{option}.{{}}")
+    check_fields(config.keys, vars(config), f"{option}.{{}}")
     settings: Mapping[str, Any] = vars(config).get("model_settings", {})
     known = rules_of(ModelSettings)
     for name, value in settings.items():

@@ -259,7 +259,6 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
     """Give the content in its order, blank texts too, then the calls that only the list has.
 
     Args:
-        message: The message.
         placeholders: Names what is attached.
     """
     if isinstance(message, ToolMessage | FunctionMessage):

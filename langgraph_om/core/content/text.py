@@ -417,8 +417,6 @@ _own_tags = [
     "observation-log",
     "conversation",
     "other-conversation",
-    "current-task",
-    "suggested-response",
     "system-reminder",
     "thread",
 ]

@@ -24,8 +24,8 @@ from langgraph_om.core.cycles.observation import (
     observe_cycle,
 )
 from langgraph_om.core.cycles.questions import (
-    announce_buffered,
     announce_found,
+    announce_hints,
     join_found,
     tell_found,
 )
@@ -35,7 +35,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
-    Placed,
+    Substitution,
     count_failures,
     find_groups,
     log_tokens,
@@ -72,11 +72,7 @@ def take_in_results(
     """Take in the results of pending jobs.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         states: Per operation, what the executor knows of the pending job.
-        now: The current time.
 
     Returns:
         One event for each job that is over: its result where that still fits, with what features
@@ -119,7 +115,7 @@ def take_in_results(
             events.append(cast("JobResult", {**state, **here}))
             if state["operation"] == "observation":
                 info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
-                events += announce_buffered(info, now, state["chunk"])
+                events += announce_hints(info, now, state["chunk"]["hints"])
     return events
 
 
@@ -204,10 +200,8 @@ def discarded_event(
     It does not count as a failure of the model.
 
     Args:
-        record: The memory of the thread.
         operation: What the job is for.
         job: The pending job, the chunk or the buffered reflection.
-        now: The current time.
         why: One word that names the case, a colon, and the reason.
         paid: What says how long the work took and what it cost, where no other event does.
     """
@@ -315,7 +309,6 @@ def discard_request(request: JobRequest, why: str) -> BufferingFailed:
     """Build the result of a job of which nothing is left to do; it does not count as a failure.
 
     Args:
-        request: The job.
         why: One word that names the case, a colon, and the reason.
     """
     failed = {**_end_without(request, why), **mark_discarded(why)}
@@ -453,7 +446,7 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        **merge_hints(record, chunks),
+        hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
     yield from announce_found(cycle, now, found)
@@ -463,7 +456,7 @@ def _activate_reflection(
     settings: Settings, record: MemoryRecord, decision: Decision, now: datetime
 ) -> Event:
     buffered = cast("BufferedReflection", record["reflection"] or {})
-    placed = place_reflection(record["log"], buffered) or Placed([], [])
+    placed = place_reflection(record["log"], buffered) or Substitution([], [])
     read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
     after = log_tokens(record) - read + sum(group["tokens"] for group in placed.groups)
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
@@ -490,11 +483,7 @@ def carry_out(
     """Carry out a decision, waiting for what it needs; the events change memory when folded.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         decision: To activate, observe, reflect or buffer.
-        now: The current time.
 
     Raises:
         ObserverError: When nothing came of it, with `on_error="raise"`.
@@ -527,11 +516,7 @@ def describe_job(
     """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
         decision: To buffer.
-        now: The current time.
         cycle_id: The id of a job of a feature that was asked for already; what it is about may have
             gone on since.
 

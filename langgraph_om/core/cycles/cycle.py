@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import describe_cycle, iso
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
 from langgraph_om.core.record.window import Window
@@ -24,9 +24,9 @@ from langgraph_om.core.wire import (
     CycleEnded,
     CycleStarted,
     Event,
+    Hints,
     MemoryRecord,
     Operation,
-    Stated,
     Waived,
 )
 from langgraph_om.errors import ModelTierError, ObserverError
@@ -130,13 +130,9 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> Stated:
-    """Return the hints of an answer that are asked for, but for those of features."""
-    asks = settings.continuation_hints
-    return {
-        "current_task": parsed.current_task if asks else None,
-        "suggested_response": parsed.suggested_response if asks else None,
-    }
+def select_hints(settings: Settings, parsed: ParsedAnswer) -> Hints:
+    """Return the hints of an answer that are asked for."""
+    return {name: parsed.hints.get(name) for name in settings.features.list_hints()}
 
 
 def tell_left_out(tokens: int) -> dict[str, int]:
@@ -183,7 +179,6 @@ def run_blocking(
     either.
 
     Args:
-        cycle: The cycle.
         size: How large is by now what the operation is about, in tokens.
         last_message: The key of the last message of the conversation.
 

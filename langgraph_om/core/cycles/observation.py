@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from langgraph_om.core.additions import added_hints
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.dates import observation_date
@@ -25,9 +27,9 @@ from langgraph_om.core.cycles.cycle import (
 from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
-    find_stated,
     join_found,
     merge_answers,
+    review_answers,
     rewrite_answer,
     show_messages,
     tell_found,
@@ -38,7 +40,7 @@ from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, build_question
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_dates
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
 from langgraph_om.core.observe.transcript import Transcript, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -59,6 +61,7 @@ from langgraph_om.core.wire import (
     CycleEnded,
     Found,
     Group,
+    Hints,
     MemoryRecord,
     Moved,
     ObservationEnd,
@@ -84,7 +87,7 @@ from langgraph_om.errors import ObserverError
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-class Noted(NamedTuple):
+class Notes(NamedTuple):
     """What was noted of messages of one thread."""
 
     first_id: str
@@ -97,14 +100,13 @@ class Noted(NamedTuple):
 
 def build_groups(
     info: CycleInfo,
-    noted: Noted,
+    noted: Notes,
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
 ) -> list[Group]:
     """Return what an observation becomes in the log: a group for each day.
 
     Args:
-        info: The cycle.
         noted: What was noted of the messages.
         entries: The messages; at least one.
         times: When they were written.
@@ -131,7 +133,6 @@ def sort_notes(
     """Let features take items of theirs out of what was observed.
 
     Args:
-        info: The cycle.
         groups: What was observed, a group for each day.
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
@@ -148,7 +149,7 @@ def sort_notes(
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class NotesOfDay:
     """What was observed of some messages that follow each other."""
 
     start: int
@@ -172,7 +173,9 @@ class _Section:
         return not noted or says_nothing_to_note(noted)
 
 
-def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo) -> Sequence[Day]:
+def split_days(
+    text: str, times: Sequence[datetime | None], *, timezone: tzinfo
+) -> Sequence[NotesOfDay]:
     """Return the days of an observation, oldest first; at least one.
 
     Args:
@@ -180,7 +183,7 @@ def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo)
         times: When each of the messages was written, as the transcript said; at least one.
         timezone: The zone in which the transcript wrote days.
     """
-    whole = [Day(0, len(times), text)]
+    whole = [NotesOfDay(0, len(times), text)]
     dated = _split_sections(text)
     if len(dated) < 2:  # noqa: PLR2004 two days
         return whole
@@ -195,7 +198,7 @@ def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo)
     starts = [places.index(at) for at in range(len(sections))]
     ends = pairwise([*starts, len(times)])
     return [
-        Day(start, stop, section.text)
+        NotesOfDay(start, stop, section.text)
         for (start, stop), section in zip(ends, sections, strict=True)
     ]
 
@@ -255,21 +258,13 @@ def _is_readable(section: _Section) -> bool:
 def observe_cycle(
     settings: Settings, record: MemoryRecord, window: Window, count: int, started: datetime
 ) -> EffectFlow[None]:
-    """Observe the window's oldest messages while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        count: How many of them to observe; 1 or more.
-        started: The current time.
-    """
+    """Observe the window's oldest messages while the turn waits."""
     cycle = describe_observation(settings, record, window, count, started, mode="blocking")
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
         tally: Tally = yield ReadTally()
         ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
-        yield from announce_found(cycle.info, at, ended.get("found", {}))
+        yield from announce_found(cycle.info, at, ended)
 
 
 def describe_observation(
@@ -313,33 +308,28 @@ def _observe(
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
     Args:
-        info: The cycle.
-        entries: The messages.
         times: When they were written.
         chunks: What was observed ahead of the messages before them.
         moved: How far the conversation is observed then.
     """
-    settings, record = info.settings, info.record
-    is_ahead = info.mode == "ahead"
+    record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
-    observed = yield from ask_observer(
-        info, entries, times, known=known, hints=merge_hints(record, chunks)
-    )
+    current = merge_hints(record, (chunk["hints"] for chunk in chunks))
+    observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked
-    found = find_stated(settings, parsed)
+    found: Found = {}
     if asked is not None and parsed.status == "ok":
-        values = yield from ask_for_values(info, asked, parsed.observations, chunks)
-        found = join_found([found, values])
+        found = yield from ask_for_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
-    noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
+    noted = Notes(info.cycle_id, record["thread_id"], parsed.observations, at)
     groups, noticed = sort_notes(
         info, build_groups(info, noted, entries, times), known, observed.said
     )
-    found = join_found([found, noticed])
+    found = join_found([found, observed.found, noticed])
     tokens = sum(group["tokens"] for group in groups)
-    hints = select_hints(settings, parsed)
+    hints = select_hints(info.settings, parsed)
     written = {
         "observation_tokens": tokens,
         "observations": parsed.observations,
@@ -347,8 +337,8 @@ def _observe(
         **({} if is_ahead else tell_found(found)),
     }
     if not is_ahead:
-        return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at}
+        return info.end(tally, groups=groups, **moved, **written, hints=hints)
+    chunk = {**_describe_chunk(info, entries, groups), "hints": hints, "created_at": at}
     return info.end(tally, chunk={**chunk, **tell_found(found)}, **written)
 
 
@@ -367,16 +357,18 @@ def _describe_chunk(
     }
 
 
-class Observed(NamedTuple):
+class ObserverOutcome(NamedTuple):
     """What came of asking the Observer about messages."""
 
-    parsed: Parsed
+    parsed: ParsedAnswer
     left_out_tokens: int = 0
     """About how many of their tokens no question had room for."""
     asked: AskModel | None = None
     """What was asked last."""
     said: Sequence[str] = ()
     """The words of the user that were shown, message by message."""
+    found: Mapping[str, list[Any]] = MappingProxyType({})
+    """The entries of features about the answers."""
 
 
 def ask_observer(
@@ -386,15 +378,14 @@ def ask_observer(
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Observed]:
+) -> EffectFlow[ObserverOutcome]:
     """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
-        info: The cycle.
         entries: The messages to observe.
         times: When they were written.
         known: The observations that it shall not repeat.
-        hints: Where the continuation hints stand.
+        hints: The current ones, by name.
 
     Returns:
         What the Observer answered, `ok` or `none`, and how much it was not shown.
@@ -405,15 +396,15 @@ def ask_observer(
     settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
-        return Observed(Parsed("none"))
+        return ObserverOutcome(ParsedAnswer("none"))
     try:
-        parsed, asked = yield from _ask_part_by_part(info, shown.parts, known, hints)
+        parsed, asked, found = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     said = yield from rewrite_answer(info, parsed)
-    return Observed(said, shown.left_out_tokens, asked, shown.said)
+    return ObserverOutcome(said, shown.left_out_tokens, asked, shown.said, found)
 
 
 def _ask_part_by_part(
@@ -421,19 +412,24 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[tuple[Parsed, AskModel | None]]:
+) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, Found]]:
     """Ask about one part after the other; each question knows what came of those before."""
-    answers: list[Parsed] = []
+    answers: list[ParsedAnswer] = []
     question: AskModel | None = None
+    noticed: list[Found] = []
+    own = info.record["thread_id"]
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
-        newest = merge_hints(hints, [asdict(answer) for answer in answers])
+        newest = merge_hints(hints, (answer.hints for answer in answers))
         question = build_question(_build_observer_input(info, transcript, groups, newest))
-        answers.append((yield from ask_about_thread(question)))
-    return merge_answers(answers), question
+        answer = yield from ask_about_thread(question)
+        reviewed, found = yield from review_answers(info, question, {own: answer})
+        answers.append(reviewed[own])
+        noticed.append(found)
+    return merge_answers(answers), question, join_found(noticed)
 
 
-def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
+def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:
     """Return an answer as the next question is shown it."""
     text = answer.observations
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
@@ -472,7 +468,6 @@ def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
     observation, features = info.settings.observation, info.settings.features
-    asked, record = features.list_hints(), cast("Mapping[str, Any]", info.record)
     return ObserverInput(
         transcript=shown.text,
         attachments=shown.attachments,
@@ -483,17 +478,11 @@ def _build_observer_input(
             info.settings.counter,
             shown.text,
         ),
-        marks=features.join_texts("describe_marks"),
+        features=features,
         held=features.join_texts("list_held", known),
-        hints={
-            "current_task": hints["current_task"],
-            "suggested_response": hints["suggested_response"],
-            **{name: record.get(name) for name in asked},
-        },
+        hints={name: hints[name] for name in features.list_hints()},
         instruction=observation.instruction,
         prompt=observation.prompt,
-        asked=asked,
-        states_hints=info.settings.continuation_hints,
     )
 
 
@@ -508,10 +497,9 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return log if replaced is None else replaced.log
 
 
-def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the newest hints: those of the newest chunk that has them, else the record's."""
-    hints = {}
-    for name in ("current_task", "suggested_response"):
-        said = [chunk[name] for chunk in chunks if chunk[name] is not None]
-        hints[name] = said[-1] if said else record.get(name)
-    return hints
+def merge_hints(known: Mapping[str, Any], stated: Iterable[Mapping[str, str | None]]) -> Hints:
+    """Return the newest of each hint: the known one, where nothing newer states it."""
+    merged: Hints = {name: known.get(name) for name in added_hints()}
+    for hints in stated:
+        merged |= {name: hint for name, hint in hints.items() if hint is not None}
+    return merged

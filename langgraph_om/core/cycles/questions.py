@@ -27,7 +27,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
 from langgraph_om.core.observe.observer import build_failure
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     Transcript,
@@ -35,9 +35,9 @@ from langgraph_om.core.observe.transcript import (
     transcribe,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import HINTS, count_failures
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.wire import Chunk, Event, Found
+from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 
 MAX_QUESTIONS: Final = 8
@@ -112,7 +112,7 @@ def _know_tokens(settings: Settings, entry: Entry) -> int | None:
     return entry.tokens if is_whole else None
 
 
-def merge_answers(answers: Sequence[Parsed]) -> Parsed:
+def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
     """Return what the answers to the parts of one transcript say together.
 
     Args:
@@ -121,12 +121,8 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
     if len(answers) == 1:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
-    hints: dict[str, Any] = {
-        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in HINTS
-    }
-    more = {name: hint for answer in answers for name, hint in answer.more.items()}
-    return Parsed("ok" if text else "none", text, **hints, more=more)
+    hints = {name: hint for answer in answers for name, hint in answer.hints.items()}
+    return ParsedAnswer("ok" if text else "none", text, hints=hints)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -250,7 +246,6 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
     """Split a text into pieces of so many tokens at most, which together are the text.
 
     Args:
-        text: The text.
         tokens: Tokens of a piece; one character may count more.
         count: Says what a text counts.
     """
@@ -304,8 +299,6 @@ def show_messages(
     than a cycle may, or is more than a model reads, would fail for ever.
 
     Args:
-        cycle: The cycle.
-        entries: The messages.
         times: When each of them was said; those that a hook keeps keep their times.
 
     Returns:
@@ -359,13 +352,32 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     ]
 
 
-def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
+def review_answers(
+    cycle: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], Found]]:
+    """Let features look at what the Observer wrote.
+
+    Args:
+        cycle: The cycle.
+        asked: The question that was answered.
+        answers: The usable answers, by thread id.
+
+    Returns:
+        The answers, and the features' entries about them.
+    """
+    found: Found = {}
+    for review in cycle.settings.features.having("review"):
+        answers, entries = yield from review(cycle, asked, answers)
+        if entries:
+            found[review.__self__.name] = entries
+    return answers, found
+
+
+def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", *HINTS)
-    said = {name: getattr(parsed, name) for name in fields}
-    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
-    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
-    return replace(parsed, **kept, more=more)
+    said = {"observations": parsed.observations, **parsed.hints}
+    kept = yield from rewrite_by_hook(cycle, "after_observation", said)
+    return replace(parsed, observations=kept.pop("observations"), hints=kept)
 
 
 def rewrite_by_hook(
@@ -454,7 +466,7 @@ def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AskedValue:
     """A value that a feature asks for."""
 
     name: str
@@ -466,10 +478,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ValueAnswer:
     """The answer about one value; with neither a patch nor an error, a former error is over."""
 
-    value: Wanted
+    value: AskedValue
     patch: Any = None
     """What changes in it: fields, or the whole text; `None` where that could not be told."""
     error: str | None = None
@@ -482,7 +494,6 @@ def ask_for_values(
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        info: The cycle.
         asked: The last question to the Observer.
         observations: Its answer.
         chunks: Observations made ahead of the messages that are not activated yet.
@@ -492,14 +503,14 @@ def ask_for_values(
     """
     hooks = info.settings.features.having("values")
     wanted = {values.__self__: values(info, chunks) for values in hooks}
-    answers = dict[str, Answer]()
+    answers = dict[str, ValueAnswer]()
     for answer in (yield from _ask(asked, observations, [*_flatten(wanted.values())])):
         is_told = answer.error is not None
         answers[answer.value.name] = answer if is_told else (yield from _redact(info, answer))
     found: Found = {}
     for feature, values in wanted.items():
         own = [
-            answers.get(value.name, Answer(value))
+            answers.get(value.name, ValueAnswer(value))
             for value in values
             if value.name in answers or value.had_failed
         ]
@@ -508,11 +519,13 @@ def ask_for_values(
     return found
 
 
-def _flatten(lists: Iterable[Sequence[Wanted]]) -> Iterable[Wanted]:
+def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
     return (value for values in lists for value in values)
 
 
-def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[list[Answer]]:
+def _ask(
+    asked: AskModel, observations: str, wanted: Sequence[AskedValue]
+) -> Flow[list[ValueAnswer]]:
     """Ask for values; whatever goes wrong is told in the answers.
 
     Returns:
@@ -528,10 +541,10 @@ def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[l
     reply: ModelReply = yield replace(asked, messages=messages)
     if reply.error is not None:
         error = str(build_failure(reply.error, "Observer"))
-        return [Answer(value, error=error) for value in wanted]
+        return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
-        return [Answer(value, error="the answer is no JSON object") for value in wanted]
+        return [ValueAnswer(value, error="the answer is no JSON object") for value in wanted]
     return [
         _read(value, said[value.name])
         for value in wanted
@@ -539,17 +552,17 @@ def _ask(asked: AskModel, observations: str, wanted: Sequence[Wanted]) -> Flow[l
     ]
 
 
-def _read(value: Wanted, given: Any) -> Answer:
+def _read(value: AskedValue, given: Any) -> ValueAnswer:
     """Read the answer about one value; an error where the value would not have its form."""
     try:
         patch = value.form.read_patch(given)
         value.form.check(merge(value.known, patch))
     except InvalidError as error:
-        return Answer(value, error=str(error))
-    return Answer(value, patch)
+        return ValueAnswer(value, error=str(error))
+    return ValueAnswer(value, patch)
 
 
-def _show(value: Wanted) -> Any:
+def _show(value: AskedValue) -> Any:
     """Return a value as the Observer is shown it: an empty text is its template."""
     is_text = isinstance(value.form, TemplateForm)
     return value.form.write(value.known) if is_text else value.known
@@ -570,7 +583,7 @@ def _read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _redact(info: CycleInfo, answer: Answer) -> EffectFlow[Answer]:
+def _redact(info: CycleInfo, answer: ValueAnswer) -> EffectFlow[ValueAnswer]:
     """Let the hook that rewrites observations rewrite an answer: a text, or fields as JSON."""
     value, is_text = answer.value, isinstance(answer.value.form, TemplateForm)
     text = answer.patch if is_text else json.dumps(answer.patch, ensure_ascii=False)
@@ -578,7 +591,7 @@ def _redact(info: CycleInfo, answer: Answer) -> EffectFlow[Answer]:
     try:
         said = yield from rewrite_by_hook(info, "after_observation", {field: text})
     except ObserverError as error:
-        return Answer(value, error=str(error))
+        return ValueAnswer(value, error=str(error))
     return _read(value, said[field])
 
 
@@ -599,36 +612,22 @@ def tell_found(found: Found) -> dict[str, Found]:
     return {"found": found} if found else {}
 
 
-def find_stated(settings: Settings, parsed: Parsed) -> Found:
-    """Return the hints of features that an answer states, as entries of these features."""
-    found: Found = {}
-    for hints in settings.features.having("hints"):
-        stated = [parsed.more[name] for name in hints() if name in parsed.more]
-        if stated:
-            found[hints.__self__.name] = stated
-    return found
+def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+    """Return what features say of hints that an observation states."""
+    announcers = info.settings.features.having("announce_hints")
+    return [event for announce in announcers for event in announce(info, at, hints)]
 
 
-def announce_buffered(info: CycleInfo, at: datetime, chunk: Chunk) -> list[Event]:
-    """Return what features say of entries that wait in a chunk."""
-    found = chunk.get("found", {})
-    return [
-        event
-        for announce in info.settings.features.having("announce_buffered")
-        if (entries := found.get(announce.__self__.name))
-        for event in announce(info, at, entries)
-    ]
-
-
-def announce_found(info: CycleInfo, at: datetime, found: Found) -> EffectFlow[None]:
-    """Let features say what their entries change; they have taken effect.
+def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
+    """Let features say what an observation has changed of theirs; it has taken effect.
 
     Args:
-        info: The cycle.
         at: When.
-        found: The entries by feature.
+        event: The event of the cycle or of its activation.
     """
+    found: Found = event.get("found", {})
     for announce in info.settings.features.having("announce"):
         entries = found.get(announce.__self__.name)
         if entries:
             yield from announce(info, at, entries)
+    yield from announce_hints(info, at, event.get("hints", {}))

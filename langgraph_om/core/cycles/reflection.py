@@ -15,8 +15,8 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
 from langgraph_om.core.record.record import (
-    Changes,
-    Placed,
+    LogChanges,
+    Substitution,
     count_failures,
     find_log_owner,
     log_tokens,
@@ -34,21 +34,21 @@ from langgraph_om.core.reflect.reflector import (
     reflect_by_edits,
     regroup,
 )
-from langgraph_om.core.wire import BufferedReflection, CycleEnded, Edited, Group, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    CycleEnded,
+    Edited,
+    Group,
+    Hints,
+    MemoryRecord,
+)
 from langgraph_om.errors import ObserverError
 
 
 def reflect_cycle(
     settings: Settings, record: MemoryRecord, window: Window, started: datetime
 ) -> EffectFlow[None]:
-    """Condense the whole log while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        started: The current time.
-    """
+    """Condense the whole log while the turn waits."""
     cycle = describe_reflection(settings, record, started, mode="blocking")
     yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
 
@@ -79,7 +79,7 @@ class _Outcome:
     """Of the whole log after it."""
     text: str
     """What was written; after edits, the whole log."""
-    current_task: str | None = None
+    hints: Hints = field(default_factory=dict)
     edited: Edited = field(default_factory=Edited)
     together: Sequence[Sequence[str]] | None = None
     """Of edits: which of the groups have to be changed together, each becoming the one of `groups`
@@ -102,15 +102,15 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     ids, groups = list(found.group_ids), list(found.groups)
     if info.mode == "blocking":
         if found.together is not None:
-            changes = Changes(dict(zip(ids, groups, strict=True)), found.together)
-            placed = place_changes(sources, changes, info.cycle_id) or Placed([], [])
+            changes = LogChanges(dict(zip(ids, groups, strict=True)), found.together)
+            placed = place_changes(sources, changes, info.cycle_id) or Substitution([], [])
             ids, groups = placed.group_ids, placed.groups
         return info.end(
             tally,
             group_ids=ids,
             groups=groups,
             **written,
-            current_task=found.current_task,
+            hints=found.hints,
             **info.rest_after(found.tokens),
         )
     buffered: BufferedReflection = {
@@ -187,18 +187,14 @@ def _build_edits_input(
     settings, record = cycle.settings, cycle.record
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
     # what the Actor is not shown as a hint has to stand in the log.
-    is_shown = settings.continuation_hints and "before_reflection" not in settings.transforms
-    hints: dict[str, str | None] = {}
-    if is_shown:
-        hints["current_task"] = record["current_task"]
-        hints["suggested_response"] = record["suggested_response"]
+    is_shown = "before_reflection" not in settings.transforms
     divide = settings.features.first("divide")
     return EditsInput(
         groups,
         target=find_target(cycle, groups),
         shown=shown,
         division=divide(settings) if divide is not None else None,
-        hints=hints,
+        hints=settings.features.list_closing(record) if is_shown else {},
         instruction=settings.reflection.instruction,
     )
 
@@ -252,8 +248,6 @@ def _rewrite(
     """Have the log written anew; one that is about several threads, each thread's for itself.
 
     Args:
-        cycle: The cycle.
-        sources: The log.
         questions: How often it is asked at most.
         shown: What the Reflector is shown of each group, if a hook was asked already.
 
@@ -261,7 +255,7 @@ def _rewrite(
         ObserverError: When there is no usable answer, or a hook failed.
     """
     ids = [group["id"] for group in sources]
-    task = None
+    hints: Hints = {}
     rewrite = cycle.settings.features.first("rewrite")
     if rewrite is not None:
         if shown is None:
@@ -277,8 +271,8 @@ def _rewrite(
             reflected_at=iso(cycle.last_reply(tally)),
             counter=cycle.settings.counter,
         )
-        text, task = result.text, result.current_task
-    return _Outcome(ids, groups, sum(group["tokens"] for group in groups), text, task)
+        text, hints = result.text, {**result.hints}
+    return _Outcome(ids, groups, sum(group["tokens"] for group in groups), text, hints)
 
 
 def _rewrite_thread(
@@ -299,13 +293,16 @@ def _rewrite_thread(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
+        features=settings.features,
     )
     result = yield from reflect(request, settings.counter, questions=questions)
-    said = {"observations": result.text, "current_task": result.current_task}
+    restated = [name for names in settings.features.having("restated") for name in names]
+    hints = {name: hint for name, hint in result.hints.items() if name in restated}
+    said = {"observations": result.text, **hints}
     kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
     text = check_left(kept, "after_reflection")
     tokens = settings.counter.count_text(text)
-    return replace(result, text=text, tokens=tokens, current_task=kept["current_task"])
+    return replace(result, text=text, tokens=tokens, hints={name: kept[name] for name in hints})
 
 
 # --- Both ----------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from langgraph_om.core.additions import added_hints
 from langgraph_om.core.items import ITEM, ITEM_START
-from langgraph_om.core.record.record import hint_names
 
 LOG = "observations"
 
@@ -50,7 +50,7 @@ _spelling_of = cache(_Spelling)
 
 
 def _spelling() -> _Spelling:
-    return _spelling_of(tuple(hint_names()))
+    return _spelling_of(tuple(added_hints()))
 
 
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)

@@ -1,24 +1,24 @@
 """Ask the Observer about a thread, and once more when the answer cannot be used.
 
-`observe` is a flow: it yields `AskModel` and is sent a `ModelReply`. It returns a `Parsed` answer
+`observe` is a flow: it yields `AskModel` and is sent a `ModelReply`. It returns a `ParsedAnswer`
 whose status is `ok` or `none`; anything else is an `ObserverError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import HINTS
 from langgraph_om.errors import ObserverError
 
 MAX_ERROR_CHARACTERS = 1000
@@ -27,15 +27,13 @@ MAX_ERROR_CHARACTERS = 1000
 MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
 
-NO_HINTS: Final[Mapping[str, str]] = {}
-
 
 class Answer(Protocol):
     """What an answer of the Observer holds."""
 
     @property
     def status(self) -> str:
-        """One of those of `Parsed`."""
+        """One of those of `ParsedAnswer`."""
 
     @property
     def problem(self) -> str:
@@ -57,24 +55,20 @@ class ObserverInput:
     previous: str = ""
     """Earlier observations, already cut to their budget."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current ones, by name."""
+    """The current ones of those that are asked for, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """Hints of features that are asked for, by name, each with the section that says so."""
-    states_hints: bool = True
-    """Whether the current task and a suggested response are asked for."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints and marks."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
-    marks: str = ""
-    """Lines about marks of features."""
     held: str = ""
     """Earlier notes that are always shown."""
 
 
-def observe(request: ObserverInput) -> Flow[Parsed]:
+def observe(request: ObserverInput) -> Flow[ParsedAnswer]:
     """Ask the Observer, and once more when its answer is not in the expected form.
 
     Returns:
@@ -86,7 +80,7 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     return (yield from ask_about_thread(build_question(request)))
 
 
-def ask_about_thread(question: AskModel) -> Flow[Parsed]:
+def ask_about_thread(question: AskModel) -> Flow[ParsedAnswer]:
     """Do the same as `observe` with the question that `build_question` has put together."""
     return (yield from ask_until_usable(question, _read_answer, "observer_retry"))
 
@@ -97,7 +91,6 @@ def ask_until_usable(
     """Ask the Observer, and once more when its answer cannot be used.
 
     Args:
-        question: The question.
         read: Says what an answer holds.
         retry: The name of the prompt that asks once more.
 
@@ -139,21 +132,14 @@ def build_failure(error: Exception, model: str) -> ObserverError:
 
 
 def render_output_format(
-    asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True, marks: str = ""
+    features: Features, reader: Literal["observer", "reflector"] = "observer"
 ) -> str:
-    """Return the description of an answer's form, for the Observer and for the Reflector.
-
-    Args:
-        asked: Hints of features that are asked for, by name, each with the section that says so.
-        states_hints: Whether the current task and a suggested response are asked for.
-        marks: Lines about marks of features.
-    """
+    """Return the description of an answer's form, for the Observer or for the Reflector."""
     return fill(
         "observer_output",
-        hints_section=fill("observer_hints") if states_hints else "",
-        more_sections="\n\n".join(asked.values()),
-        hints_example=fill("observer_hints_example") if states_hints else "",
-        marks=marks,
+        hints=features.join_texts("tell_hints", reader),
+        hints_example=features.join_texts("tell_hints", "example"),
+        marks=features.join_texts("describe_marks") if reader == "observer" else "",
     )
 
 
@@ -169,17 +155,13 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(
-            request.asked, states_hints=request.states_hints, marks=request.marks
-        ),
+        output_format=render_output_format(request.features),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
         previous_observations=_build_previous(request.previous, request.held),
-        hints="\n".join(
-            list_hints(request.hints, request.asked, states_hints=request.states_hints)
-        ),
+        hints=write_hints(request.hints),
         conversation=request.transcript,
     )
     return AskModel(
@@ -197,23 +179,11 @@ def _build_previous(previous: str, held: str) -> str:
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def list_hints(
-    hints: Mapping[str, str | None], asked: Collection[str], *, states_hints: bool
-) -> list[str]:
-    """Return the current hints that are asked for, each in its tag.
-
-    Args:
-        hints: The current ones, by name.
-        asked: Names of hints of features that are asked for.
-        states_hints: Whether the current task and a suggested response are asked for.
-    """
-    names = [*(HINTS if states_hints else ()), *asked]
-    return [
-        f"<{tag_of(name)}>{escape(text)}</{tag_of(name)}>"
-        for name in names
-        if (text := hints.get(name))
-    ]
+def write_hints(hints: Mapping[str, str | None]) -> str:
+    """Return hints by name as lines, each in its tag."""
+    tagged = ((tag_of(name), text) for name, text in hints.items() if text)
+    return "\n".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in tagged)
 
 
-def _read_answer(reply: ModelReply) -> Parsed:
+def _read_answer(reply: ModelReply) -> ParsedAnswer:
     return parse_output(reply.text, cut_off=reply.cut_off)

@@ -32,7 +32,6 @@ from langgraph_om.core.observe.non_answers import (
     is_verdict,
     says_nothing_to_note,
 )
-from langgraph_om.core.record.record import hint_names
 
 # Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
 #
@@ -253,13 +252,13 @@ def read_json(text: str) -> Split | None:
         outside=[sanitize(line) for line in lines],
         hints={
             tag_of(name): sanitize(value)
-            for name in hint_names()
+            for name in added_hints()
             if isinstance(value := named.get(name), str)
         },
     )
 
 
-Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
+AnswerStatus = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
 
 MAX_LINE_CHARS = 10_000
 """A longer line is cut, with a mark that says how many characters were left out."""
@@ -292,7 +291,7 @@ _FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
 _MAX_NOTHING_CHARS = 40
 _NOTHING = {"none", "n/a"}
 
-_PROBLEMS: dict[Status, str] = {
+_PROBLEMS: dict[AnswerStatus, str] = {
     "empty": "The answer holds no observations, and does not say `(none)` either.",
     "malformed": "The answer holds no list of observations inside `<observations>` tags.",
     "degenerate": "The answer repeats itself over and over.",
@@ -301,22 +300,20 @@ _PROBLEMS: dict[Status, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedAnswer:
     """What one answer of the Observer or Reflector says.
 
     `problem` is one sentence that names what is wrong; it is empty for `ok` and `none`.
     """
 
-    status: Status
+    status: AnswerStatus
     observations: str = ""
-    current_task: str | None = None
-    suggested_response: str | None = None
     problem: str = ""
-    more: Mapping[str, str] = field(default_factory=dict)
-    """Hints of features, by name."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Those that it states, by name."""
 
 
-def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
+def parse_output(text: str, *, cut_off: bool = False) -> ParsedAnswer:
     """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
 
     Args:
@@ -333,7 +330,7 @@ def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
     return _read(text)
 
 
-def _read(text: str) -> Parsed:
+def _read(text: str) -> ParsedAnswer:
     text = strip_reasoning(text, may_be_open=True)
     if not text.strip():
         return _build_failed("empty")
@@ -341,13 +338,11 @@ def _read(text: str) -> Parsed:
     if not split.tagged:
         split = read_json(unwrap_fence(text).strip()) or split
     status, observations = _judge_blocks(split) if split.tagged else _judge(split)
-    return Parsed(
+    return ParsedAnswer(
         status,
         observations,
-        current_task=read_hint(split, "current_task"),
-        suggested_response=read_hint(split, "suggested_response"),
         problem=_PROBLEMS.get(status, ""),
-        more={
+        hints={
             name: hint
             for name, read in added_hints().items()
             if (said := read_hint(split, name)) and (hint := read(said))
@@ -355,14 +350,14 @@ def _read(text: str) -> Parsed:
     )
 
 
-def _build_failed(status: Status) -> Parsed:
-    return Parsed(status, problem=_PROBLEMS[status])
+def _build_failed(status: AnswerStatus) -> ParsedAnswer:
+    return ParsedAnswer(status, problem=_PROBLEMS[status])
 
 
 # --- Judging: from the text between the tags to observations ----------------------------------
 
 
-def _judge_blocks(split: Split) -> tuple[Status, str]:
+def _judge_blocks(split: Split) -> tuple[AnswerStatus, str]:
     """Judge text that the model put inside `<observations>`: all of a block is kept, or none."""
     written = [(block, _read_pieces(block)) for block in split.inside]
     told = [(block, texts) for block, texts in written if _is_told(texts)]
@@ -404,7 +399,7 @@ def _choose_texts(told: list[tuple[Block, list[str]]]) -> list[str]:
     ]
 
 
-def _judge(split: Split) -> tuple[Status, str]:
+def _judge(split: Split) -> tuple[AnswerStatus, str]:
     """Judge text without the tags: it counts when every line of it is in our form.
 
     That there is nothing counts in brackets or as an item: bare words may be what is left of a

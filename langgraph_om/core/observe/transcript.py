@@ -153,9 +153,6 @@ def write_transcript_text(
 def format_day(day: date) -> str:
     """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`.
 
-    Args:
-        day: The calendar day.
-
     Returns:
         The day in English, regardless of the locale of the process.
     """
@@ -204,7 +201,6 @@ class _TranscriptWriter:
         """Add the lines of a message, after a line with its day when that has changed.
 
         Args:
-            timed: The message.
             plain: Its text, when it says nothing else.
         """
         message, moment = timed.message, to_local(timed.time, self._timezone)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from langgraph_om.core.additions import added_operations
+from langgraph_om.core.additions import added_operations, read_closing
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
@@ -445,9 +445,7 @@ def list_unread(record: MemoryRecord) -> list[str]:
 
 def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return the hints that the log ends with."""
-    names = {"current_task": "current task", "suggested_response": "suggested response"}
-    values: Mapping[str, Any] = record
-    return [(title, str(values[key])) for key, title in names.items() if values[key]]
+    return [(name.replace("_", " "), text) for name, text in read_closing(record).items()]
 
 
 def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:

@@ -23,7 +23,6 @@ from typing_extensions import is_typeddict
 
 from langgraph_om.core.additions import added_operations, added_reducers, added_types, run_beside
 from langgraph_om.core.record.record import (
-    HINTS,
     check_version,
     complete_record,
     find_groups,
@@ -66,13 +65,6 @@ class Draft(dict[str, Any]):
 
     owns_counts: bool = False
     """Whether the token counts are a copy too; replaying a long channel copies them once."""
-
-
-def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that the event has; the others stay."""
-    for hint in HINTS:
-        if event.get(hint) is not None:
-            record[hint] = event[hint]
 
 
 # What an operation has cost, how often it failed, and what its next attempt waits for.
@@ -158,7 +150,6 @@ def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) ->
 def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
-        set_hints(record, event)
         run_beside("observed", record, event)
         note_success(record, event)
 
@@ -166,7 +157,6 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
 def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
     """Replace exactly the groups that a reflection read."""
     if _replace_groups(record, event):
-        set_hints(record, event)
         note_success(record, event)
 
 
@@ -182,7 +172,6 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
         return
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
-        set_hints(record, event)
         run_beside("observed", record, event)
 
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
-from langgraph_om.core.additions import added_hints, added_types, blank_keys, find_deletions
+from langgraph_om.core.additions import added_types, blank_keys, find_deletions
 from langgraph_om.core.content.message_keys import Keyed, derive_id
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import keep_protected
@@ -29,16 +29,8 @@ from langgraph_om.errors import ConfigurationError
 RECORD_VERSION: Final = 1
 """Of the form of a record, and of what an archive keeps for a resource; another one is refused."""
 
-HINTS: Final = ("current_task", "suggested_response")
-"""What an observation may state beside its items, but for the hints of features."""
-
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
-
-
-def hint_names() -> Sequence[str]:
-    """Return the names of all hints, those of features last."""
-    return [*HINTS, *added_hints()]
 
 
 def blank_record() -> MemoryRecord:
@@ -48,8 +40,6 @@ def blank_record() -> MemoryRecord:
     """
     return {
         "log": [],
-        "current_task": None,
-        "suggested_response": None,
         "chunks": [],
         "reflection": None,
         "pending": {},
@@ -271,7 +261,6 @@ def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
     """Return a log in which neighbouring groups of one thread without text are one.
 
     Args:
-        log: The groups.
         cycle_id: Id of the cycle that emptied some; the id of a joined group is derived from it.
     """
     runs: list[list[Group]] = []
@@ -320,7 +309,7 @@ def _join_oldest(ranges: Sequence[_OwnedRange]) -> list[_OwnedRange]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Substitution:
     """A run of the log's groups, and what takes its place."""
 
     group_ids: list[str]
@@ -328,7 +317,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class LogChanges:
     """What edits make of groups."""
 
     becomes: Mapping[str, Group]
@@ -337,7 +326,7 @@ class Changes:
     """The ids of those that have to be changed together."""
 
 
-def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Placed | None:
+def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Substitution | None:
     """Return what a reflection replaces in a log; `None` when nothing that it read is there.
 
     A rewritten log takes the place of all that it was made from. Edits apply to the groups that are
@@ -346,10 +335,10 @@ def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Pl
     together = reflection.get("together")
     if together is not None:
         becomes = dict(zip(reflection["group_ids"], reflection["groups"], strict=True))
-        return place_changes(log, Changes(becomes, together), reflection["cycle_id"])
+        return place_changes(log, LogChanges(becomes, together), reflection["cycle_id"])
     if find_groups(log, reflection["group_ids"]) is None:
         return None
-    return Placed(reflection["group_ids"], reflection["groups"])
+    return Substitution(reflection["group_ids"], reflection["groups"])
 
 
 def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> BufferedReflection:
@@ -365,7 +354,7 @@ def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> Buffer
     return {**reflection, "group_ids": ids, "groups": groups, "together": together}
 
 
-def place_changes(log: Sequence[Group], changes: Changes, cycle_id: str) -> Placed | None:
+def place_changes(log: Sequence[Group], changes: LogChanges, cycle_id: str) -> Substitution | None:
     """Return what edits replace in a log: the shortest run with all changes that fit.
 
     Args:
@@ -383,10 +372,10 @@ def place_changes(log: Sequence[Group], changes: Changes, cycle_id: str) -> Plac
     ids = [group["id"] for group in after]
     start = _count_equal(before, ids)
     rest = _count_equal(before[start:][::-1], ids[start:][::-1])
-    return Placed(before[start : len(before) - rest], after[start : len(after) - rest])
+    return Substitution(before[start : len(before) - rest], after[start : len(after) - rest])
 
 
-class Replaced(NamedTuple):
+class LogReplacement(NamedTuple):
     """A log in which a run of groups was replaced."""
 
     log: list[Group]
@@ -396,7 +385,7 @@ class Replaced(NamedTuple):
 
 def replace_groups(
     log: Sequence[Group], read: Sequence[str], written: Sequence[Group]
-) -> Replaced | None:
+) -> LogReplacement | None:
     """Replace exactly the groups that a reflection read; `None` when they are not there any more.
 
     Args:
@@ -409,7 +398,7 @@ def replace_groups(
         return None
     stop = start + len(read)
     groups = keep_protected(log[start:stop], written)
-    return Replaced([*log[:start], *groups, *log[stop:]], groups)
+    return LogReplacement([*log[:start], *groups, *log[stop:]], groups)
 
 
 def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:

@@ -51,8 +51,6 @@ def check_observed(
     """Compare what stands before the window with what the record says.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         start: The index of the window's first message.
 
     Returns:

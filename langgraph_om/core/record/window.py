@@ -97,8 +97,6 @@ def open_window(
     """Return the messages after the cursor with their tokens.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         counter: What counts tokens; counts in the record's cache are used where they are of the
             same counter and content.
         is_counted: Whether this step has just counted these messages, so that its counts can be
@@ -318,7 +316,6 @@ def find_chunk_end(
     """Return where the next chunk would end, or 0 when none is due.
 
     Args:
-        window: The unobserved messages.
         start: How many of them are covered by chunks.
         interval: Tokens of uncovered messages that make a chunk due.
         most: Tokens that a chunk should not exceed; a single exchange may.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from langgraph_om.core.content.text import escape, sanitize
-from langgraph_om.core.items import MARKS, Span, cut_spans, find_spans, read_head
+from langgraph_om.core.items import MARKS, LineSpan, cut_spans, find_spans, read_head
 from langgraph_om.core.observe.parse_answer import strip_reasoning
 from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -46,7 +46,7 @@ class Item:
     group: int
     """Index of its group in the log."""
     thread_id: str | None
-    span: Span
+    span: LineSpan
     text: str
     """Its lines as the model is shown them."""
     tokens: int
@@ -61,8 +61,6 @@ def number_items(
     """Return the items of a log, numbered thread by thread, the quietest thread first.
 
     Args:
-        groups: The log.
-        counter: What counts tokens.
         shown: What the model is shown of each group, where that is not its text. An item that it
             leaves out has no number.
     """
@@ -131,7 +129,7 @@ def identifies_by_picture(text: str) -> bool:
     return count > 0 and len(rest.split()) <= _MAX_WORDS_BESIDE_PICTURE
 
 
-def pair_spans(text: str, view: str) -> dict[Span, Span]:
+def pair_spans(text: str, view: str) -> dict[LineSpan, LineSpan]:
     """Return where in a view of a text its items stand; those that the view hides are missing.
 
     Where the view has as many, they are the same ones; else only those are known that it shows
@@ -146,7 +144,7 @@ def pair_spans(text: str, view: str) -> dict[Span, Span]:
     places: dict[str, list[int]] = {}
     for at, item in enumerate(cut_spans(text, spans)):
         places.setdefault(item, []).append(at)
-    paired: dict[Span, Span] = {}
+    paired: dict[LineSpan, LineSpan] = {}
     after = 0
     for span, item in zip(views, cut_spans(view, views), strict=True):
         found = places.get(item, [])
@@ -301,7 +299,7 @@ _SUB_ITEM: Final = re.compile(r"[ \t]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class CheckedRewording:
     """A checked rewording, ready to stand in the log."""
 
     sources: tuple[int, ...]
@@ -316,7 +314,7 @@ class CheckedEdits:
 
     dropped: list[int] = field(default_factory=list)
     """Numbers of the items that go, in order."""
-    replacements: list[Replacement] = field(default_factory=list)
+    replacements: list[CheckedRewording] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """A reason for each edit that is left out."""
 
@@ -348,7 +346,6 @@ def check_edits(
     Args:
         edits: The edits of an answer, in its order.
         items: The numbered items that it is about.
-        counter: What counts tokens.
     """
     checked = CheckedEdits()
     taken: set[int] = set()
@@ -383,7 +380,7 @@ def _check_rewording(
         checked.refused.append(f"{named}: {problem}")
         return
     taken.update(numbers)
-    checked.replacements.append(Replacement(tuple(numbers), text, counter.count_text(text)))
+    checked.replacements.append(CheckedRewording(tuple(numbers), text, counter.count_text(text)))
 
 
 def _check_drops(

@@ -61,7 +61,7 @@ _MONTH_YEAR: Final = re.compile(
 )
 _ENDING: Final = r"(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
-_DAYS: Final = (
+DAYS: Final = (
     re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
     re.compile(rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE),
     re.compile(rf"\b{_MONTH},? (?P<year>\d{{4}})(?!\w)", re.IGNORECASE),
@@ -85,7 +85,7 @@ _SMALL: Final = (
     *("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
     *("sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
-_NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
+NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
     "zero": "0",
     "thirty": "30",
     "forty": "40",
@@ -144,7 +144,7 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
         sources: The texts that it replaces.
         headings: The date headings above them.
     """
-    said, given = _normalize(text), [_normalize(source) for source in sources]
+    said, given = normalize(text), [normalize(source) for source in sources]
     days = [day for heading in headings if (day := observation_date(heading)) is not None]
     new = _read(_without_days(said, days))
     known = reduce(Facts.join, map(_read, given), Facts(dates=frozenset(_name_parts(days))))
@@ -158,7 +158,8 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
     return _find_false_quotation(said, given)
 
 
-def _normalize(text: str) -> str:
+def normalize(text: str) -> str:
+    """Return a text in which signs that are written in several ways are written in one."""
     plain = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
     return _SPACE.sub(" ", plain).strip()
 
@@ -167,7 +168,7 @@ def _read(text: str) -> Facts:
     """Read the facts of a text whose form is settled."""
     words = _WORD.findall(text)
     lower = [word.casefold() for word in words]
-    identifiers = set(_find_identifiers(text))
+    identifiers = set(find_identifiers(text))
     names = {word.casefold() for word in _select_names(text)}
     return Facts(
         numbers=frozenset(_find_numbers(text, lower)),
@@ -188,7 +189,7 @@ def _select_names(text: str) -> Iterator[str]:
             continue
         lower = word.casefold()
         is_ordinary = lower in _PARTIES or (lower in _OPENINGS and _opens(text, found.start()))
-        if not is_ordinary and _name_day(word) is None and lower not in _NUMBER_WORDS:
+        if not is_ordinary and _name_day(word) is None and lower not in NUMBER_WORDS:
             yield word
 
 
@@ -198,7 +199,8 @@ def _opens(text: str, at: int) -> bool:
     return not before or before[-1] in _SENTENCE_SIGNS
 
 
-def _find_identifiers(text: str) -> Iterator[str]:
+def find_identifiers(text: str) -> Iterator[str]:
+    """Yield identifiers, paths and addresses of a text, in lower case."""
     for token in _IDENTIFIER.findall(text):
         bare = token.strip(_EDGES)
         is_plain = bare.casefold() in _ABBREVIATIONS or bare.replace(".", "").isdigit()
@@ -208,7 +210,7 @@ def _find_identifiers(text: str) -> Iterator[str]:
 
 def _find_numbers(text: str, lower: list[str]) -> Iterator[str]:
     yield from (found.casefold() for found in _NUMBER.findall(text))
-    yield from (_NUMBER_WORDS[word] for word in lower if word in _NUMBER_WORDS)
+    yield from (NUMBER_WORDS[word] for word in lower if word in NUMBER_WORDS)
     yield from (word for word in lower if word.isnumeric() and not word.isdecimal())
 
 
@@ -246,7 +248,7 @@ def _without_days(text: str, days: Collection[date]) -> str:
 
     for day in days:
         text = text.replace(day.isoformat(), " ")
-    for form in _DAYS:
+    for form in DAYS:
         text = form.sub(drop, text)
     return text
 

@@ -18,15 +18,21 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.items import Span, replace_spans
-from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.items import LineSpan, replace_spans
+from langgraph_om.core.observe.observer import (
+    build_failure,
+    render_output_format,
+    render_rules,
+    write_hints,
+)
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import Changes, collect_ranges, collect_sources
+from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Division,
@@ -68,7 +74,6 @@ def regroup(
         text: What the Reflector wrote.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
-        counter: What counts tokens.
     """
     sections = _split_sections(text)
     days = [section.day for section in sections]
@@ -162,6 +167,8 @@ class ReflectorInput:
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +177,10 @@ class Reflection:
 
     text: str
     tokens: int
-    current_task: str | None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
-class Wanted(Protocol):
+class WantedSize(Protocol):
     """What is wanted of a condensed log."""
 
     @property
@@ -188,8 +195,12 @@ class Wanted(Protocol):
     def prompt(self) -> str:
         """Which of the Observer's prompts wrote the log."""
 
+    @property
+    def features(self) -> Features:
+        """Those that tell of hints."""
 
-class Condensed(Protocol):
+
+class CondensedLog(Protocol):
     """What of an answer takes the place of what was read."""
 
     @property
@@ -197,11 +208,11 @@ class Condensed(Protocol):
         """Tokens of all that was read, with what is new in place."""
 
 
-ResultT = TypeVar("ResultT", bound=Condensed)
+ResultT = TypeVar("ResultT", bound=CondensedLog)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[ResultT]):
+class Trial(Generic[ResultT]):
     """What one answer comes to."""
 
     result: ResultT | None = None
@@ -226,14 +237,13 @@ def reflect(
 
 def ask_reflector(
     messages: Sequence[BaseMessage],
-    read: Callable[[ModelReply], Attempt[ResultT]],
+    read: Callable[[ModelReply], Trial[ResultT]],
     target: int,
     questions: int,
 ) -> Flow[ResultT]:
     """Ask until an answer is small enough, and return the best one.
 
     Args:
-        messages: The question.
         read: Says what an answer comes to.
         target: Tokens to stay under.
         questions: How often it is asked at most.
@@ -282,19 +292,19 @@ def _write_sentence(problem: str) -> str:
 
 def _read_answer(
     request: ReflectorInput, counter: TokenCounter, reply: ModelReply
-) -> Attempt[Reflection]:
+) -> Trial[Reflection]:
     parsed = parse_output(reply.text, cut_off=reply.cut_off)
     if parsed.status != "ok":
-        return Attempt(None, _describe_problem(parsed), parsed.status == "malformed")
+        return Trial(None, _describe_problem(parsed), parsed.status == "malformed")
     tokens = counter.count_text(parsed.observations)
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
-        return Attempt(None, f"{problem}; {wanted}", is_shown=True)
-    return Attempt(Reflection(parsed.observations, tokens, parsed.current_task))
+        return Trial(None, f"{problem}; {wanted}", is_shown=True)
+    return Trial(Reflection(parsed.observations, tokens, parsed.hints))
 
 
-def _describe_problem(parsed: Parsed) -> str:
+def _describe_problem(parsed: ParsedAnswer) -> str:
     if parsed.status == "none":
         return "it leaves nothing of the log"
     return f"it is {parsed.status}: {parsed.problem}"
@@ -303,7 +313,7 @@ def _describe_problem(parsed: Parsed) -> str:
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[BaseMessage]:
+def build_question(request: WantedSize, task: str, log: str, tokens: int) -> list[BaseMessage]:
     """Return the question to the Reflector.
 
     Args:
@@ -314,7 +324,7 @@ def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[Ba
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(),
+        output_format=render_output_format(request.features, "reflector"),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )
@@ -358,11 +368,9 @@ class EditedLog:
         """Apply checked edits.
 
         Args:
-            checked: The edits.
             items: The numbered items that they name.
-            counter: What counts tokens.
         """
-        cuts: dict[int, dict[Span, str]] = {}
+        cuts: dict[int, dict[LineSpan, str]] = {}
         for number in checked.dropped:
             item = items[number - 1]
             cuts.setdefault(item.group, {})[item.span] = ""
@@ -399,7 +407,7 @@ class EditedLog:
             if group is not given
         ]
 
-    def list_changes(self, *, cycle_id: str, reflected_at: str) -> Changes:
+    def list_changes(self, *, cycle_id: str, reflected_at: str) -> LogChanges:
         """Return what has become of the changed groups.
 
         Args:
@@ -417,10 +425,10 @@ class EditedLog:
                 "kind": "reflection",
                 "observed_at": reflected_at,
             }
-        return Changes(becomes, list(together.values()))
+        return LogChanges(becomes, list(together.values()))
 
     def _rewrite(
-        self, at: int, cuts: Mapping[Span, str], joined: Sequence[Group], counter: TokenCounter
+        self, at: int, cuts: Mapping[LineSpan, str], joined: Sequence[Group], counter: TokenCounter
     ) -> None:
         group = self.groups[at]
         text = replace_spans(group["text"], cuts)
@@ -468,7 +476,7 @@ class EditsInput:
     division: Division | None = None
     """How threads are told apart; `None` where the log is about one thread."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current task and the suggested response."""
+    """Those behind the log, by name."""
     instruction: str | None = None
 
 
@@ -511,7 +519,6 @@ def _build_question(
     Args:
         request: What the Reflector is given.
         log: The log with the edits so far.
-        items: Its items.
         given: Tokens of the log at first.
         refused: Why edits of the former answer were left out.
     """
@@ -527,7 +534,7 @@ def _build_question(
     task = fill(
         "reflector_edits_task",
         observations=render_items(items, request.division),
-        hints=_render_hints(request.hints),
+        hints=write_hints(request.hints),
         threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
@@ -535,13 +542,6 @@ def _build_question(
     )
     system = fill("reflector_edits", custom=request.instruction or "")
     return [SystemMessage(system), HumanMessage(task)]
-
-
-def _render_hints(hints: Mapping[str, str | None]) -> str:
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
 
 
 def _list_reasons(refused: Sequence[str]) -> str:

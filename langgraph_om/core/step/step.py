@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.messages import BaseMessage
 
@@ -18,17 +18,25 @@ from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.config.thresholds import Windows
+from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
-from langgraph_om.core.cycles.questions import Answer, Wanted
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
+from langgraph_om.core.effects import AskModel, EffectFlow
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord, Operation
+from langgraph_om.core.wire import Chunk, Event, Group, Hints, MemoryRecord, Operation
+
+HintPlace = Literal[
+    "observer", "reflector", "threads", "actor", "example", "first thread", "second thread"
+]
+"""Where a prompt tells of hints: in the form of an answer for the Observer or the Reflector, in the
+rules for an Observer of several threads or for the Actor, and in examples of an answer, of which
+there are two where threads are observed together."""
 
 
 @dataclass(slots=True)
@@ -54,7 +62,7 @@ class Step:
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
     """By feature, what it shows that no record holds."""
-    windows: Windows = field(default_factory=dict)
+    windows: ActorWindows = field(default_factory=dict)
     """How long a prompt the Actor's models read, as far as this process knows."""
     events: list[Event] = field(default_factory=list)
     """What to fold and to show; ends with the status when the Actor goes on."""
@@ -434,7 +442,7 @@ class Feature:
         """Names of values that `values` may ask for, each with the words for it in an error."""
         raise NotImplementedError
 
-    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values to ask the Observer for, beside an observation.
 
         Args:
@@ -443,7 +451,7 @@ class Feature:
         """
         raise NotImplementedError
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Any]:
         """Return answers about the values as entries, JSON values, of `found` in an event.
 
         They reach the reducer beside the moment `observed` when the observation takes effect.
@@ -473,6 +481,21 @@ class Feature:
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
+        raise NotImplementedError
+
+    def review(
+        self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
+    ) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], list[Any]]]:
+        """Look at what the Observer wrote, before a hook of the user does; it may be asked again.
+
+        Args:
+            info: The cycle.
+            asked: The question that was answered.
+            answers: The usable answers, by thread id.
+
+        Returns:
+            The answers, and entries of `found` about them.
+        """
         raise NotImplementedError
 
     def describe_marks(self) -> str:
@@ -521,25 +544,27 @@ class Feature:
         """A model that the feature asks."""
         raise NotImplementedError
 
-    def hints(self) -> Mapping[str, str]:
-        """Return the hints that the Observer is asked for, each with what it is told of it.
+    hints: ClassVar[Sequence[str]] = ()
+    """Names of the hints that the Observer is asked for, of those in its `additions`."""
+    restated: ClassVar[tuple[str, ...]] = ()
+    """Names of those of them that the Reflector may change."""
 
-        A name is one of the additions' `hints`. What the Observer states are entries of the
-        feature in `found`; of another thread, they are told by `announce_of_other`.
-        """
+    def tell_hints(self, place: HintPlace) -> str:
+        """Return what a prompt says of its hints in a place; empty for nothing."""
         raise NotImplementedError
 
-    def announce_buffered(
-        self, info: CycleInfo, at: datetime, entries: Sequence[Any]
-    ) -> list[Event]:
-        """Return events that tell users of entries whose observation waits in a chunk."""
+    def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+        """Return events that tell users of hints that an observation states.
+
+        It may wait in a chunk, and be told of once more when it takes effect.
+        """
         raise NotImplementedError
 
     def announce_of_other(
         self,
         info: CycleInfo,
         at: datetime,
-        entries: Sequence[Any],
+        hints: Hints,
         *,
         label: str | None,
         fixed: Collection[str],
@@ -549,7 +574,7 @@ class Feature:
         Args:
             info: The cycle, with the record of that thread.
             at: When the hints were stated.
-            entries: The hints.
+            hints: The hints.
             label: What lists call the thread; `None` for nothing.
             fixed: Names of hints of it that a person set.
         """

@@ -28,7 +28,7 @@ from langgraph_om.core.content.text import (
     write_json,
     write_json_without_payloads,
 )
-from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, Provider
+from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, ImageProvider
 from langgraph_om.errors import ConfigurationError
 
 CONVERSATION_OVERHEAD: Final = 24
@@ -140,7 +140,7 @@ class MessageCounter(ABC):
     identity: str
     attachments: AttachmentFormula = AttachmentFormula()
 
-    def __init__(self, *, provider: Provider | None = None, model: str = "") -> None:
+    def __init__(self, *, provider: ImageProvider | None = None, model: str = "") -> None:
         """Count images and files as the models of a provider do.
 
         `provider` is `openai`, `google` or `anthropic`; `None` counts as OpenAI does. `model` is
@@ -359,7 +359,7 @@ class TiktokenCounter(MessageCounter):
         self,
         encoding: str | tiktoken.Encoding,
         *,
-        provider: Provider | None = None,
+        provider: ImageProvider | None = None,
         model: str = "",
     ) -> None:
         self._encoding = _load_encoding(encoding)

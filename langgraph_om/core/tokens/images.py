@@ -26,7 +26,7 @@ from langgraph_om.core.content.blocks import (
 from langgraph_om.core.content.parts import Part
 from langgraph_om.errors import ConfigurationError
 
-Provider = Literal["openai", "google", "anthropic"]
+ImageProvider = Literal["openai", "google", "anthropic"]
 
 FILE_FALLBACK_TOKENS: Final = 1000
 """What an audio, a video, or a document of unknown size counts."""
@@ -46,12 +46,12 @@ class ImageSize(NamedTuple):
 class AttachmentFormula:
     """What images and files count for one provider; `None` counts as OpenAI's models do."""
 
-    provider: Provider | None = None
+    provider: ImageProvider | None = None
     model: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a provider without formulas."""
-        if self.provider is not None and self.provider not in get_args(Provider):
+        if self.provider is not None and self.provider not in get_args(ImageProvider):
             msg = f"`provider` is {self.provider!r}; pass 'openai', 'google', 'anthropic' or None"
             raise ConfigurationError(msg)
 

@@ -156,7 +156,6 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     """Return what to note of deletions since the record last looked; nothing where there is none.
 
     Args:
-        record: The memory of the thread.
         ask: What calls the storage.
 
     Raises:
@@ -211,8 +210,6 @@ def find_unarchived(
     """Return what the archive does not have yet.
 
     Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
         changed: Keys of messages that are new, or of another content than before.
 
     Returns:
@@ -291,10 +288,7 @@ def archive_new(
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread, with what this step found folded in.
-        messages: The whole conversation.
-        now: The current time.
         changed: Keys of messages that are new or edited.
         request: The key of the live user request.
 
@@ -456,11 +450,7 @@ def complete_thread(
     """Archive what is missing of a conversation, without noting it in its record.
 
     Args:
-        settings: The settings in force.
-        identity: Whose conversation it is.
         record: The memory of the thread, maybe of an earlier step; blank where it is not known.
-        messages: The whole conversation.
-        now: The current time.
 
     Returns:
         The archive's name for the conversation; `None` where it is not known.

@@ -125,12 +125,7 @@ class ArchiveWriter:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
         Args:
-            thread_id: The thread.
-            resource_id: The resource.
-            entries: Keys and messages.
             after: The key of the message before the first one; `None` at the start.
-            now: The current time.
-            title: The thread's title.
             times: By key, when messages were written or first seen.
             branch: The name of the branch that they belong to; `None` for the current one.
 
@@ -198,9 +193,7 @@ class ArchiveWriter:
         """Delete a thread, and what the log of its resource has of it.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is, where the archive does not know.
-            clock: Tells the current time.
 
         Returns:
             The resource that it belonged to.

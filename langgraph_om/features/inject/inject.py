@@ -181,8 +181,6 @@ class Finder:
 
         Args:
             query: The text of the user's message.
-            who: The current thread, and whose it is.
-            record: The memory of the thread.
             messages: Its conversation, which the archive has too.
             hidden: Keys of the thread's messages that the Actor is shown anyway.
 
@@ -240,7 +238,6 @@ def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
     """Return whether a message has a text, which no excerpt of its thread shows already.
 
     Args:
-        message: The message.
         excerpts: By thread id, what the Actor is shown of other threads.
     """
     text = sanitize(read_text(message.message)).strip()

@@ -12,16 +12,12 @@ from langgraph_om.core.config.options import Flag
 class VectorOptions(TypedDict, total=False):
     """The key of the option `retrieval` for search by meaning."""
 
-    vector: bool
+    vector: Flag
     """Whether search is by meaning too, in the graph's store, beside the search by words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VectorConfig:
-    """The same as a field of `RetrievalConfig`.
+    """The same as a field of `RetrievalConfig`."""
 
-    Args:
-        vector: Whether search is by meaning too, in the graph's store, beside the search by words.
-    """
-
-    vector: Flag = False
+    vector: bool = False

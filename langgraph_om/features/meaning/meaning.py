@@ -114,7 +114,6 @@ def list_prefixes(thread_id: str, resource_id: str | None) -> list[Namespace]:
     """Return what the namespaces of a thread, and of what runs within it, begin with.
 
     Args:
-        thread_id: The thread.
         resource_id: Whose it is; `None` where nobody knows: anybody's.
     """
     # It may have begun before it was known whose it is.
@@ -152,7 +151,6 @@ def list_messages(
     """Return the messages of a thread that users may see, as far as they are kept.
 
     Args:
-        record: The memory of the thread.
         messages: Its conversation.
         kept: The newest message that is kept outside of it, for each place where messages are.
     """
@@ -301,8 +299,6 @@ class StoreIndex:
         Args:
             record: The memory of the thread, with its observations and those of the shared log.
             messages: What was said in the thread, by key.
-            store: The run's store.
-            who: The thread and its user.
             edited: Keys of messages that may have other words than before.
             time_of: Tells when a message was said, where that is known.
 
@@ -432,10 +428,6 @@ class StoreIndex:
         """Return the best match of each text nearest in meaning, the best first.
 
         Args:
-            store: The run's store.
-            query: What to look for.
-            limit: How many texts at most.
-            who: The current thread and its user.
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.
             finds_messages: Whether observations are left out.
@@ -472,9 +464,7 @@ class StoreIndex:
         """Delete the items of a thread, and of what runs within it.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is; `None` where nobody knows: anybody's.
-            store: Where the items are.
         """
         self._delete(list_prefixes(thread_id, resource_id), store)
 
@@ -484,9 +474,7 @@ class StoreIndex:
         """Delete all items of a resource.
 
         Args:
-            resource_id: The resource.
             thread_ids: Its threads; they may have items from before it was known whose they are.
-            store: Where the items are.
         """
         threads = [prefix for key in thread_ids for prefix in list_prefixes(key, resource_id)]
         own = build_resource_prefix(resource_id)

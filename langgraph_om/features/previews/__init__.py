@@ -126,7 +126,6 @@ def preview_message(message: BaseMessage, key: str, rule: PreviewRule) -> BaseMe
     Answers with reasoning that is bound to its prefix are shown whole: a changed one is refused.
 
     Args:
-        message: The message.
         key: Its id, as `recall` knows it.
         rule: What counts as enormous.
     """

@@ -25,7 +25,7 @@ from langgraph_om.features.recall.arguments import (
     quote_reference,
     read_arguments,
 )
-from langgraph_om.features.recall.pages import Answer, AnswerWriter, show_time
+from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, show_time
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -55,7 +55,7 @@ SHORT_PREVIEW: Final = 35
 
 def answer_threads(
     asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
-) -> Answer:
+) -> RecallAnswer:
     """Answer mode `threads`."""
     page = asked.page or 0
     if page < 0:
@@ -70,7 +70,7 @@ def answer_threads(
         passes = page == 0 and is_created_within(own, asked.before, asked.after)
         found, has_more = [own] if passes else [], False
 
-    def build(characters: int, number: int) -> Answer:
+    def build(characters: int, number: int) -> RecallAnswer:
         lines = [_write_thread(thread, scope, characters) for thread in found[:number]]
         text = "\n".join(lines + _note_left_out(len(found) - number)) or "(no conversations)"
         return {
@@ -89,13 +89,10 @@ def answer_search(
     scope: RecallScope,
     writer: AnswerWriter,
     thread_id: str | None,
-) -> Answer:
+) -> RecallAnswer:
     """Answer mode `search`.
 
     Args:
-        asked: What is asked for.
-        source: Where messages are read from.
-        scope: What may be read.
         writer: Measures the answer.
         thread_id: The one conversation to look in; `None`: all that may be read.
 
@@ -115,7 +112,7 @@ def answer_search(
     found = _drop_repeated(source.search(request), scope)
     hits, words = found[last - asked.limit : last], query_words(asked.query)
 
-    def build(tokens: int, count: int) -> Answer:
+    def build(tokens: int, count: int) -> RecallAnswer:
         blocks = [
             *_write_hits(hits[:count], scope, tokens, words, writer),
             *_note_left_out(len(hits) - count),
@@ -200,8 +197,11 @@ def _note_left_out(number: int) -> list[str]:
 
 
 def _fit_answer(
-    build: Callable[[int, int], Answer], sizes: Sequence[int], number: int, writer: AnswerWriter
-) -> Answer:
+    build: Callable[[int, int], RecallAnswer],
+    sizes: Sequence[int],
+    number: int,
+    writer: AnswerWriter,
+) -> RecallAnswer:
     """Return the fullest answer that fits: all items at the greatest size, else fewer items."""
     for size in sizes:
         answer = build(size, number)
@@ -222,9 +222,6 @@ def recall(
     """Answer one call of the tool.
 
     Args:
-        arguments: What the model wrote.
-        source: Where messages are read from.
-        scope: What may be read.
         counter: Measures the answer, whose JSON text keeps to the scope's budget.
 
     Returns:
@@ -276,7 +273,7 @@ class _Page:
 
 def _answer_messages(
     asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
-) -> Answer:
+) -> RecallAnswer:
     """Answer mode `messages`."""
     thread_id, anchor = _find_start(asked, source, scope)
     if asked.part_index is not None:
@@ -294,7 +291,7 @@ def _answer_messages(
         page = _read_back_from_end(source, thread_id, scope, number, limit)
     else:
         page = _read_page(source, thread_id, anchor, number, limit)
-    answer: Answer = {
+    answer: RecallAnswer = {
         "messages": _describe_empty(page, number),
         "count": 0,
         "cursor": None if page.cursor is None else escape(show_key(page.cursor)),
@@ -372,7 +369,7 @@ def _read_page(
 
 def _answer_part(
     asked: RecallRequest, index: int, anchor: RecallMessage | None, writer: AnswerWriter
-) -> Answer:
+) -> RecallAnswer:
     """Answer with one part of the message at the cursor."""
     if anchor is None:
         msg = "`part_index` needs a `cursor`; write the id of the message that has the part"
@@ -398,7 +395,7 @@ def _answer_part(
 
 def _answer_search(
     asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
-) -> Answer:
+) -> RecallAnswer:
     """Answer mode `search`, in one conversation where one is named."""
     is_named = asked.thread_id is not None or asked.cursor is not None
     thread_id = _find_start(asked, source, scope)[0] if is_named else None
@@ -524,7 +521,7 @@ def _split_range(segment: str, exists: Callable[[str], bool]) -> tuple[str, str]
 
 
 _MODES: Final[
-    Mapping[str, Callable[[RecallRequest, RecallSource, RecallScope, AnswerWriter], Answer]]
+    Mapping[str, Callable[[RecallRequest, RecallSource, RecallScope, AnswerWriter], RecallAnswer]]
 ] = {
     "messages": _answer_messages,
     "threads": answer_threads,

@@ -31,7 +31,7 @@ MAX_PAGES: Final = 1000
 
 MAX_QUERY_CHARACTERS: Final = 2000
 MAX_SHOWN_CHARACTERS: Final = 80
-Mode = Literal["messages", "threads", "search"]
+RecallMode = Literal["messages", "threads", "search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RecallArgument:
     """A `limit` above it is read as it; any other argument is refused."""
 
     default: str | int | None = None
-    modes: tuple[Mode, ...] = ()
+    modes: tuple[RecallMode, ...] = ()
     """The only modes in which it may be given; none: all."""
 
     needs: Literal["resource"] | None = None

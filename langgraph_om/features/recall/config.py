@@ -17,7 +17,6 @@ from langgraph_om.core.config.options import (
     DefaultText,
     Hint,
     Preset,
-    Scope,
     Takes,
     Text,
     is_default,
@@ -25,6 +24,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.inject.config import InjectField, InjectKeys
 from langgraph_om.features.meaning.config import VectorConfig, VectorOptions
@@ -37,10 +37,10 @@ _WIDEST: Final[Any] = DefaultText("resource")
 class RecallKeys(TypedDict, total=False):
     """The keys of the option `retrieval` for the tool."""
 
-    scope: Scope
+    scope: Annotated[Scope, one_of(Scope)]
     """Whether the tool reaches other threads of the resource, or only its own thread. Left out, and
     without an archive, it is its own thread."""
-    instructions: str | None
+    instructions: Text
     """Added to the guidance the Actor gets about recall."""
 
 
@@ -55,16 +55,10 @@ class RetrievalOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class RecallConfig:
-    """The same as fields of `RetrievalConfig`.
+    """The same as fields of `RetrievalConfig`."""
 
-    Args:
-        scope: Whether the tool reaches other threads of the resource, or only its own thread. Left
-            out, and without an archive, it is its own thread.
-        instructions: Added to the guidance the Actor gets about recall.
-    """
-
-    scope: Annotated[Scope, one_of(Scope)] = _WIDEST
-    instructions: Text = None
+    scope: Scope = _WIDEST
+    instructions: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +71,8 @@ class RetrievalConfig(
 
     `RetrievalOptions` says what each of its settings means.
     """
+
+    keys = RetrievalOptions
 
 
 class RecallOptions(TypedDict, total=False):

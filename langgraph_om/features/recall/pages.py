@@ -156,7 +156,7 @@ def indent(text: str) -> str:
     return LINE_BREAK.sub(INDENT, sanitize(text))
 
 
-Answer = dict[str, Any]
+RecallAnswer = dict[str, Any]
 
 MIN_ROOM: Final = 12
 """With fewer tokens left, nothing more is expanded."""
@@ -199,8 +199,8 @@ class AnswerWriter:
     # --- A page at low detail --------------------------------------------------------------------
 
     def write_overview(
-        self, page: Sequence[RecallMessage], answer: Answer, *, is_backward: bool
-    ) -> Answer:
+        self, page: Sequence[RecallMessage], answer: RecallAnswer, *, is_backward: bool
+    ) -> RecallAnswer:
         """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
@@ -256,7 +256,7 @@ class AnswerWriter:
         rank = 1 if part.kind == "reasoning" else rank
         return PartLine(index, label, part_text(part), "", usual, rank, usual)
 
-    def _expand(self, overview: Overview, whole: Answer) -> None:
+    def _expand(self, overview: Overview, whole: RecallAnswer) -> None:
         """Use the rest of the budget for parts that are cut, the most informative ones first."""
         room = self._limits.answer_tokens - self.count_tokens(
             {**whole, "messages": overview.render()}
@@ -285,12 +285,11 @@ class AnswerWriter:
     # --- Whole parts -----------------------------------------------------------------------------
 
     def write_first_part(
-        self, message: RecallMessage, answer: Answer, hints: Sequence[str]
-    ) -> Answer:
+        self, message: RecallMessage, answer: RecallAnswer, hints: Sequence[str]
+    ) -> RecallAnswer:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
-            message: The message.
             answer: The other fields of the answer.
             hints: How to go on to other messages.
         """
@@ -301,7 +300,7 @@ class AnswerWriter:
         key = show_key(message.key)
         more = f"Next part: cursor {key}, part_index 1 (of 0 to {len(parts) - 1})."
 
-        def build(end: int) -> Answer:
+        def build(end: int) -> RecallAnswer:
             body = indent(text[:end])
             is_cut = end < len(text)
             rest = f"Rest of this part: cursor {key}, part_index 0, char_offset {end}."
@@ -326,11 +325,10 @@ class AnswerWriter:
         """Count the characters of a part."""
         return len(part_text([*parts_of(message.message)][index]))
 
-    def write_part(self, message: RecallMessage, index: int, offset: int) -> Answer:
+    def write_part(self, message: RecallMessage, index: int, offset: int) -> RecallAnswer:
         """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
-            message: The message.
             index: The index of an existing part.
             offset: The character to begin with, within the text.
         """
@@ -338,8 +336,8 @@ class AnswerWriter:
         part = parts[index]
         text = part_text(part)
 
-        def build(end: int) -> Answer:
-            answer: Answer = {
+        def build(end: int) -> RecallAnswer:
+            answer: RecallAnswer = {
                 "text": escape(_make_readable(text[offset:end])),
                 "message_id": escape(show_key(message.key)),
                 "part_index": index,
@@ -360,7 +358,7 @@ class AnswerWriter:
 
         return build(self._find_end(text, offset, build))
 
-    def _find_end(self, text: str, start: int, build: Callable[[int], Answer]) -> int:
+    def _find_end(self, text: str, start: int, build: Callable[[int], RecallAnswer]) -> int:
         """Return how far a text can be shown; at least one character, and never half of one."""
         limit = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
         if limit == start or self.fits(build(limit)):

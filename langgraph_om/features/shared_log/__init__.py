@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from langgraph_om.archive import MessageArchive, ThreadEnd, ThreadEndsArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.actor.prompt import Framing
-from langgraph_om.core.config.options import Preset, Scope, one_of
+from langgraph_om.core.config.options import Preset, one_of
 from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.effects import EffectFlow
@@ -30,7 +30,7 @@ from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Group, MemoryRecord, Operation
+from langgraph_om.core.wire import Group, MemoryRecord, Operation, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
 from langgraph_om.features.shared_log.log import SharedLog, complete_log, to_record
@@ -55,7 +55,7 @@ MAX_READS = 10_000
 MAX_MESSAGES_READ = 20_000
 """How many logs, threads, and unobserved messages of threads a process remembers."""
 
-Mark = tuple[ThreadEnd, str | None]
+ReadMark = tuple[ThreadEnd, str | None]
 """A thread as the archive lists it, with its end, and its newest observed message: the same as long
 as nothing of it changed. The time alone would not do: workers' clocks differ, or stand still."""
 
@@ -70,7 +70,7 @@ class Rest(NamedTuple):
 
 
 class _Read(NamedTuple):
-    mark: Mark
+    mark: ReadMark
     found: Any
     weight: int
 
@@ -133,9 +133,7 @@ class LogCache:
         """Return a part of a resource's threads behind its newest ones, the same until it is left.
 
         Args:
-            resource_id: The resource.
             newest: Its newest threads.
-            limit: How many threads at most.
 
         Raises:
             ArchiveError: When the storage fails.
@@ -159,7 +157,7 @@ class LogCache:
         with self._lock:
             _put_newest(self._rests, resource_id, rest.next_part, MAX_LOGS)
 
-    def recall_reads(self, marks: Sequence[Mark]) -> list[tuple[Any] | None]:
+    def recall_reads(self, marks: Sequence[ReadMark]) -> list[tuple[Any] | None]:
         """Return what was read of threads that are still the same; `None` of the others."""
         with self._lock:
             found = [self._reads.get(end.thread.id) for end, _ in marks]
@@ -168,7 +166,7 @@ class LogCache:
             for read, mark in zip(found, marks, strict=True)
         ]
 
-    def remember_read(self, mark: Mark, found: Any, messages: int) -> None:
+    def remember_read(self, mark: ReadMark, found: Any, messages: int) -> None:
         """Remember what was read of a thread.
 
         Args:

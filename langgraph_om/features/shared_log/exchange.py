@@ -60,7 +60,7 @@ class _BusyLogError(ArchiveError):
     """The log changes all the time."""
 
 
-class Exchanged(NamedTuple):
+class ExchangeOutcome(NamedTuple):
     """What came of an exchange."""
 
     record: SharingRecord
@@ -70,7 +70,7 @@ class Exchanged(NamedTuple):
     """The newest observed messages, as the observation named them that the log took last."""
 
 
-class _Committed(NamedTuple):
+class _CommittedLog(NamedTuple):
     """The log that the thread's changes were put into."""
 
     log: SharedLog
@@ -87,15 +87,12 @@ def exchange(
     messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
-) -> EffectFlow[Exchanged]:
+) -> EffectFlow[ExchangeOutcome]:
     """Exchange what is new with the shared log.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread, with what this step found folded in.
-        messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
-        now: The current time.
     """
     is_new_turn = window.request != record["turn"]["request"]
     try:
@@ -106,7 +103,7 @@ def exchange(
                 for event in (yield from _describe_others(settings, done.record, now))
             ]
             record_now = read_sharing(fold(done.record, [described]))
-            done = Exchanged(record_now, [*done.events, *described], done.named)
+            done = ExchangeOutcome(record_now, [*done.events, *described], done.named)
     except ArchiveError as error:
         text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
         arguments = (record["thread_id"], error)
@@ -114,7 +111,7 @@ def exchange(
             yield Warn(text, arguments)
         else:
             yield from warn_once_an_outage(text, arguments)
-        return Exchanged(record, [])
+        return ExchangeOutcome(record, [])
     return done
 
 
@@ -139,7 +136,7 @@ def select_refused(
 
 def note_left_behind(
     settings: Settings,
-    exchanged: Exchanged,
+    exchanged: ExchangeOutcome,
     messages: Sequence[BaseMessage],
     window: Window,
     unobserved: AbstractSet[str],
@@ -147,9 +144,7 @@ def note_left_behind(
     """Note which messages are in no window any more, and are not observed either.
 
     Args:
-        settings: The settings in force.
         exchanged: What came of the exchange.
-        messages: The whole conversation.
         window: Its unobserved messages, by the log.
         unobserved: Keys of those that were unobserved before.
     """
@@ -186,7 +181,6 @@ def find_left_behind(
 
     Args:
         record: The memory of the thread, as the shared log has it.
-        messages: The whole conversation.
         start: The index of the window's first message.
         waiting: Keys of the messages that are unobserved as the thread knows it.
         named: The cursor as the observation left it that wrote it.
@@ -223,13 +217,13 @@ def _exchange_log(
     now: datetime,
     *,
     is_new_turn: bool,
-) -> EffectFlow[Exchanged]:
+) -> EffectFlow[ExchangeOutcome]:
     resource, changes = str(record["resource_id"]), record["outbox"]
     # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
     if not changes and not is_new_turn:
         revision = yield from call_storage("record_revision", resource)
         if revision == record["revision"]:
-            return Exchanged(record, [])
+            return ExchangeOutcome(record, [])
     shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
     kept = read_sharing(fold(record, [noted]))
     yield from _archive_groups(resource, kept, shared, now)
@@ -237,12 +231,14 @@ def _exchange_log(
     events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
     events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
     synced = read_sharing(fold(record, [events]))
-    return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
+    return (
+        ExchangeOutcome(synced, events, named) if synced != record else ExchangeOutcome(record, [])
+    )
 
 
 def _commit_changes(
     settings: Settings, record: SharingRecord, messages: Sequence[BaseMessage], now: datetime
-) -> EffectFlow[_Committed]:
+) -> EffectFlow[_CommittedLog]:
     """Put the thread's changes into the log, whatever that is by now.
 
     Raises:
@@ -272,7 +268,7 @@ def _commit_changes(
         yield Storage("remember_log", (resource, revision, shared))
         known = before["threads"].get(record["thread_id"])
         named = known["cursor"] if known is not None and not known.get("is_own") else ()
-        return _Committed(shared, revision, noted, named)
+        return _CommittedLog(shared, revision, noted, named)
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
     raise _BusyLogError(msg)
 

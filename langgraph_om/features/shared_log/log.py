@@ -19,14 +19,13 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import added_changes, erase_thread
+from langgraph_om.core.additions import added_changes, added_hints, erase_thread
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.record.record import (
     RECORD_VERSION,
     blank_record,
     check_version,
     find_newest_observed,
-    hint_names,
     replace_groups,
     select_own_groups,
 )
@@ -263,7 +262,6 @@ def diff_record(
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
-        record: The memory of the thread.
         shared: The log of its resource.
         revision: The revision of that log.
         sent: The thread's own changes that it took in or refused.
@@ -292,7 +290,6 @@ def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> boo
     Args:
         shared: The log of its resource.
         revision: The revision of that log.
-        record: The memory of the thread.
     """
     if revision < record["revision"]:
         return True
@@ -317,7 +314,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy.get(name) for name in hint_names()},
+        "hints": {name: copy.get(name) for name in added_hints()},
     }
     others = [
         change
@@ -398,7 +395,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints())
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":

@@ -7,7 +7,7 @@ judged here when it is collected.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -24,12 +24,13 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
     waive,
 )
-from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints, sort_notes
+from langgraph_om.core.cycles.observation import Notes, build_groups, merge_hints, sort_notes
 from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
     join_found,
     merge_answers,
+    review_answers,
     rewrite_answer,
     rewrite_by_hook,
     show_messages,
@@ -38,7 +39,7 @@ from langgraph_om.core.cycles.questions import (
 from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -48,7 +49,7 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import CycleEnded, Found, Group, Hints, MemoryRecord
+from langgraph_om.core.wire import CycleEnded, Found, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
 from langgraph_om.features.shared_log.reading import (
@@ -84,7 +85,7 @@ from langgraph_om.features.shared_log.threads import (
 class ThreadsObserved(NamedTuple):
     """What came of asking the Observer about several threads."""
 
-    answers: dict[str, Parsed]
+    answers: dict[str, ParsedAnswer]
     """By thread id; a thread that is missing is not observed."""
     left_out_tokens: int
     """About how many tokens no question had room for."""
@@ -92,6 +93,8 @@ class ThreadsObserved(NamedTuple):
     """What was asked last."""
     said: Mapping[str, Sequence[str]]
     """The words of the user that were shown, message by message, by thread id."""
+    found: Found
+    """The entries of features about the answers."""
 
 
 def ask_observer_of_threads(
@@ -100,13 +103,12 @@ def ask_observer_of_threads(
     """Have the oldest messages of several other threads observed.
 
     Args:
-        cycle: The cycle.
         threads: Each with the number of messages to observe.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    found: dict[str, Parsed] = {}
+    found: dict[str, ParsedAnswer] = {}
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
@@ -114,31 +116,32 @@ def ask_observer_of_threads(
         own = _view_thread(cycle, thread)
         shown = yield from show_messages(own, thread.entries[:count], thread.times)
         if shown is None:
-            found[thread.thread_id] = Parsed("none")
+            found[thread.thread_id] = ParsedAnswer("none")
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
         said[thread.thread_id] = shown.said
         inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
-    answers, asked = yield from _ask_in_rounds(cycle, inputs)
+    answers, asked, noticed = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in threads:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
     tokens = sum(left_out[thread_id] for thread_id in answers)
-    return ThreadsObserved(found, tokens, asked, said)
+    return ThreadsObserved(found, tokens, asked, said, noticed)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[tuple[dict[str, Parsed], AskModel | None]]:
+) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found]]:
     """Ask about the first part of each thread, then about the second ones, and so on.
 
     Raises:
         ObserverError: When no thread was answered as a whole.
     """
-    said: dict[str, list[Parsed]] = {}
+    said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
-    request: ThreadsInput | None = None
+    question: AskModel | None = None
+    noticed: list[Found] = []
     for number in range(max(map(len, threads), default=0)):
         asked = [
             _continue_input(parts[number], said)
@@ -151,8 +154,10 @@ def _ask_in_rounds(
         except ObserverError as error:
             failure = error
             break
-        request = latest
-        for thread_id, parsed in answers.items():
+        question = build_threads_question(latest)
+        reviewed, found = yield from review_answers(cycle, question, answers)
+        noticed.append(found)
+        for thread_id, parsed in reviewed.items():
             said.setdefault(thread_id, []).append(parsed)
     whole = {
         parts[0].thread_id: merge_answers(said[parts[0].thread_id])
@@ -161,15 +166,13 @@ def _ask_in_rounds(
     }
     if failure is not None and not whole:
         raise failure
-    return whole, build_threads_question(request) if request is not None else None
+    return whole, question, join_found(noticed)
 
 
-def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[Parsed]]) -> ThreadInput:
+def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
     """Return a part with the hints that came of the parts before it."""
-    answers = said.get(part.thread_id)
-    if not answers:
-        return part
-    return replace(part, hints=merge_hints(part.hints, [asdict(answer) for answer in answers]))
+    hints = merge_hints(part.hints, (answer.hints for answer in said.get(part.thread_id, ())))
+    return replace(part, hints={name: hints[name] for name in part.hints})
 
 
 def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
@@ -177,7 +180,7 @@ def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) 
         thread.thread_id,
         cycle.settings.show_id(thread.thread_id),
         transcript.text,
-        hints=thread.hints,
+        hints={name: thread.hints.get(name) for name in cycle.settings.features.list_hints()},
         attachments=transcript.attachments,
     )
 
@@ -189,7 +192,7 @@ def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
 
 
 def _build_threads_input(
-    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[Parsed]]
+    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[ParsedAnswer]]
 ) -> ThreadsInput:
     settings, features, log = cycle.settings, cycle.settings.features, cycle.record["log"]
     observation = settings.observation
@@ -211,10 +214,8 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,
-        asked=features.list_hints(),
-        marks=features.join_texts("describe_marks"),
+        features=features,
         held=features.join_texts("list_held", log),
-        states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )
 
@@ -228,10 +229,10 @@ _Batch = Sequence[tuple[OtherThread, int]]
 """Threads of one question, each with the number of its oldest messages to observe."""
 
 
-class _Answered(NamedTuple):
+class _BatchAnswer(NamedTuple):
     """What came of one batch."""
 
-    answers: dict[str, Parsed]
+    answers: dict[str, ParsedAnswer]
     tally: Tally
     found: Found
     """The entries of features."""
@@ -241,7 +242,7 @@ class _Answered(NamedTuple):
     """The words of the user that were shown, by thread id."""
 
 
-class _Observed(NamedTuple):
+class _BatchesOutcome(NamedTuple):
     """What came of all batches."""
 
     sections: list[Section]
@@ -259,10 +260,7 @@ def observe_others_cycle(
     """Observe other threads while the turn waits; once in a turn, and one thread at a time.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread that the turn is in.
-        window: Its unobserved messages.
-        started: The current time.
     """
     found = yield from _begin(settings, record, window, started, mode="blocking")
     if found is not None:
@@ -274,7 +272,7 @@ def observe_others_cycle(
             ended = cast("OthersEnd", cast("object", end))
             at = cycle.info.last_reply(tally)
             yield from _announce_hints(cycle.info, at, threads, ended["sections"])
-            yield from announce_found(cycle.info, at, ended.get("found", {}))
+            yield from announce_found(cycle.info, at, ended)
     yield waive(window, OTHERS)
 
 
@@ -385,9 +383,9 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
     )
 
 
-def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_Observed]:
+def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_BatchesOutcome]:
     """Ask about all batches at once."""
-    asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
+    asked: list[_BatchAnswer] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[Section] = []
     noticed: list[Found] = []
     error: ObserverError | None = None
@@ -407,31 +405,32 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
             sections.append(section)
     left_out = sum(answered.left_out_tokens for answered in asked)
     found = join_found([*(answered.found for answered in asked), *noticed])
-    return _Observed(sections, error, left_out, found)
+    return _BatchesOutcome(sections, error, left_out, found)
 
 
-def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
+def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
     try:
         observed = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
-        return _Answered({}, (yield ReadTally()), {}, error)
-    answers, left_out, asked, said = observed
+        return _BatchAnswer({}, (yield ReadTally()), {}, error)
+    answers, left_out, asked, said, noticed = observed
     noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
     found: Found = {}
     if asked is not None and noted:
         found = yield from ask_for_values(cycle, asked, noted)
+    found = join_found([noticed, found])
     tally: Tally = yield ReadTally()
-    return _Answered(answers, tally, found, left_out_tokens=left_out, said=said)
+    return _BatchAnswer(answers, tally, found, left_out_tokens=left_out, said=said)
 
 
 def _build_section(
-    cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
+    cycle: CycleInfo, thread: OtherThread, count: int, parsed: ParsedAnswer, tally: Tally
 ) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     first_id = derive_id("section", cycle.cycle_id, thread.thread_id)
     at = iso(cycle.last_reply(tally))
-    noted = Noted(first_id, thread.thread_id, parsed.observations, at)
+    noted = Notes(first_id, thread.thread_id, parsed.observations, at)
     groups = build_groups(cycle, noted, entries, thread.times[:count])
     cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
     return {
@@ -439,10 +438,7 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": groups,
-        "hints": {
-            **cast("Hints", select_hints(cycle.settings, parsed)),
-            **{name: parsed.more.get(name) for name in cycle.settings.features.list_hints()},
-        },
+        "hints": select_hints(cycle.settings, parsed),
     }
 
 
@@ -455,11 +451,8 @@ def _announce_hints(
     for announce in features.having("announce_of_other"):
         for section in sections:
             thread = former[section["thread_id"]]
-            stated = map(section["hints"].get, announce.__self__.hints())
-            entries = [hint for hint in stated if hint is not None]
-            if entries:
-                own, about = _view_thread(info, thread), {"label": thread.title}
-                yield from announce(own, at, entries, **about, fixed=thread.fixed)
+            own, hints = _view_thread(info, thread), section["hints"]
+            yield from announce(own, at, hints, label=thread.title, fixed=thread.fixed)
 
 
 # Condense the log, each thread's observations for themselves.
@@ -471,8 +464,6 @@ def rewrite_threads(
     """Have a shared log written anew, each thread's observations for themselves.
 
     Args:
-        cycle: The cycle.
-        groups: The log.
         shown: What the Reflector is shown of each group.
         questions: How often it is asked at most.
 
@@ -488,6 +479,7 @@ def rewrite_threads(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
+        features=settings.features,
     )
     result = yield from reflect_threads(request, settings.counter, questions=questions)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")

@@ -72,7 +72,6 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
     """Ask to be the one that condenses the log, as it is by now.
 
     Args:
-        record: The memory of the thread.
         mode: Whether the turn waits for it.
         leave_below: Tokens of the log below which a turn leaves it to another thread that has, or
             makes, a reflection ahead of need.

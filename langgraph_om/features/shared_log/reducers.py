@@ -14,15 +14,14 @@ from langgraph_om.core.additions import (
     Additions,
     ResourceForm,
     added_changes,
+    added_hints,
     run_beside,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.fold import find_rest, note_success, set_hints
+from langgraph_om.core.record.fold import find_rest, note_success
 from langgraph_om.core.record.record import (
-    HINTS,
     blank_record,
     drop_misfits,
-    hint_names,
     select_own_groups,
 )
 from langgraph_om.core.wire import (
@@ -89,7 +88,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
-    hints = {name: known.get(name) for name in hint_names()}
+    hints = {name: known.get(name) for name in added_hints()}
     item = {"id": change_id, "cursor": known["cursor"], "hints": hints, **change}
     cast("SharingRecord", record)["outbox"] = [*known["outbox"], cast("LogChange", item)]
 
@@ -104,7 +103,7 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
             thread_id=record["thread_id"],
             after=event["after"],
             groups=list(event["groups"]),
-            hints={name: event.get(name) for name in hint_names()},
+            hints={**dict.fromkeys(added_hints()), **event["hints"]},
         )
 
 
@@ -190,7 +189,6 @@ def _take_over_log(record: MemoryRecord, event: Synced) -> None:
     copy["outbox"] = [change for change in outbox if change["id"] not in event["sent"]]
     copy["generation"], copy["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
-    set_hints(record, event.get("hints", {}))
     run_beside("synced", record, event)
     _set_rest(record, event["rest"])
 
@@ -225,7 +223,6 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
             if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    draft.update(dict.fromkeys(HINTS))
 
 
 def _list_types() -> dict[str, Any]:

@@ -19,19 +19,20 @@ from typing import Final, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.content.message_keys import ShowId, derive_id
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.observer import ask_until_usable, list_hints, render_output_format
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
-    Attempt,
+    Trial,
     ask_reflector,
     build_question,
     regroup,
@@ -49,12 +50,12 @@ _NO_SECTION: Final = (
 class ThreadAnswers:
     """The answers for each thread in one answer of a model."""
 
-    threads: Mapping[str, Parsed]
+    threads: Mapping[str, ParsedAnswer]
     """By shown id, in the order of the answer; `ok` or `none` only."""
     problem: str = ""
     """One sentence on why `threads` is empty, or an empty text."""
     status: str = "ok"
-    """The status of the whole answer, one of those of `Parsed`; `ok` unless `threads` is empty."""
+    """The status of the whole answer, as in `ParsedAnswer`; `ok` unless `threads` is empty."""
 
     @property
     def observations(self) -> str:
@@ -109,9 +110,9 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     sections = _split_sections(plain)
     if not sections:
         return _parse_without_sections(plain, known, cut_off=cut_off)
-    found: dict[str, Parsed] = {}
+    found: dict[str, ParsedAnswer] = {}
     counts: dict[str, int] = {}
-    worst: Parsed | None = None
+    worst: ParsedAnswer | None = None
     for section in sections:
         if section.shown_id is None or section.shown_id not in known:
             continue
@@ -256,9 +257,7 @@ def select_previous_sections(
     come first, then the others, both in order from the most recently observed one.
 
     Args:
-        groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         first: The threads that are asked about.
         about: The transcripts of what is to be observed.
@@ -298,7 +297,7 @@ class ThreadInput:
     """The id that the Observer is shown: the same, or a hash of it."""
     transcript: str
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current ones, by name."""
+    """The current ones of those that are asked for, by name."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
 
@@ -312,19 +311,15 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """Hints of features that are asked for, by name, each with the section that says so."""
-    states_hints: bool = True
-    """Whether the current task and a suggested response are asked for."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints and marks."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
-    marks: str = ""
-    """Lines about marks of features."""
     held: str = ""
     """Earlier notes that are always shown."""
 
 
-def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
+def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
     """Ask the Observer about several threads, and once more when nothing in its answer is usable.
 
     Of an answer that was cut off, the sections that are complete are used.
@@ -365,20 +360,18 @@ def _map_shown_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
 
 def build_threads_question(request: ThreadsInput) -> AskModel:
     """Return the question to the Observer about several threads."""
-    has_hints = request.states_hints
+    join_texts = request.features.join_texts
     form = fill(
         "observer_threads_output",
-        hints_rule=fill("observer_threads_hints") if has_hints else "",
-        first_hints=fill("observer_threads_hints_first") if has_hints else "",
-        second_hints=fill("observer_threads_hints_second") if has_hints else "",
-        section_form=render_output_format(
-            request.asked, states_hints=has_hints, marks=request.marks
-        ),
+        hints_rule=join_texts("tell_hints", "threads"),
+        first_hints=join_texts("tell_hints", "first thread"),
+        second_hints=join_texts("tell_hints", "second thread"),
+        section_form=render_output_format(request.features),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
     )
-    shown = [_build_thread_section(thread, request) for thread in request.threads]
+    shown = [_build_thread_section(thread) for thread in request.threads]
     task = fill(
         "observer_threads_task",
         previous_observations=_build_previous_sections(request.previous, request.held),
@@ -392,11 +385,10 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     )
 
 
-def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
+def _build_thread_section(thread: ThreadInput) -> str:
     """Return the section of a thread: its current hints, each in its tag, and its transcript."""
-    hints = list_hints(thread.hints, request.asked, states_hints=request.states_hints)
-    lines = [*hints, escape(thread.transcript)]
-    return wrap_section(thread.shown_id, "\n".join(lines))
+    texts = (write_hints(thread.hints), escape(thread.transcript))
+    return wrap_section(thread.shown_id, "\n".join(filter(None, texts)))
 
 
 def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
@@ -434,6 +426,8 @@ class ThreadsReflectorInput:
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,15 +457,15 @@ def reflect_threads(
 
 def _read_sections(
     request: ThreadsReflectorInput, counter: TokenCounter, reply: ModelReply
-) -> Attempt[ThreadsReflection]:
+) -> Trial[ThreadsReflection]:
     sizes = _count_by_thread(request.groups)
     thread_ids = {request.show_id(thread): thread for thread in sizes}
     answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
     texts = _select_smaller(answers, thread_ids, sizes, counter)
     if not texts:
         problem = answers.problem or "it makes the observations of no thread smaller"
-        return Attempt(None, problem, answers.status in ("ok", "malformed"))
-    return Attempt(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
+        return Trial(None, problem, answers.status in ("ok", "malformed"))
+    return Trial(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
 
 
 def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
@@ -521,7 +515,6 @@ def regroup_threads(
         texts: What the Reflector wrote, by thread id.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
-        counter: What counts tokens.
 
     Returns:
         All groups, each at the place of the first group that it replaces.

@@ -78,10 +78,8 @@ def build_excerpts(
     """Describe other threads in the form that the record keeps.
 
     Args:
-        threads: The other threads with unobserved messages.
         counts: How many messages of each are to be observed now.
         budget: The most tokens of all texts together.
-        counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         timezone: The zone in which days and times are written.
 

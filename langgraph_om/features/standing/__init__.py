@@ -284,7 +284,7 @@ def _erase(log: Log, thread_id: str) -> dict[str, Any]:
     return {**log, "left_out": kept}
 
 
-def _advise(record: MemoryRecord) -> Iterator[Advice]:
+def _advise(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
     left_out = list_left_out(record)
     if left_out:
         yield Advice(

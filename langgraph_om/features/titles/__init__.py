@@ -19,9 +19,9 @@ from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.prompts import fill
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Event, JobResult
+from langgraph_om.core.prompts import load
+from langgraph_om.core.step.step import Feature, HintPlace, Step
+from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.titles.question import (
     describe_title,
@@ -31,7 +31,6 @@ from langgraph_om.features.titles.question import (
 )
 from langgraph_om.features.titles.record import (
     ADDITIONS,
-    SUGGESTED,
     TITLE,
     is_named,
     read_title,
@@ -127,24 +126,21 @@ class ThreadTitleOptions(TypedDict, total=False):
 
     model: Any
     """What is asked for a title; `None`: the Observer's model."""
-    instructions: str | Callable[..., Any] | None
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ]
     """Added to the question for a title."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults.
+    """How titles of threads are made; `{}` switches it on with defaults."""
 
-    Args:
-        model: What is asked for a title; `None`: the Observer's model.
-        instructions: Added to the question for a title.
-    """
+    keys = ThreadTitleOptions
 
     model: Any = None
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None
+    instructions: str | Callable[..., Any] | None = None
 
 
 class TitleOptions(TypedDict, total=False):
@@ -165,19 +161,15 @@ class TitleOptions(TypedDict, total=False):
 class SuggestOptions(TypedDict, total=False):
     """The key of the option `observation` for titles."""
 
-    thread_title: bool
+    thread_title: Flag
     """Whether the Observer also suggests a title for the thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestConfig:
-    """The same as a field of `ObservationConfig`.
+    """The same as a field of `ObservationConfig`."""
 
-    Args:
-        thread_title: Whether the Observer also suggests a title for the thread.
-    """
-
-    thread_title: Flag = False
+    thread_title: bool = False
 
 
 MODEL_SETTINGS: Final[Mapping[str, Any]] = {
@@ -303,7 +295,8 @@ class NamedThreads(Feature):
 class SuggestedTitles(Feature):
     """Has the Observer suggest a title, with every observation."""
 
-    name = SUGGESTED
+    name = "titles"
+    hints: ClassVar[Sequence[str]] = (TITLE,)
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -312,30 +305,26 @@ class SuggestedTitles(Feature):
         is_wanted = cast("SuggestConfig", setup.observation).thread_title
         return cls() if is_made or is_wanted else None
 
-    def hints(self) -> Mapping[str, str]:
-        """Return the title, with what the Observer is told of it."""
-        return {TITLE: fill("observer_title")}
+    def tell_hints(self, place: HintPlace) -> str:
+        """Return what the Observer is told of the title, below a blank line."""
+        return f"\n{load('observer_title')}" if place == "observer" else ""
 
-    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[str]) -> list[Event]:
+    def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
         """Return the event that shows a new title; one that a person set stays."""
-        old, new = read_title(info.record), entries[-1]
-        return [] if new == old or is_named(info.record) else [tell_title(info, at, old, new)]
-
-    def announce_buffered(
-        self, info: CycleInfo, at: datetime, entries: Sequence[str]
-    ) -> list[Event]:
-        """Return the same: a title does not wait for the observation that it came with."""
-        return self.announce(info, at, entries)
+        old, new = read_title(info.record), hints.get(TITLE)
+        is_new = new != old and not is_named(info.record)
+        return [tell_title(info, at, old, new)] if new and is_new else []
 
     def announce_of_other(
         self,
         info: CycleInfo,
         at: datetime,
-        entries: Sequence[str],
+        hints: Hints,
         *,
         label: str | None,
         fixed: Collection[str],
     ) -> list[Event]:
         """Return the event that shows a new title of another thread."""
-        new = entries[-1]
-        return [] if new == label or TITLE in fixed else [tell_title(info, at, label, new)]
+        new = hints.get(TITLE)
+        is_new = new != label and TITLE not in fixed
+        return [tell_title(info, at, label, new)] if new and is_new else []

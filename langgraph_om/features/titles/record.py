@@ -21,8 +21,6 @@ from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord, Opened, Us
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
-SUGGESTED: Final = "titles"
-"""The feature whose entries are titles that the Observer suggests."""
 
 # --- Keys ----------------------------------------------------------------------------------------
 
@@ -218,26 +216,19 @@ def _name_by_hand(record: MemoryRecord, edit: Mapping[str, Any]) -> None:
         _read(record)["title"] = {**state, "by": by, "cycle_id": None, "tries": 0}
 
 
-def _take_over(record: MemoryRecord, title: str | None) -> None:
+def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Take over what the Observer suggests; a person's title stays."""
-    if title is not None and not is_named(record):
+    title = event.get("hints", {}).get(TITLE)
+    if title and not is_named(record):
         _read(record)["thread_title"] = title
 
 
-def _take_found(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the newest suggestion of an observation."""
-    for title in event.get("found", {}).get(SUGGESTED, []):
-        _take_over(record, title)
-
-
 def _take_buffered(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Do the same before its observations take effect."""
-    _take_found(record, event["chunk"])
-
-
-def _take_synced(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Do the same with what came of another thread's observation."""
-    _take_over(record, event.get("hints", {}).get(TITLE))
+    """Do the same before its observations take effect, which need not tell of it again."""
+    _take_over(record, event["chunk"])
+    *others, chunk = record["chunks"]
+    left = {name: hint for name, hint in chunk["hints"].items() if name != TITLE}
+    record["chunks"] = [*others, {**chunk, "hints": left}]
 
 
 def _note_told(record: MemoryRecord, _: Any) -> None:
@@ -305,9 +296,9 @@ ADDITIONS: Final = Additions(
     changes={"fix": AddedChange(TitleFixed, _fix)},
     beside={
         "edited": _name_by_hand,
-        "observed": _take_found,
+        "observed": _take_over,
         "buffered": _take_buffered,
-        "synced": _take_synced,
+        "synced": _take_over,
         "stepped": _note_told,
         "opened": _leave,
         "deleted": _forget,

@@ -17,7 +17,7 @@ from langgraph_om.core.additions import as_event
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.cycles.questions import Answer, Wanted
+from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import call_storage
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
@@ -27,7 +27,7 @@ from langgraph_om.features.working.memory import (
     SHOWN_KEY,
     UPDATE_TOOL,
     VALUE_KEY,
-    Refreshed,
+    Refreshment,
     Stored,
     Working,
     WorkingMemory,
@@ -40,7 +40,7 @@ from langgraph_om.features.working.record import (
     ADDITIONS,
     NAME,
     WORKING_NAME,
-    Joined,
+    JoinedUpdates,
     WorkingRead,
     WorkingRecord,
     WorkingUpdate,
@@ -88,18 +88,15 @@ def state_keys_of(memory: WorkingMemory) -> Mapping[str, StateKey]:
 def note_working(
     record: MemoryRecord,
     resource_id: str | None,
-    joined: Joined,
+    joined: JoinedUpdates,
     updates: Sequence[WorkingUpdate],
     now: datetime,
 ) -> list[Event]:
     """Return the events that keep what was read in the record, and tell of what was written.
 
     Args:
-        record: The memory of the thread.
-        resource_id: Whose run it is.
         joined: What was written and read.
         updates: What was to be written.
-        now: The current time.
     """
     kept = cast("WorkingRecord", record).get("working")
     is_known = kept is not None and (kept["resource_id"], kept["value"]) == (
@@ -173,7 +170,7 @@ class WorkingOfGraph:
             return []
         known = {**self._known, **self.changes}
         config, store = (ensure_config(), get_store()) if given is None else (given, self._store)
-        done: Refreshed = yield from call_storage(
+        done: Refreshment = yield from call_storage(
             "refresh_working_memory", known, self._messages, config, store, updates
         )
         self._is_read = True
@@ -314,7 +311,7 @@ class KnownOfUser(Feature):
         words = "the working memory where the Observer keeps it"
         return {WORKING_NAME: words} if self._is_observed else {}
 
-    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the memory where the Observer keeps it; other threads change that of the user."""
         is_own = info.operation == "observation"
         if not self._is_observed or not (is_own or self.memory.scope == "resource"):
@@ -322,9 +319,9 @@ class KnownOfUser(Feature):
         ahead = [update for chunk in chunks for update in list_updates(chunk)]
         known = find_known(info.record, ahead)
         has_failed = is_own and had_failed(info.record, ahead)
-        return [Wanted(WORKING_NAME, self.memory.form, known, has_failed)]
+        return [AskedValue(WORKING_NAME, self.memory.form, known, has_failed)]
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[WorkingUpdate]:
+    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[WorkingUpdate]:
         """Write the answer as an update."""
         return [_write_update(info, answer) for answer in answers]
 
@@ -351,7 +348,7 @@ class KnownOfUser(Feature):
         return self._is_observed and bool(waiting)
 
 
-def _write_update(info: CycleInfo, answer: Answer) -> WorkingUpdate:
+def _write_update(info: CycleInfo, answer: ValueAnswer) -> WorkingUpdate:
     update: WorkingUpdate = {
         "cycle_id": info.cycle_id,
         "resource_id": info.record["resource_id"],

@@ -31,7 +31,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.working.record import (
     MESSAGE_ID,
     WORKING_NAME,
-    Joined,
+    JoinedUpdates,
     WorkingUpdate,
     join_updates,
 )
@@ -91,7 +91,7 @@ _JSON: Final = "Write the fields that change: they are merged into the rest."
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """What came of a call."""
 
     text: str
@@ -102,7 +102,7 @@ class Outcome:
     """The whole value, where the text shows it to the model."""
 
 
-Answer = Callable[[Any, Any, RunnableConfig, Any], Outcome]
+AnswerCall = Callable[[Any, Any, RunnableConfig, Any], ToolOutcome]
 """Carries out a call: what the model wrote, the value in the state, configuration and store."""
 
 
@@ -120,7 +120,7 @@ class _UpdateTool(StructuredTool):
         return {"runtime": runtime, "memory": memory}
 
 
-def build_tool(form: Form, answer: Answer, value_key: str, messages_key: str) -> BaseTool:
+def build_tool(form: Form, answer: AnswerCall, value_key: str, messages_key: str) -> BaseTool:
     """Make the tool.
 
     Args:
@@ -430,12 +430,12 @@ class WorkingMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class Refreshment:
     """What it came to when a memory was written and read."""
 
     changes: dict[str, Any]
     """What changes in the graph's state."""
-    joined: Joined | None = None
+    joined: JoinedUpdates | None = None
     """What was read, and what was written before; `None` where nothing was read."""
 
 
@@ -473,7 +473,7 @@ class Working:
         config: RunnableConfig,
         store: Any,
         updates: Sequence[WorkingUpdate] = (),
-    ) -> Refreshed:
+    ) -> Refreshment:
         """Write what observations found, and read the memory where a turn begins.
 
         Within a turn the block holds still: reasoning may be bound to all that stands before it.
@@ -487,7 +487,7 @@ class Working:
             shown is not None and messages and not isinstance(messages[-1], HumanMessage)
         )
         if is_within and not updates:
-            return Refreshed({})
+            return Refreshment({})
         if self.memory.scope == "thread":
             joined = join_updates(self.memory.form, self.memory.check(known), updates)
         else:
@@ -500,14 +500,14 @@ class Working:
         text = self.render(joined.value, config)
         if not is_within and text != (shown or ""):
             changes[SHOWN_KEY] = text
-        return Refreshed(changes, joined)
+        return Refreshment(changes, joined)
 
     def render(self, value: Any, config: RunnableConfig | None) -> str:
         """Render the block for a value that the form allows."""
         can_write = self.memory.has_tool and not self.is_read_only(config)
         return render_block(self.memory.form, read_state_value(value), can_write=can_write)
 
-    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> Outcome:
+    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> ToolOutcome:
         """Carry out a call of the tool.
 
         Args:
@@ -517,7 +517,7 @@ class Working:
             store: The run's store.
         """
         if not self.runs.is_on(config) or self.is_read_only(config):
-            return Outcome("The memory can only be read in this run; nothing was written.")
+            return ToolOutcome("The memory can only be read in this run; nothing was written.")
         form, seen = self.memory.form, read_state_value(known)
         try:
             patch = form.read_patch(given)
@@ -527,16 +527,16 @@ class Working:
                 who = check_resource_id(self.runs.find_resource(config))
                 update_stored(form, check_store(store), who, patch, seen)
         except InvalidError as error:
-            return Outcome(f"Nothing was written: {error}.")
+            return ToolOutcome(f"Nothing was written: {error}.")
         except ConflictError as conflict:
             where = f" ({conflict})" if str(conflict) else ""
-            return Outcome(
+            return ToolOutcome(
                 f"Nothing was written: another conversation has changed it meanwhile{where}. It "
                 f"reads now:\n\n{form.write(conflict.current)}\n\nWrite your update anew, with "
                 f"what is new there kept.",
                 known=conflict.current,
             )
-        return Outcome("Updated.", patch=patch)
+        return ToolOutcome("Updated.", patch=patch)
 
 
 def check_working(value: object) -> WorkingMemory:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -163,7 +164,6 @@ def find_known(record: MemoryRecord, ahead: Iterable[WorkingUpdate] = ()) -> Val
     """Return the value that the Observer is shown.
 
     Args:
-        record: The memory of the thread.
         ahead: What observations found that are not activated yet.
     """
     kept = _read(record)
@@ -200,7 +200,7 @@ def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
     yield ShownValue("working memory", find_known(record), tuple(notes))
 
 
-def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
     """Yield what to do about changes that were not written."""
     kept = _read(record)
     if kept["error"]:
@@ -237,7 +237,7 @@ ADDITIONS: Final = Additions(
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedUpdates:
     """What came of updates."""
 
     previous: Value
@@ -248,22 +248,19 @@ class Joined:
     """Why one of them was not taken, or not all of it."""
 
 
-def join_updates(form: Form, current: Value, updates: Iterable[WorkingUpdate]) -> Joined:
+def join_updates(form: Form, current: Value, updates: Iterable[WorkingUpdate]) -> JoinedUpdates:
     """Merge what observations found into the value as it is by now, one after the other."""
     value, errors = current, list[str]()
     for update in updates:
         value, error = merge_late(form, value, update["patch"], update["known"])
         errors += [error] if error else []
-    return Joined(current, value, "; ".join(errors) or None)
+    return JoinedUpdates(current, value, "; ".join(errors) or None)
 
 
 def merge_late(form: Form, current: Value, patch: Any, known: Value) -> tuple[Value, str | None]:
     """Merge an update into the value as it is by now.
 
     Args:
-        form: The form of the memory.
-        current: The value as it is.
-        patch: The update.
         known: The value that its writer was shown.
 
     Returns:

@@ -32,7 +32,7 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.record import Joined, WorkingUpdate, join_updates
+from langgraph_om.features.working.record import JoinedUpdates, WorkingUpdate, join_updates
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
@@ -94,10 +94,6 @@ def update_stored(
     """Merge an update into what is kept of a resource.
 
     Args:
-        form: The form of the memory.
-        store: Where it is kept.
-        resource_id: The resource.
-        patch: What changes.
         known: What the writer was shown.
 
     Returns:
@@ -122,16 +118,13 @@ def update_stored(
 
 def join_stored(
     form: Form, store: BaseStore, resource_id: str, updates: Sequence[WorkingUpdate]
-) -> Joined:
+) -> JoinedUpdates:
     """Merge what observations found into what is kept of a resource.
 
     What somebody else has changed since the Observer was shown it is never replaced. Merging the
     same once more changes nothing, so that a step may be repeated.
 
     Args:
-        form: The form of the memory.
-        store: Where it is kept.
-        resource_id: The resource.
         updates: What was found, oldest first.
     """
     namespace = build_namespace(form, resource_id)

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
@@ -498,7 +498,7 @@ def not_rendered_back(now: Moment) -> list[str]:
         text = group["text"]
         if not text:
             continue
-        read = parse_output(render_output(Parsed("ok", text)))
+        read = parse_output(render_output(ParsedAnswer("ok", text)))
         if (read.status, read.observations) != ("ok", text):
             problems.append(f"{group['id']}: {text!r} is read as {read}")
     if json.loads(json.dumps(now.record)) != now.record:

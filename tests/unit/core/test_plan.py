@@ -482,9 +482,7 @@ def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window
         "message_count": 1,
         "message_tokens": first.tokens,
         "digest": derive_id("messages", f"{first.key}:{first.digest}"),
-        "current_task": None,
-        "suggested_response": None,
-        "thread_title": None,
+        "hints": {},
         "created_at": "2026-03-02T09:00:00+00:00",
     }
     return fold(record, [{"chunks": [chunk]}]), window

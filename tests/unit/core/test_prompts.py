@@ -31,14 +31,16 @@ OF_FEATURES = {
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
+    "check_again": "check",
     "standing_mark": "standing",
     "standing_rules": "standing",
     "state_in_sight": "show_state",
     "title": "titles",
     "actor_threads": "shared_log",
-    "observer_threads_hints": "shared_log",
-    "observer_threads_hints_first": "shared_log",
-    "observer_threads_hints_second": "shared_log",
+    **dict.fromkeys(("actor_hints", "observer_hints", "observer_hints_example"), "hints"),
+    "observer_threads_hints": "hints",
+    "observer_threads_hints_first": "hints",
+    "observer_threads_hints_second": "hints",
     "observer_threads_output": "shared_log",
     "observer_threads_retry": "shared_log",
     "observer_threads_task": "shared_log",
@@ -72,8 +74,8 @@ PROGRESS = {
 CUSTOM = "Note every allergy and every medicine the user mentions."
 
 HINTS = {
-    "hints_section": load("observer_hints"),
-    "hints_example": load("observer_hints_example"),
+    "hints": load_of_feature("observer_hints"),
+    "hints_example": load_of_feature("observer_hints_example"),
     "marks": "",
 }
 THREADS_HINTS = {
@@ -81,15 +83,19 @@ THREADS_HINTS = {
     "first_hints": load_of_feature("observer_threads_hints_first"),
     "second_hints": load_of_feature("observer_threads_hints_second"),
 }
-MORE = "4. `<mood>`: how merry the user is."
-OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
-REFLECTOR_FORM = fill("observer_output", more_sections="", **HINTS)
+MORE = {**HINTS, "hints": f"{HINTS['hints']}\n\n4. `<mood>`: how merry the user is."}
+OBSERVER_FORM = fill("observer_output", **MORE)
+REFLECTOR_FORM = fill("observer_output", **HINTS)
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
-    "actor_instructions": {},
+    "actor_hints": {},
+    "actor_instructions": {"hints": load_of_feature("actor_hints")},
     "actor_threads": {},
     "continuation": {},
+    "check_again": {
+        "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
+    },
     "standing_mark": {},
     "standing_held": {
         "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
@@ -115,7 +121,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
-    "observer_output": {"more_sections": MORE, **HINTS},
+    "observer_output": MORE,
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -144,15 +150,15 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Name the product where there is one.",
     },
     "recall": {
-        "threads": load("recall_threads"),
-        "search": load("recall_search"),
+        "threads": load_of_feature("recall_threads"),
+        "search": load_of_feature("recall_search"),
         "custom": "Look up every booking number before you name it.",
     },
     "recall_search": {},
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
+        "purpose": load_of_feature("working_memory_text"),
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},
@@ -172,7 +178,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "reflector_edits_task": {
         "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
         "hints": "<current-task>Plan Saturday's dinner.</current-task>",
-        "threads": load_of_feature("reflector_edits_threads"),
+        "threads": "The log is about several conversations.",
         "progress": fill("reflector_edits_progress", **PROGRESS),
         "log_tokens": "41200",
         "free_tokens": "12300",
@@ -195,6 +201,7 @@ SAMPLES: dict[str, dict[str, str]] = {
 }
 
 MAX_TOKENS = {  # of the file alone, its slots open
+    "actor_hints": 40,
     "actor_instructions": 350,
     "actor_threads": 250,
     "continuation": 100,
@@ -228,6 +235,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_template": 80,
     "working_memory_text": 100,
     "observer_values": 200,
+    "check_again": 160,
     "standing_mark": 300,
     "standing_held": 40,
     "standing_rules": 100,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 from langgraph_om.core.additions import list_advice, list_shown
@@ -53,7 +54,7 @@ def test_nothing_changes_where_the_observation_takes_no_effect() -> None:
 
 def test_a_value_that_could_not_be_told_is_advised_on() -> None:
     failing = record(Trip=found(error="no JSON"), Profile=found(error=None))
-    (advice,) = list_advice(failing)
+    (advice,) = list_advice(failing, datetime.now(UTC))
     assert advice.kind == "extract"
     assert "'Trip'" in advice.text
     assert "no JSON" in advice.text

@@ -26,18 +26,20 @@ from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.prompts import load
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.flows import with_hints
 from support.simulation import look, settings
 from support.views import assemble
 from support.words import Words
 
 TODAY = date(2026, 3, 4)
-INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
+RULE = with_hints().join_texts("tell_hints", "actor")
+INTRO = f"{fill('actor_instructions', hints=RULE)}\n\n<observations>\n"
 END = '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026]\n</observations>'
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
 
@@ -108,6 +110,7 @@ def test_what_is_said_in_the_role_of_the_system_stays_in_the_prompt(role: str) -
     assert system_text(joined).startswith(f"You are brief.Be kind.\n\n{INTRO}")
 
 
+@pytest.mark.needs("hints")
 def test_the_prompt_of_a_conversation_with_memory() -> None:
     record = remembering(
         "Date: Mar 1, 2026\n* 🔴 (09:00) The dog is Rex",
@@ -157,6 +160,7 @@ def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
     assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
 
 
+@pytest.mark.needs("hints")
 def test_hints_alone_are_no_observations() -> None:
     record = remembering(cursor=["m0"], log=[], current_task="x")
     assert "x" not in [message.content for message in prompt(record, talk(3))]
@@ -223,7 +227,6 @@ TAGS = [
     "system-reminder",
     "conversation",
     "other-conversation",
-    "recalled-messages",
     "thread",
 ]
 FORMS = [
@@ -237,10 +240,13 @@ FORMS = [
     "<{}/>",
     "< / {}",
 ]
-STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join(TAGS)})", re.IGNORECASE)
+STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.needs("hints")
+@pytest.mark.parametrize(
+    "tag", [*TAGS, pytest.param("recalled-messages", marks=pytest.mark.needs("inject"))]
+)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", [str, str.upper, str.title])
 def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
@@ -356,6 +362,7 @@ def test_a_day_that_goes_on_has_one_heading() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.needs("hints")
 def test_new_hints_change_only_the_end() -> None:
     before = content(prompt(remembering("* a"), talk(3)))
     after = content(prompt(remembering("* a", current_task="Go"), talk(3)))

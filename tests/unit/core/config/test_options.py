@@ -135,8 +135,8 @@ def test_a_value_out_of_range_is_named_with_its_option(
 HOST_ERRORS: list[tuple[str, object]] = [
     ("enabled", 1),
     ("enabled", "yes"),
-    ("scope", "user"),
-    ("scope", None),
+    pytest.param("scope", "user", marks=pytest.mark.needs("shared_log")),
+    pytest.param("scope", None, marks=pytest.mark.needs("shared_log")),
     ("token_budget", 0),
     ("token_budget", True),
     ("token_budget", 1e5),

@@ -103,7 +103,7 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     chunk: Any = {
         "id": "c", "cycle_id": "c", "groups": [group("c", "* three", 1, 2)], "tokens": 3,
         "message_count": 2, "message_tokens": 9, "digest": digest_run(window, 0, 2),
-        "current_task": None, "suggested_response": None, "thread_title": None, "created_at": "",
+        "hints": {}, "created_at": "",
     }  # fmt: skip
     record["chunks"] = [chunk]
     decision = Decision("activate", "observation", 1)
@@ -112,6 +112,7 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
 
 
+@pytest.mark.needs("hints")
 def test_hints_of_the_newest_chunk_survive_activation() -> None:
     count = 0
 
@@ -123,12 +124,13 @@ def test_hints_of_the_newest_chunk_survive_activation() -> None:
     simulation = Simulation(settings(), answers=answers)
     while not of_type(simulation, "activation"):
         simulation.say(30)
-    newest = of_type(simulation, "activation")[-1]["current_task"]
+    newest = of_type(simulation, "activation")[-1]["hints"]["current_task"]
     assert newest
     assert simulation.record["current_task"] == newest
     assert newest in str(simulation.prompt()[0].content)
 
 
+@pytest.mark.needs("hints")
 def test_job_is_told_the_chunks_so_far_and_their_hints() -> None:
     asked: list[str] = []
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import EstimatingCounter, ObservationalMemory
 from langgraph_om.core.cycles.questions import merge_answers, split_text, split_transcript
-from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import START, Clock
@@ -158,13 +158,13 @@ def test_pieces_of_a_text_are_the_text(text: str) -> None:
 
 
 def test_answers_are_joined_and_a_day_that_goes_on_is_named_once() -> None:
-    first = Parsed("ok", "Date: Mar 2, 2026\n* one", current_task="old", more={"x": "X"})
-    second = Parsed("ok", "Date: Mar 2, 2026\n* two\n\nDate: Mar 3, 2026\n* three")
-    third = Parsed("none", current_task="new")
+    first = ParsedAnswer("ok", "Date: Mar 2, 2026\n* one", hints={"mood": "low", "x": "X"})
+    second = ParsedAnswer("ok", "Date: Mar 2, 2026\n* two\n\nDate: Mar 3, 2026\n* three")
+    third = ParsedAnswer("none", hints={"mood": "high"})
     merged = merge_answers([first, second, third])
     text = "Date: Mar 2, 2026\n* one\n* two\n\nDate: Mar 3, 2026\n* three"
-    assert merged == Parsed("ok", text, current_task="new", more={"x": "X"})
-    assert merge_answers([Parsed("none"), Parsed("none")]).status == "none"
+    assert merged == ParsedAnswer("ok", text, hints={"mood": "high", "x": "X"})
+    assert merge_answers([ParsedAnswer("none"), ParsedAnswer("none")]).status == "none"
 
 
 # --- In a turn -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
-from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output
+from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
 from support.examples import examples
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
     """An answer of a model, and what is wanted of it."""
 
     text: str
-    status: Status
+    status: AnswerStatus
     log: str = ""
 
 
@@ -410,9 +410,11 @@ def test_what_was_kept_is_read_again(name: str) -> None:
 
 def test_a_self_closed_block_says_nothing() -> None:
     for text in ("<observations/>", "<Observations />", "```xml\n<observations/>\n```"):
-        assert parse_output(text) == Parsed("none")
-    assert parse_output(f"<observations/>\n{HINTS}") == Parsed("none", current_task="No open task.")
-    assert parse_output("<think>hm</think><observations/>") == Parsed("none")
+        assert parse_output(text) == ParsedAnswer("none")
+    assert parse_output(f"<observations/>\n{HINTS}") == ParsedAnswer(
+        "none", hints={"current_task": "No open task."}
+    )
+    assert parse_output("<think>hm</think><observations/>") == ParsedAnswer("none")
     for text in ("<observations/>\nI can not do that.", "Sure.\n<observations/>"):
         assert parse_output(text).status == "empty"
     assert parse_output(f"<observations/>\n{GOOD}").observations == LOG
@@ -422,7 +424,7 @@ def test_a_self_closed_block_says_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["(none)", "（なし）", "(No new observations.)", "- none"])
 def test_without_tags_nothing_counts_in_brackets_or_as_an_item(text: str) -> None:
-    assert parse_output(text) == Parsed("none")
+    assert parse_output(text) == ParsedAnswer("none")
     assert parse_output(f"<think>hm</think>\n{text}\n{HINTS}").status == "none"
 
 
@@ -445,13 +447,15 @@ def test_the_hints_of_an_answer_in_json_are_read() -> None:
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'
         ' "suggested-response": "Ask which", "more": 1}'
     )
-    assert parse_output(text) == Parsed("ok", TEA, "Order tea", "Ask which")
+    assert parse_output(text) == ParsedAnswer(
+        "ok", TEA, hints={"current_task": "Order tea", "suggested_response": "Ask which"}
+    )
 
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
-def ask(*answers: str) -> tuple[Parsed, int]:
+def ask(*answers: str) -> tuple[ParsedAnswer, int]:
     """Answer the Observer's questions in order; return what it made of it, and how many it had."""
     flow = observe(ObserverInput("User (10:00): hi"))
     next(flow)
@@ -465,12 +469,12 @@ def ask(*answers: str) -> tuple[Parsed, int]:
 
 def test_small_talk_is_no_failure() -> None:
     for text in ("<observations/>", *map(tagged, NOTHING_SAID)):
-        assert ask(text) == (Parsed("none"), 1)
+        assert ask(text) == (ParsedAnswer("none"), 1)
 
 
 def test_who_answers_in_prose_is_asked_for_the_form() -> None:
     for text in ("I can't do that. Instead I can:\n- summarise\n- translate", *NO_ANSWER):
-        assert ask(text, GOOD) == (Parsed("ok", LOG), 2)
+        assert ask(text, GOOD) == (ParsedAnswer("ok", LOG), 2)
         with pytest.raises(ObserverError, match="malformed"):
             ask(text, text)
 

@@ -7,11 +7,12 @@ from typing import cast
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Talk, Told, texts
+from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Mood, Talk, Told, texts
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------
@@ -118,7 +119,6 @@ def test_what_the_observer_is_told() -> None:
             "suggested_response": None,
             "mood": "merry",
         },
-        asked={"mood": "4. The mood."},
         instruction="Write in French.",
     )
     talk.run(observe(request))
@@ -149,12 +149,12 @@ def test_nothing_earlier_is_said_and_leaves_no_empty_part() -> None:
 
 def test_what_a_feature_asks_for_stands_in_the_form_of_the_answer() -> None:
     systems: list[str] = []
-    for asked in ({}, {"mood": "4. The mood."}):
+    for features in (NO_FEATURES, Features((Mood(),))):
         talk = Talk([GOOD])
-        talk.run(observe(replace(REQUEST, asked=asked)))
+        talk.run(observe(replace(REQUEST, features=features)))
         systems.append(texts(talk.calls[0])[0])
     assert "mood" not in systems[0]
-    assert "\n\n4. The mood.\n" in systems[1]
+    assert "\n2. The mood.\n" in systems[1]
 
 
 def test_each_prompt_is_another_one() -> None:

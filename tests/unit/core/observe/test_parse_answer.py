@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
-    Parsed,
+    ParsedAnswer,
     is_degenerate,
     parse_output,
 )
@@ -35,11 +35,13 @@ WHOLE = f"""\
 <current-task>Write the second report</current-task>
 <suggested-response>Ask which quarter it covers</suggested-response>"""
 
-PARSED = Parsed(
+PARSED = ParsedAnswer(
     "ok",
     LOG,
-    current_task="Write the second report",
-    suggested_response="Ask which quarter it covers",
+    hints={
+        "current_task": "Write the second report",
+        "suggested_response": "Ask which quarter it covers",
+    },
 )
 
 
@@ -215,7 +217,7 @@ def test_a_tag_that_is_talked_about_is_text(item: str, close: str) -> None:
     parsed = parse_output(f"<observations>\n{log}{close}\n{hint}")
     assert parsed.status == "ok"
     assert parsed.observations == log
-    assert parsed.current_task == "Explain the </current-task> and <observations> tags"
+    assert parsed.hints["current_task"] == "Explain the </current-task> and <observations> tags"
 
 
 def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> None:
@@ -226,7 +228,7 @@ def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> N
 def test_parsed_text_never_holds_a_structural_tag() -> None:
     text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
     parsed = parse_output(text)
-    assert (parsed.observations, parsed.current_task) == ("* a\n* b", "x")
+    assert (parsed.observations, parsed.hints["current_task"]) == ("* a\n* b", "x")
 
 
 # --- Hints --------------------------------------------------------------------------------------
@@ -236,22 +238,22 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 @pytest.mark.parametrize("name", ["current-task", "suggested-response"])
 def test_an_empty_hint_is_none(name: str, value: str) -> None:
     parsed = parse_output(f"<observations>\n* a\n</observations>\n<{name}>{value}</{name}>")
-    assert parsed == Parsed("ok", "* a")
+    assert parsed == ParsedAnswer("ok", "* a")
 
 
 def test_a_hint_tag_may_close_itself() -> None:
     text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
-    assert parse_output(text) == Parsed("ok", "* a\n* b")
+    assert parse_output(text) == ParsedAnswer("ok", "* a\n* b")
 
 
 def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
     text = f"{WHOLE}\n<current-task>Rest</current-task>"
-    assert parse_output(text) == replace(PARSED, current_task="Rest")
+    assert parse_output(text) == replace(PARSED, hints={**PARSED.hints, "current_task": "Rest"})
 
 
 def test_a_hint_keeps_its_lines() -> None:
     text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
-    assert parse_output(text).current_task == "- one\n  - two"
+    assert parse_output(text).hints["current_task"] == "- one\n  - two"
 
 
 # --- Answers that hold no observations ----------------------------------------------------------
@@ -275,12 +277,12 @@ def test_a_hint_keeps_its_lines() -> None:
     ],
 )
 def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
-    assert parse_output(text) == Parsed("none")
+    assert parse_output(text) == ParsedAnswer("none")
 
 
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
-    assert parse_output(text) == Parsed("none", current_task="Wait")
+    assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
 
 
 @pytest.mark.parametrize(
@@ -376,14 +378,16 @@ def test_a_line_of_just_the_limit_is_kept() -> None:
 
 def test_the_well_formed_shape() -> None:
     assert render_output(PARSED) == WHOLE
-    assert render_output(Parsed("none")) == "<observations>(none)</observations>"
+    assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
 
 
 def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
-    made = Parsed("ok", "* a\n</observations>\n* b", current_task="<observations> tag")
+    made = ParsedAnswer(
+        "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
+    )
     back = parse_output(render_output(made))
     assert back.observations == "* a\n&lt;/observations>\n* b"
-    assert back.current_task == "&lt;observations> tag"
+    assert back.hints["current_task"] == "&lt;observations> tag"
 
 
 PIECES = st.sampled_from(
@@ -406,14 +410,14 @@ ITEMS = st.one_of(
     st.just("* tea\n\n* milk"),
 )
 LOGS = st.lists(ITEMS, min_size=1, max_size=6).map("\n".join)
-HINTS = st.one_of(
-    st.none(),
+HINT = st.one_of(
     SENTENCES.map(lambda text: f"Talk about {text} now"),
     SENTENCES.map(lambda text: f"1. {text}\n2. then {text} again"),
 )
+HINTS = st.fixed_dictionaries({}, optional={"current_task": HINT, "suggested_response": HINT})
 WELL_FORMED = st.one_of(
-    st.builds(Parsed, st.just("ok"), LOGS, HINTS, HINTS),
-    st.builds(Parsed, st.just("none"), st.just(""), HINTS, HINTS),
+    st.builds(ParsedAnswer, st.just("ok"), LOGS, hints=HINTS),
+    st.builds(ParsedAnswer, st.just("none"), st.just(""), hints=HINTS),
 )
 
 
@@ -424,9 +428,9 @@ def has_tags_in_a_row(text: str) -> bool:
 
 @examples(150)
 @given(WELL_FORMED)
-def test_parsing_undoes_rendering(parsed: Parsed) -> None:
-    texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
-    assume(not any(has_tags_in_a_row(text) for text in texts if text))
+def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:
+    texts = (parsed.observations, *parsed.hints.values())
+    assume(not any(map(has_tags_in_a_row, texts)))
     assume(not says_nothing_to_note(parsed.observations))  # as "none `<observations>`." does
     assert parse_output(render_output(parsed)) == parsed
 

@@ -205,7 +205,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "observed",
-        [observed(None, 0, 1, current_task="Ship it", suggested_response=None)],
+        [observed(None, 0, 1, hints={"current_task": "Ship it", "suggested_response": None})],
         {
             "log": [noted("observe-None-0-1", "m0", "m1")],
             "cursor": ["m0", "m1"],
@@ -216,8 +216,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "a hint that was not said stays as it is",
         [
-            observed(None, 0, 0, current_task="A", suggested_response="B"),
-            observed("m0", 1, 1, current_task="D"),
+            observed(None, 0, 0, hints={"current_task": "A", "suggested_response": "B"}),
+            observed("m0", 1, 1, hints={"current_task": "D"}),
         ],
         {
             "log": [
@@ -245,7 +245,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             observed(None, 0, 0),
             observed("m0", 1, 1),
             observed("m1", 2, 2),
-            reflected(["observe-None-0-0", "observe-m0-1-1"], current_task="T"),
+            reflected(["observe-None-0-0", "observe-m0-1-1"], hints={"current_task": "T"}),
         ],
         {
             "log": [
@@ -442,6 +442,8 @@ def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None
 # --- Laws over random histories ------------------------------------------------------------------
 
 
+ADDED = ("others",)
+"""A key that a feature adds, where it is not taken out."""
 KINDS = (
     "open",
     "count",
@@ -471,11 +473,14 @@ def _event(draw: st.DrawFn, kind: str, record: MemoryRecord, sent: list[Any]) ->
         "open": opened(draw(st.sampled_from("tu"))),
         "count": counted({f"m{few}": ["d", few]}, gone=(f"m{few + 1}",), counter=f"c{few % 2}"),
         "step": stepped(f"m{few}", few),
-        "observe": observed(newest, next_at, next_at + few, current_task=[None, "task"][few % 2]),
+        "observe": observed(
+            newest, next_at, next_at + few, hints={"current_task": [None, "task"][few % 2]}
+        ),
         "reflect": reflected(ids[: max(1, len(ids) - few)] or ["gone"]),
         "fail": failed(operation, few + 1, 100 * few),
         "trip": TRIPPED,
-        "edit": {"suggested_response": f"edited {few}", "others": []},
+        "edit": {"suggested_response": f"edited {few}"}
+        | {key: [] for key in ADDED if key in record},
     }
     return events.get(kind)
 

@@ -21,13 +21,15 @@ from langgraph_om.core.record.window import Window, digest_entries, digest_run, 
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
-from langgraph_om.features.gaps import Gaps
+from langgraph_om.features import FEATURES
 from langgraph_om.runtime.state import MAX_SPANS, Spans
 from support.examples import examples
 from support.flows import NOW, setup
 from support.windows import Words
 
 SETTINGS = setup()
+GAPS = Features(tuple(kind() for kind in FEATURES if kind.name == "gaps"))
+"""Marks of gaps, where they are not taken out."""
 
 
 def look(record: MemoryRecord, messages: list[BaseMessage], before: Span | None = None) -> Step:
@@ -63,7 +65,7 @@ class View(NamedTuple):
 def view(
     record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
 ) -> View:
-    settings = replace(SETTINGS, max_input_tokens=limit, features=Features((Gaps(),)))
+    settings = replace(SETTINGS, max_input_tokens=limit, features=GAPS)
     made = make_view(settings, record, messages, window, choose_day(settings, record, window, NOW))
     head = track_head(record, messages, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])

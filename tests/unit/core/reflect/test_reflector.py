@@ -132,10 +132,11 @@ def test_the_reflector_is_told_the_rules_the_log_was_written_by() -> None:
     assert all("<thread-title>" not in system for system in systems)
 
 
+@pytest.mark.needs("hints")
 def test_a_reflection_may_bring_the_current_task() -> None:
     told = f"{dense(10)}\n<current-task>Go on</current-task>"
-    assert Talk([told]).run(reflect(LOG, Words())).current_task == "Go on"
-    assert Talk([dense(10)]).run(reflect(LOG, Words())).current_task is None
+    assert Talk([told]).run(reflect(LOG, Words())).hints == {"current_task": "Go on"}
+    assert Talk([dense(10)]).run(reflect(LOG, Words())).hints == {}
 
 
 TEN = [group("g", day_log(0, *(f"* 🟡 (09:{at:02}) one two three four" for at in range(10))))]

@@ -22,7 +22,6 @@ CALL = re.compile(
     r"\n\[\.\.\. ([\d,]+) characters are left out here\. To read on: "
     r'recall\(cursor=("[^"]*"), part_index=(\d+), char_offset=(\d+)\) \.\.\.\]\n'
 )
-MEMORY = ObservationalMemory(ScriptedChatModel(lambda _: ""), retrieval=True)
 
 
 def rows(count: int, unit: str = "row {}: price {} euro") -> str:
@@ -35,9 +34,10 @@ def read_on(message: BaseMessage, cursor: str, part: str, offset: str) -> str:
     said: list[BaseMessage] = [message]
     if isinstance(message, AIMessage) and message.tool_calls:
         said.append(ToolMessage("done", tool_call_id=str(message.tool_calls[0]["id"]), id="r"))
+    memory = ObservationalMemory(ScriptedChatModel(lambda _: ""), retrieval=True)
     pages, at = [], int(offset)
     while True:
-        answer = MEMORY.recall({"messages": said}, **arguments, char_offset=at)
+        answer = memory.recall({"messages": said}, **arguments, char_offset=at)
         pages.append(answer["text"])
         if not answer["truncated"]:
             return "".join(pages)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
 from langgraph_om.core.wire import Group
 from langgraph_om.features.shared_log.sections import (
     frame_sections,
@@ -102,11 +102,10 @@ def test_ways_to_write_two_sections(name: str) -> None:
     answers = parse_sections(SAME_AS_WHOLE[name], ["A", "B"])
     assert (answers.status, answers.problem) == ("ok", "")
     assert answers.threads == {
-        name: Parsed(
+        name: ParsedAnswer(
             "ok",
             f"* 🔴 (09:00) {name}",
-            current_task=f"Task {name}",
-            suggested_response=f"Reply {name}",
+            hints={"current_task": f"Task {name}", "suggested_response": f"Reply {name}"},
         )
         for name in ("A", "B")
     }
@@ -235,7 +234,7 @@ def test_no_observation_lands_on_another_thread(*, lines: list[str], cut_off: bo
 @given(st.dictionaries(IDS, st.text(max_size=40), min_size=1, max_size=4))
 def test_what_was_written_in_sections_is_read_back(threads: dict[str, str]) -> None:
     answers = {
-        name: render_output(Parsed("ok", f"* 🔴 (09:00) On {' '.join(text.split())}"))
+        name: render_output(ParsedAnswer("ok", f"* 🔴 (09:00) On {' '.join(text.split())}"))
         for name, text in threads.items()
     }
     whole = "\n".join(wrap_section(name, answer) for name, answer in answers.items())

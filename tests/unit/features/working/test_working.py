@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any, NotRequired
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_channel_takes_values_and_patches() -> None:
 
 def advise(**fields: Any) -> list[Advice]:
     record: Any = {**blank_record(), **fields}
-    return [*list_advice(record)]
+    return [*list_advice(record, datetime.now(UTC))]
 
 
 def test_changes_of_the_working_memory_that_nothing_writes() -> None:
