@@ -392,9 +392,9 @@ ROOM = 2000
 def write_summary(prompt: list[BaseMessage]) -> str:
     """Return a summary that notes what the Observer's double would, and is condensed as its log.
 
-    Standing instructions are quoted in full and stay as long as there is room for them, which is
-    what memory does with them. The newest request is quoted too. So the arms differ in when a model
-    is asked, what it is shown and what becomes of its answer, and not in how well it writes.
+    Standing instructions and the newest request are quoted in full and stay, which is what memory
+    does with them. So the arms differ in when a model is asked, what it is shown and what becomes
+    of its answer, and not in how well it writes.
     """
     text = prompt[-1].text
     limit = LIMIT.search(text)
@@ -405,10 +405,11 @@ def write_summary(prompt: list[BaseMessage]) -> str:
     )
     block = f"{MARK}\n<conversation>\n{transcript}\n</conversation>"
     former = [note for _, what, is_summary in said if is_summary for note in NOTE.findall(what)]
+    open_request = [note for note in former if note.startswith(CURRENT)][-1:]
     former = [note for note in former if not note.startswith(CURRENT)]
     notes = [*former, *NOTE.findall(ExtractiveObserver().reply([HumanMessage(block)]))]
     requests = [what for who, what, is_summary in said if who == "User" and not is_summary]
-    asked = [f"{CURRENT}{' '.join(requests[-1].split()[:60])}"] if requests else []
+    asked = [f"{CURRENT}{' '.join(requests[-1].split())}"] if requests else open_request
     rules = [note for note in notes if MARK in note]
     others = [note for note in notes if MARK not in note]
     left = room - _count("\n".join([*rules, *asked]))

@@ -40,8 +40,8 @@ START = datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
 PAUSE = timedelta(minutes=6)
 MEMORY = ("observer", "reflector", "summarizer")
 LABEL = (
-    "Played without a model: the player has the right plan, and takes the request, rules, values "
-    "and facts from its prompt alone. So this is what is readable in the prompts, no model's score."
+    "The Actor is no model: it has the right plan, and takes the request, rules, values and facts "
+    "from its prompt alone. So this is what is readable in the prompts, no model's score."
 )
 
 

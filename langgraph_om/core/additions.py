@@ -126,6 +126,8 @@ class ResourceForm:
     """Returns it with all of its fields."""
     erase: Callable[[Mapping[str, Any], str], dict[str, Any]]
     """Returns it without a thread of this id."""
+    owner: Callable[[MemoryRecord], str | None]
+    """Returns whose the log of a thread's record is; `None` where it is the thread's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +207,7 @@ def add(name: str, additions: Additions) -> None:
     add_tags(*additions.tags)
     of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, closing_hints, label_paths)
     of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
-    for known in (*of_keys, *of_events, _beside, _readers):
+    for known in (*of_keys, *of_events, resource_form, _beside, _readers):
         known.cache_clear()
 
 
@@ -330,10 +332,22 @@ def list_texts(record: MemoryRecord) -> dict[str, str]:
     return found
 
 
+@cache
 def resource_form() -> ResourceForm | None:
     """Return the form of the record that an archive keeps for a resource; `None`: it keeps none."""
     forms = (each.of_resource for each in _TABLE.values() if each.of_resource is not None)
     return next(forms, None)
+
+
+def find_sharing_owner(record: MemoryRecord) -> str | None:
+    """Return who owns the log that a record shares with others; `None` for a log of its own."""
+    form = resource_form()
+    return None if form is None else form.owner(record)
+
+
+def is_shared(record: MemoryRecord) -> bool:
+    """Return whether the log of a record is about other threads, too."""
+    return find_sharing_owner(record) is not None
 
 
 @cache

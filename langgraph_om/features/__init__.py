@@ -22,6 +22,7 @@ from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
+from langgraph_om.features.pinned import CanPin, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall import Recall, Recallable
 from langgraph_om.features.recall.config import RecallOptions
@@ -57,6 +58,7 @@ FEATURES: tuple[type[Feature], ...] = (
     Extract,
     Check,
     Standing,
+    Pinning,
     Previews,
     Gaps,
     ShowState,
@@ -113,6 +115,7 @@ class ObservationConfig(
 
 class FeatureUpdates(
     SteeringUpdates,
+    PinUpdates,
     TitleUpdates,
     Updates,
 ):
@@ -124,6 +127,7 @@ class FeatureMethods(
     WithRules,
     Extractable,
     Steerable,
+    CanPin,
     Recallable,
     Nameable,
     Acting,

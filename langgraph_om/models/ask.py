@@ -31,7 +31,12 @@ from langgraph_om.core.effects import (
     Requests,
 )
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
+from langgraph_om.errors import (
+    ConfigurationError,
+    ModelTierError,
+    ObservationalMemoryError,
+    ObserverError,
+)
 from langgraph_om.models.model_value import (
     Leaf,
     ModelByInputTokens,
@@ -403,8 +408,22 @@ def read_reply(answer: object, at: datetime) -> ModelReply:
         if spent
         else {}
     )
+    refused = _read_refusal(answer)
+    if refused is not None:
+        error = ObserverError(f"the model refused to answer: {refused or 'it did not say why'}")
+        return ModelReply(at, usage=usage, error=error)
     cut_off = reason.lower() in _CUT_OFF
     return ModelReply(at, _text_of(answer.content), cut_off=cut_off, usage=usage)
+
+
+def _read_refusal(answer: BaseMessage) -> str | None:
+    """Return what a model said in refusing, as blocks of its answer or beside it; else `None`."""
+    content = answer.content
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, Mapping) and block.get("type") == "refusal":
+            return str(block.get("refusal") or "")
+    said = answer.additional_kwargs.get("refusal")
+    return str(said) if said else None
 
 
 def _text_of(content: object) -> str:

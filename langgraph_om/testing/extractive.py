@@ -78,9 +78,10 @@ class ExtractiveObserver(OfflineChatModel):
     with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
     as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
     a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, and so
-    do those that tell least while the items are longer than a quarter of the conversation. Where it
-    is told of 📌, it marks what the user wants "always", "never" or "from now on". It is not
-    clever, but what it writes is drawn from the conversation and the same every time.
+    do those that tell least while the items are longer than a quarter of the conversation, but no
+    call behind the user's newest message. Where it is told of 📌, it marks what the user wants
+    "always", "never" or "from now on". It is not clever, but what it writes is drawn from the
+    conversation and the same every time.
 
         >>> transcript = '''<conversation>
         ... Date: Dec 4, 2025
@@ -221,9 +222,10 @@ class ExtractiveObserver(OfflineChatModel):
 
 def _find_orders(line: _TranscriptLine) -> list[str]:
     """Return the sentences of the user that are standing instructions."""
-    if line.kind != "User":
+    text = line.text[:MAX_CHARACTERS_READ]
+    if line.kind != "User" or not _ORDER.search(text):
         return []
-    sentences = split_sentences(line.text[:MAX_CHARACTERS_READ])
+    sentences = split_sentences(text)
     return [each for each in sentences if _ORDER.search(each) and not each.endswith(QUESTION_MARKS)]
 
 
@@ -255,8 +257,15 @@ def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
 
     if sum(len(note.item) + 1 for note in notes) <= room:
         return notes
-    kept = [note for note in notes if _ORDER_MARK in note.item]
-    others = (note for note in notes if _ORDER_MARK not in note.item)
+    # What was done since the user last spoke is done again where no note tells of it.
+    spoken = max((note.position for note in notes if note.line.kind == "User"), default=-1)
+    kept = [
+        note
+        for note in notes
+        if _ORDER_MARK in note.item or (note.item.startswith("-> ") and note.position > spoken)
+    ]
+    stays = {note.position for note in kept}
+    others = (note for note in notes if note.position not in stays)
     for note in sorted(others, key=rank, reverse=True):
         if len(note.item) < room:
             room -= len(note.item) + 1

@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
 
 from langgraph_om import ModelByInputTokens, ObservationalMemory, StepResult
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
@@ -28,6 +26,8 @@ from support.wire_server import (
     Reply,
     gemini_fails,
     gemini_says,
+    google,
+    openai,
     openai_fails,
     openai_responds,
     openai_says,
@@ -282,16 +282,6 @@ async def test_they_are_left_out_once_and_no_more() -> None:
 def provider() -> Iterator[Provider]:
     with serve() as provider:
         yield provider
-
-
-def openai(provider: Provider, **options: Any) -> ChatOpenAI:
-    options = {"model": "gpt-5-mini", "max_retries": 0, **options}
-    return ChatOpenAI(base_url=f"{provider.url}/v1", api_key="dummy", **options)
-
-
-def google(provider: Provider, **options: Any) -> ChatGoogleGenerativeAI:
-    options = {"model": "gemini-2.5-flash", "max_retries": 1, **options}
-    return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)
 
 
 Maker = Callable[..., Any]

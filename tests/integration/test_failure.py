@@ -64,6 +64,7 @@ USELESS: dict[str, Any] = {
     "empty block": "<observations>\n\n</observations>",
     "loops": LOOP,
     "is cut off": HALF,
+    "refuses": AIMessage([{"type": "refusal", "refusal": "I can not."}]),
 }
 """Answers of an Observer that are no observations."""
 

@@ -30,6 +30,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import BaseStore
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -261,6 +262,8 @@ def make_agent(
     *,
     model: ScriptedChatModel | None = None,
     clock: Clock | None = None,
+    store: BaseStore | None = None,
+    by_hand: Callable[..., StateGraph[Any]] = wire,
     **options: Any,
 ) -> Agent:
     """An agent with memory, through one of `DOORS`; options are those of `remembering`."""
@@ -274,6 +277,7 @@ def make_agent(
             memory=memory,
             prompt=SYSTEM,
             checkpointer=checkpointer,
+            store=store,
             delta=door == "agent",
         )
     elif door in MIDDLEWARE:
@@ -284,9 +288,11 @@ def make_agent(
             middleware=[ObservationalMemoryMiddleware(memory)],
             state_schema=MIDDLEWARE[door],
             checkpointer=checkpointer,
+            store=store,
         )
     else:
-        graph = wire(SCHEMAS[door], memory, model).compile(checkpointer=checkpointer)
+        builder = by_hand(SCHEMAS[door], memory, model)
+        graph = builder.compile(checkpointer=checkpointer, store=store)
     return Agent(graph, memory, model, clock)
 
 

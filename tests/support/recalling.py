@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
@@ -18,23 +17,18 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om import (
     ObservationalMemory,
-    ObservationalMemoryMiddleware,
     add_observational_memory,
-    create_memory_agent,
 )
 from langgraph_om.archive import MessageArchive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
-    MIDDLEWARE,
-    READY,
-    SCHEMAS,
     SYSTEM,
     Agent,
     Saver,
     actor,
     live_request,
+    make_agent,
     on_thread,
-    remembering,
     say,
     scripted,
     search,
@@ -42,7 +36,6 @@ from support.agents import (
     turns,
     values,
 )
-from support.clock import Clock
 
 RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
 
@@ -117,33 +110,14 @@ def recalling(
     **options: Any,
 ) -> Agent:
     """An agent with `retrieval`, through one of `DOORS`."""
-    model, clock = scripted(actor=says or forgetful()), Clock()
-    memory = remembering(model, clock, **{"retrieval": True, **options})
-    saver = saver if saver is not None else InMemorySaver()
-    if door in READY:
-        graph = create_memory_agent(
-            model,
-            [search],
-            memory=memory,
-            prompt=SYSTEM,
-            checkpointer=saver,
-            store=store,
-            delta=door == "agent",
-        )
-    elif door in MIDDLEWARE:
-        graph = create_agent(
-            model,
-            [search],
-            system_prompt=SYSTEM,
-            middleware=[ObservationalMemoryMiddleware(memory)],
-            state_schema=MIDDLEWARE[door],
-            checkpointer=saver,
-            store=store,
-        )
-    else:
-        builder = hand_made(SCHEMAS[door], memory, model)
-        graph = builder.compile(checkpointer=saver, store=store)
-    return Agent(graph, memory, model, clock)
+    return make_agent(
+        door,
+        saver if saver is not None else InMemorySaver(),
+        model=scripted(actor=says or forgetful()),
+        store=store,
+        by_hand=hand_made,
+        **{"retrieval": True, **options},
+    )
 
 
 def asking(arguments: dict[str, Any], key: str = "ask") -> HumanMessage:

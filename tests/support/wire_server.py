@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
 
 
 @dataclass(frozen=True)
@@ -290,3 +292,15 @@ def gemini_fails(status: int, text: str, code: str, *details: Any) -> Reply:
     """An error of Gemini's API."""
     error = {"code": status, "message": text, "status": code, "details": list(details)}
     return Reply({"error": error}, status)
+
+
+def openai(provider: Provider, **options: Any) -> ChatOpenAI:
+    """The real client, which is not to try again."""
+    options = {"model": "gpt-5-mini", "max_retries": 0, **options}
+    return ChatOpenAI(base_url=f"{provider.url}/v1", api_key="dummy", **options)
+
+
+def google(provider: Provider, **options: Any) -> ChatGoogleGenerativeAI:
+    """The real client, which is not to try again."""
+    options = {"model": "gemini-2.5-flash", "max_retries": 1, **options}
+    return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)

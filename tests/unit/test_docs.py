@@ -1,4 +1,4 @@
-"""What `docs/architecture.md` names is there."""
+"""What `docs/architecture.md` names is there, and pages that read easily go on doing so."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.option_tables import PAGE, fill_in, tables
+from support.plain_words import MEAN_WORDS, PLAIN, SECTION_WORDS, measure, pages
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
@@ -64,3 +65,23 @@ def test_the_tables_of_options_say_what_the_options_say() -> None:
         assert all(row in text for table in tables().values() for row in table.split("\n"))
     else:
         assert fill_in(text) == text, "run `cd tests && python -m support.option_tables`"
+
+
+@pytest.mark.parametrize("page", sorted(PLAIN))
+def test_a_page_in_plain_words_stays_so(page: str) -> None:
+    it = pages()[page]
+    assert it.long == (), "make two sentences of each"
+    assert it.mean <= MEAN_WORDS
+    assert it.section <= SECTION_WORDS, "put a heading between"
+
+
+def test_sentences_are_measured_as_a_reader_sees_them() -> None:
+    it = measure(
+        "# Title\n\nOne two `code of a line` four. It has\ntwo [links](to.md#here).\n\n"
+        "- A point.\n- Another one: `x.y`. Third.\n\n```python\nleft = out\n```\n\n"
+        "## Next\n\n| cell | " + "word " * 31 + "|\n|---|---|\n"
+    )
+    assert it.sentences == 5
+    assert it.mean == (4 + 4 + 2 + 3 + 1) / 5
+    assert [each.split()[0] for each in it.long] == ["word"]
+    assert it.section == 14

@@ -83,6 +83,7 @@ MEMBERS = {
     *("search", "asearch", "threads", "athreads"),
     *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title", "updates"),
     *("aremember", "aforget", "acorrect", "apin", "aunpin", "aundo", "aset_title"),
+    *("pin_message", "unpin_message", "apin_message", "aunpin_message"),
     *("adopt", "aadopt"),
     *("observe", "aobserve", "observe_messages", "aobserve_messages"),
     *("run_job", "arun_job"),

@@ -151,8 +151,6 @@ MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 2000
 LARGEST_PIECE = 30_000
 """Of a window that uses the log's room, no more is observed at once, unless its own threshold is
 larger: as much as by default."""
-OTHERS_PART = 0.2
-"""How much of the window's threshold the unobserved messages of other threads may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +240,8 @@ class Thresholds:
         """Tell how large window and log may grow together before a turn waits."""
         return self.block_after + self.reflect_block_after
 
-    @property
-    def others_tokens(self) -> int:
-        """Tell how many tokens of other threads' unobserved messages the Actor is shown."""
-        return max(1, round(self.message_tokens * OTHERS_PART))
-
     def due(self, operation: str) -> int:
-        """Tell the size at which an operation is due: of the window, the log, or other threads."""
+        """Tell the size at which an operation is due: of the window, or of the log."""
         return self.observation_tokens if operation == "reflection" else self.message_tokens
 
     def block_messages_at(self, log_tokens: int) -> int:

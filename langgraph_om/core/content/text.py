@@ -416,9 +416,7 @@ _own_tags = [
     "previous-observations",
     "observation-log",
     "conversation",
-    "other-conversation",
     "system-reminder",
-    "thread",
 ]
 
 _LOOKALIKES: Final[Mapping[str, str]] = {

@@ -10,7 +10,7 @@ from difflib import unified_diff
 from itertools import groupby, pairwise
 from typing import Any, Final
 
-from langgraph_om.core.additions import ShownValue, find_label, list_shown
+from langgraph_om.core.additions import ShownValue, find_label, is_shared, list_shown
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
@@ -139,9 +139,9 @@ def render_log(record: MemoryRecord, extra: Extra | None = None) -> Html:
     if not shown:
         return element("p", "No observations yet.", class_="note")
     parts: list[Child] = []
-    is_shared = record["scope"] == "resource"
-    for thread, own in groupby(shown, key=lambda group: group["thread_id"] if is_shared else None):
-        if is_shared:
+    is_divided = is_shared(record)
+    for thread, own in groupby(shown, key=lambda group: group["thread_id"] if is_divided else None):
+        if is_divided:
             name = f"Thread {show_key(thread)}" if thread else "Several threads"
             parts.append(element("p", name, class_="thread"))
         parts += [_render_day(day, extra) for day in split_days([*own])]
@@ -285,7 +285,7 @@ def frame(*children: Child) -> Html:
 def write_title(record: MemoryRecord) -> str:
     """Return what a memory is of: the thread's title or id, or the resource."""
     named = find_label(record) or record["thread_id"]
-    if not named and record["scope"] == "resource":
+    if not named and is_shared(record):
         named = record["resource_id"] or ""
     return f"Memory of {show_key(named) if named else 'a thread'}"
 
@@ -343,7 +343,7 @@ def _render_head(record: MemoryRecord, sizes: Sizes | None, actor: str) -> Html:
     facts = [
         f"Thread {show_key(record['thread_id'])}" if record["thread_id"] else "No thread id",
         f"of {show_key(record['resource_id'])}" if record["resource_id"] else "",
-        "shared log" if record["scope"] == "resource" else "",
+        "shared log" if is_shared(record) else "",
         f"generation {record['generation']}",
     ]
     said = element("p", f"Compression: {describe_sizes(sizes)}.", class_="sub") if sizes else None

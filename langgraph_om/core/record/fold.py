@@ -21,7 +21,13 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.additions import added_operations, added_reducers, added_types, run_beside
+from langgraph_om.core.additions import (
+    added_operations,
+    added_reducers,
+    added_types,
+    is_shared,
+    run_beside,
+)
 from langgraph_om.core.record.record import (
     check_version,
     complete_record,
@@ -195,8 +201,7 @@ def _extend_log(
     # After a fork the log may have them although the cursor was set back: it has to move on.
     new = [group for group in groups if group["id"] not in known]
     before = record["log"][:at]
-    is_shared = record["scope"] == "resource"
-    added = [*before, *new] if is_shared else _join_empty(before, new, event["after"])
+    added = [*before, *new] if is_shared(record) else _join_empty(before, new, event["after"])
     record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     return True

@@ -12,7 +12,13 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
-from langgraph_om.core.additions import added_types, blank_keys, find_deletions
+from langgraph_om.core.additions import (
+    added_types,
+    blank_keys,
+    find_deletions,
+    find_sharing_owner,
+    is_shared,
+)
 from langgraph_om.core.content.message_keys import Keyed, derive_id
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import keep_protected
@@ -142,14 +148,13 @@ def check_version(name: str, stored: Mapping[str, Any]) -> None:
 
 
 def find_log_owner(record: MemoryRecord) -> str:
-    """Return the id of the log's owner: the resource, or the record itself in thread scope."""
-    is_shared = record["scope"] == "resource"
-    return f"{record['resource_id']}" if is_shared else record["id"]
+    """Return the id of the log's owner: the record itself, where the log is not shared."""
+    return find_sharing_owner(record) or record["id"]
 
 
 def select_own_groups(record: MemoryRecord) -> list[Group]:
     """Return the groups of the log that are about the record's own thread."""
-    if record["scope"] != "resource":
+    if not is_shared(record):
         return record["log"]
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.blocks import answers_other_view
 from langgraph_om.core.content.message_keys import (
     OWN_IDS,
@@ -53,7 +54,7 @@ def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[
 
 def begins_at_first(record: MemoryRecord) -> bool:
     """Return whether nothing of the conversation is observed."""
-    return not record["cursor"] and (not record["log"] or record["scope"] == "resource")
+    return not record["cursor"] and (not record["log"] or is_shared(record))
 
 
 def walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[Keyed, int] | None:

@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import find_removed
+from langgraph_om.core.additions import find_removed, is_shared
 from langgraph_om.core.content.message_keys import (
     Keyed,
     is_conversation,
@@ -79,7 +79,7 @@ def check_observed(
     count = len(before)
     grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
-    if grown > 0 and record["scope"] == "thread":
+    if grown > 0 and not is_shared(record):
         unread = {*_find_uncovered(record, before), *_find_among_named(record, keyed)} - {*strays}
         new = [key for key in before if key in unread]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]

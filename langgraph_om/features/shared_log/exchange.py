@@ -52,6 +52,8 @@ from langgraph_om.features.shared_log.reading import read_other_threads, release
 from langgraph_om.features.shared_log.reducers import read_sharing
 from langgraph_om.features.shared_log.threads import build_excerpts
 
+OTHERS_PART = 0.2
+"""How much of the window's threshold the unobserved messages of other threads may take."""
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
 
@@ -441,7 +443,7 @@ def _describe_others(
     found = build_excerpts(
         threads,
         counts,
-        settings.thresholds.others_tokens,
+        max(1, round(settings.thresholds.message_tokens * OTHERS_PART)),
         counter=settings.counter,
         show_id=settings.show_id,
         timezone=settings.timezone,

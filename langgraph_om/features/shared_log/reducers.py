@@ -225,6 +225,11 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
 
 
+def _find_owner(record: MemoryRecord) -> str | None:
+    """Return the resource whose log a record is a copy of."""
+    return f"{record['resource_id']}" if record["scope"] == "resource" else None
+
+
 def _list_types() -> dict[str, Any]:
     """Return the type of the outbox, with the changes that other features make in the log."""
     changes: Any = Union[(LogChange, *(change.form for change in added_changes().values()))]
@@ -251,8 +256,11 @@ ADDITIONS = Additions(
         )
     },
     message_ids=(OTHERS_ID,),
+    tags=("other-conversation", "thread"),
     waits=lambda record: bool(read_sharing(record)["outbox"]),
     texts=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,
-    of_resource=ResourceForm(read=to_record, complete=complete_log, erase=without_thread),
+    of_resource=ResourceForm(
+        read=to_record, complete=complete_log, erase=without_thread, owner=_find_owner
+    ),
 )

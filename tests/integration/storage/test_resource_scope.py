@@ -26,6 +26,7 @@ from langgraph_om import (
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.shared_log.exchange import OTHERS_PART
 from langgraph_om.features.shared_log.log import make_blank_log
 from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
@@ -118,7 +119,7 @@ def test_what_is_shown_of_others_keeps_to_its_budget(files: SQLAlchemyArchive) -
             shown = sum(
                 runner_of(memory).settings.counter.count_text(o["text"]) for o in record["others"]
             )
-            assert shown <= memory.thresholds.others_tokens
+            assert shown <= round(memory.thresholds.message_tokens * OTHERS_PART)
             if turn > 3 and thread != "work":
                 assert f"work-{turn - (thread == 'trips'):03d}" in agent.prompt()
 

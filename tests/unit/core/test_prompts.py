@@ -32,6 +32,7 @@ OF_FEATURES = {
     "recalled_messages": "inject",
     "standing_held": "standing",
     "check_again": "check",
+    "pinned_messages": "pinned",
     "standing_mark": "standing",
     "standing_rules": "standing",
     "state_in_sight": "show_state",
@@ -93,6 +94,9 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {"hints": load_of_feature("actor_hints")},
     "actor_threads": {},
     "continuation": {},
+    "pinned_messages": {
+        "messages": '<pinned-message id="m1" role="user">\nThe contract\n</pinned-message>'
+    },
     "check_again": {
         "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
     },
@@ -236,6 +240,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_text": 100,
     "observer_values": 200,
     "check_again": 160,
+    "pinned_messages": 120,
     "standing_mark": 300,
     "standing_held": 40,
     "standing_rules": 100,

@@ -155,6 +155,16 @@ def test_every_third_plain_assistant_message_is_kept() -> None:
     assert re.findall(r"remarks of (\w)", observed(text, every=1)) == list("abcdefg")
 
 
+def test_calls_behind_the_newest_request_stay_however_little_they_tell() -> None:
+    said = "In May 2026 there were {} flights to Belfort, Cadenz and Dorp, of which 7 were full."
+    lines = [f"User: {said.format(at)}" for at in range(12)]
+    early, late = (f'Tool call find [c{key}]: {{"id": "{key * 60}"}}' for key in "az")
+    told = "\n".join([early, *lines, late])
+    found = observed(f"<conversation>\n{told}\n</conversation>")
+    assert "zzz" in found
+    assert "aaa" not in found
+
+
 def test_a_conversation_shrinks_to_less_than_a_third_and_keeps_what_tells_most() -> None:
     sentence = "I went to Lisbon with Ana and we ate grilled fish near the old harbour every night"
     reply = "That sounds like a wonderful trip, the harbour must have been beautiful at night"

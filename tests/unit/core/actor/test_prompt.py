@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -226,8 +227,7 @@ TAGS = [
     "suggested-response",
     "system-reminder",
     "conversation",
-    "other-conversation",
-    "thread",
+    *(("other-conversation", "thread") if find_spec("langgraph_om.features.shared_log") else ()),
 ]
 FORMS = [
     "<{}>",

@@ -93,6 +93,7 @@ def test_leftover_chunks_stay_and_are_activated_later() -> None:
     assert len(activated) == len(set(activated))
 
 
+@pytest.mark.needs("shared_log")
 def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_them() -> None:
     messages = [HumanMessage(f"word {at}", id=f"t{at}") for at in range(6)]
     part: Any = {"last": "t4", "index": 4, "count": 5, "strays": ["t1", "t2"]}

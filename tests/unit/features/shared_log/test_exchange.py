@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
 from langgraph_om.core.config.settings import Features
-from langgraph_om.core.effects import KeepLease, Storage, Warn
+from langgraph_om.core.effects import KeepLease, Storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.features.shared_log import LogCache, SharedLogs
 from langgraph_om.features.shared_log.exchange import (
@@ -35,40 +35,17 @@ from langgraph_om.features.shared_log.reading import (
 )
 from langgraph_om.testing import FlowRun, drive
 from support.groups import group
-from support.simulation import settings
-
-NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-SETTINGS = settings()
-DOWN = ArchiveError("the disk is full")
-PLACE = "sqlite:///talk.db"
-SAID_ONCE = f"(at {PLACE}; said once until it answers)"
-
-
-def said(*keys: str) -> list[BaseMessage]:
-    return [
-        (HumanMessage if key.startswith("h") else AIMessage)(f"text of {key}", id=key)
-        for key in keys
-    ]
-
-
-def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
-    opening = {
-        "type": "opened",
-        "id": "om-1",
-        "thread_id": "t",
-        "resource_id": "ana",
-        "scope": scope,
-    }
-    return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
-
-
-def calls(run: FlowRun[Any]) -> list[str]:
-    return [effect.method for effect in run.effects if isinstance(effect, Storage)]
-
-
-def warnings(run: FlowRun[Any]) -> list[str]:
-    return [each.text % tuple(each.arguments) for each in run.effects if isinstance(each, Warn)]
-
+from support.storage_calls import (
+    DOWN,
+    NOW,
+    PLACE,
+    SAID_ONCE,
+    SETTINGS,
+    calls,
+    opened,
+    said,
+    warnings,
+)
 
 # --- The shared log ------------------------------------------------------------------------------
 

@@ -1,0 +1,310 @@
+"""Keep messages that a person pinned in the Actor's sight, whatever the window does.
+
+What they say is kept in the record: it outlasts observation and eviction, and forks have their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Self, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from typing_extensions import TypedDict
+
+from langgraph_om.core.additions import Additions, ShownValue, as_event
+from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.content.message_keys import key_of
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.events import iso
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.search import read_text
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ItemError
+from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
+from langgraph_om.runtime.drivers import afulfil, fulfil
+
+_ROOM: Final = 1000
+"""Tokens of all of them, where standing instructions have no room."""
+_LEAST: Final = 50
+"""Tokens of a preview that is worth showing."""
+
+
+class PinnedMessage(TypedDict):
+    """A message that a person pinned."""
+
+    id: str
+    role: str
+    text: str
+    """Its words, or their beginning and end where they have no room."""
+    whole: int
+    """Characters of all of its words."""
+
+
+class Pins(TypedDict):
+    """The messages that a person pinned in a thread."""
+
+    messages: list[PinnedMessage]
+    """In the order in which they were pinned."""
+    act: str
+    """The id of the last act."""
+
+
+class PinKeys(TypedDict, total=False):
+    """The key of a record."""
+
+    pinned: Pins
+    """Missing where nobody pinned a message."""
+
+
+class MessagesPinned(TypedDict):
+    """A person pins a message or lets go of one, or one has changed."""
+
+    type: Literal["messages-pinned"]
+    id: str
+    """Of the act."""
+    at: str
+    pin: list[PinnedMessage]
+    """Those that are pinned, or that say something else now."""
+    unpin: list[str]
+    """Ids of those that are not pinned any more."""
+
+
+class _Record(MemoryRecord, PinKeys, total=False):
+    pass
+
+
+def list_pinned(record: Mapping[str, Any]) -> list[PinnedMessage]:
+    """Return the messages that a person pinned, in the order in which that was done."""
+    pins: Pins | None = record.get("pinned")
+    return pins["messages"] if pins is not None else []
+
+
+def _change(record: MemoryRecord, event: MessagesPinned) -> None:
+    new = {message["id"]: message for message in event["pin"]}
+    kept = [new.pop(message["id"], message) for message in list_pinned(record)]
+    messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
+    cast("_Record", record)["pinned"] = {"messages": messages, "act": event["id"]}
+
+
+def _forget(record: MemoryRecord, _: Any) -> None:
+    """Let go of messages of a thread that was deleted, or that the record leaves."""
+    cast("_Record", record).pop("pinned", None)
+
+
+def _show(record: MemoryRecord) -> Iterator[ShownValue]:
+    for message in list_pinned(record):
+        notes = () if len(message["text"]) >= message["whole"] else ("shown in part: no room",)
+        yield ShownValue(f"pinned message {message['id']}", message["text"], notes)
+
+
+def _list_texts(record: MemoryRecord) -> Mapping[str, str]:
+    pinned = list_pinned(record)
+    return {"pinned messages": "\n".join(each["text"] for each in pinned)} if pinned else {}
+
+
+def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedMessage | None:
+    """Return a message as it is pinned; `None` where there is no room for it.
+
+    Args:
+        message: The message.
+        settings: The settings in force.
+        room: Tokens.
+    """
+    text = read_text(message).strip()
+    if room < _LEAST:
+        return None
+    return {
+        "id": key_of(message),
+        "role": role_of(message) or "message",
+        "text": truncate_to_tokens(text, room, settings.counter.count_text),
+        "whole": len(text),
+    }
+
+
+class Pinning(Feature):
+    """Shows the messages that a person pinned.
+
+    Args:
+        tokens: The room of all of them together.
+    """
+
+    name = "pinned"
+    prompts = __name__
+    additions = Additions(
+        keys=PinKeys,
+        reducers={"messages-pinned": _change},
+        beside={"deleted": _forget},
+        shown=_show,
+        texts=_list_texts,
+        tags=("pinned-message",),
+    )
+
+    def __init__(self, tokens: int = _ROOM) -> None:
+        self.room = tokens
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self:
+        """Return the feature, which is always on; it has as much room as standing instructions."""
+        return cls(setup.options.get("standing_tokens") or _ROOM)
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Follow messages that were edited, and let go of those that were removed."""
+        pinned = list_pinned(step.record)
+        if pinned:
+            there = {message.id: message for message in step.messages}
+            event = self._compare(step, pinned, there)
+            if event is not None:
+                step.apply([as_event(event)])
+        yield from ()
+
+    def _compare(
+        self, step: Step, pinned: Sequence[PinnedMessage], there: Mapping[str | None, BaseMessage]
+    ) -> MessagesPinned | None:
+        """Return the event that follows the conversation; `None` where nothing changed."""
+        count = step.settings.counter.count_text
+        is_evicted = any(feature.removes_by for feature in step.settings.features.all)
+        gone = [] if is_evicted else [each["id"] for each in pinned if each["id"] not in there]
+        changed: list[PinnedMessage] = []
+        for each in pinned:
+            message = there.get(each["id"])
+            if message is None or not is_changed(each, message):
+                continue
+            taken = sum(count(other["text"]) for other in pinned if other is not each)
+            new = read_message(message, step.settings, self.room - taken)
+            if new is None:
+                gone.append(each["id"])
+            elif new != each:
+                changed.append(new)
+        if not gone and not changed:
+            return None
+        act = cast("_Record", step.record)["pinned"]["act"]
+        return {
+            "type": "messages-pinned",
+            "id": act,
+            "at": iso(step.now),
+            "pin": changed,
+            "unpin": gone,
+        }
+
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return the messages for the system message."""
+        pinned = list_pinned(record)
+        blocks = [
+            f'<pinned-message id="{escape_attribute(each["id"])}" role="{each["role"]}">\n'
+            f"{escape(each['text'])}\n</pinned-message>"
+            for each in pinned
+        ]
+        return fill("pinned_messages", messages="\n\n".join(blocks)) if blocks else ""
+
+
+def is_changed(pinned: PinnedMessage, message: BaseMessage) -> bool:
+    """Return whether a message says something else than when it was pinned."""
+    text = read_text(message).strip()
+    head = pinned["text"].partition("\n[... ")[0]
+    return len(text) != pinned["whole"] or not text.startswith(head)
+
+
+class PinUpdates(Updates):
+    """The updates with which a person pins messages."""
+
+    def pin_message(self, message_id: str, *, state: Any) -> Update:
+        """Return the update of `om` that keeps a message in the Actor's sight, word for word.
+
+        Args:
+            message_id: The id of a message of the conversation.
+            state: As for `llm_input_messages`.
+
+        Raises:
+            ConfigurationError: When the id is blank.
+            ItemError: When the conversation has no such message, or there is no room for it.
+        """
+        wanted, runner = check_text("message_id", message_id), self._runner
+        settings, record = runner.settings, runner.record(state)
+        feature: Pinning = settings.features.find(Pinning.name)
+        found = [each for each in runner.conversation(state) if each.id == wanted]
+        if not found:
+            msg = (
+                f"no message has the id {wanted!r}; pass the id of one that is in the state. One "
+                f"that was evicted can be noted with `remember`"
+            )
+            raise ItemError(msg)
+        others = [each for each in list_pinned(record) if each["id"] != wanted]
+        taken = sum(settings.counter.count_text(each["text"]) for each in others)
+        message = read_message(found[-1], settings, feature.room - taken)
+        if message is None:
+            msg = (
+                f"{len(others)} pinned messages take {taken} tokens, which leaves no room for "
+                f"another; unpin one, or raise `standing_tokens`"
+            )
+            raise ItemError(msg)
+        return [self._write([message], [])]
+
+    def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which a message is shown as any other.
+
+        Args:
+            message_id: Its id.
+            state: With one, an `ItemError` is raised here where it is not pinned.
+
+        Raises:
+            ConfigurationError: When the id is blank.
+            ItemError: When the state has no such pinned message.
+        """
+        wanted = check_text("message_id", message_id)
+        ids = (
+            []
+            if state is None
+            else [each["id"] for each in list_pinned(self._runner.record(state))]
+        )
+        if state is not None and wanted not in ids:
+            msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
+            raise ItemError(msg)
+        return [self._write([], [wanted])]
+
+    def _write(self, pin: list[PinnedMessage], unpin: list[str]) -> dict[str, Any]:
+        at = iso(self._runner.clock())
+        event = {"type": "messages-pinned", "id": make_act_id(), "at": at}
+        return {**event, "pin": pin, "unpin": unpin}
+
+
+class CanPin(Acting):
+    """The methods of a memory that keep messages in the Actor's sight."""
+
+    @property
+    def _pins(self) -> PinUpdates:
+        return PinUpdates(self._runner)
+
+    def pin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
+        """Keep a message in the Actor's sight, word for word; return the id of the act."""
+        return fulfil(
+            self._act(graph, config, lambda state: self._pins.pin_message(message_id, state=state))
+        )
+
+    async def apin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
+        """Do the same as `pin_message` without blocking the event loop."""
+        return await afulfil(
+            self._act(graph, config, lambda state: self._pins.pin_message(message_id, state=state))
+        )
+
+    def unpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
+        """Show a message as any other again; return the id of the act."""
+        return fulfil(
+            self._act(
+                graph, config, lambda state: self._pins.unpin_message(message_id, state=state)
+            )
+        )
+
+    async def aunpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
+        """Do the same as `unpin_message` without blocking the event loop."""
+        return await afulfil(
+            self._act(
+                graph, config, lambda state: self._pins.unpin_message(message_id, state=state)
+            )
+        )
+
+
+__all__ = ["CanPin", "PinUpdates", "Pinning", "list_pinned"]
