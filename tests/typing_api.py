@@ -90,6 +90,7 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}
     assert_type(ObservationalMemory().remember(agent, config, "x", date="2026-03-02"), str)
+    assert_type(ObservationalMemory().pin_message(agent, config, "m1"), str)
     create_memory_agent(ScriptedChatModel(actor="ok"))
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
-from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.content.text import compile_late, sanitize
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -50,9 +50,9 @@ _VOWELS: Final = "\u0900-\u0963\u0971-\u0df3\u0e31-\u0e4e\u0eb1-\u0ece\u1000-\u1
 """Parts of words which are no letters to Python: the vowel signs of Indic scripts."""
 _LETTER: Final = rf"(?:[^\W_]|[{_MARKS}{_VOWELS}\u3099\u309a\uff9e\uff9f])"
 
-_CHUNK: Final = re.compile(rf"{_LETTER}(?:{_LETTER}|[_\-./\\:@#+&'’,]+(?={_LETTER}))*")
+_CHUNK: Final = compile_late(rf"{_LETTER}(?:{_LETTER}|[_\-./\\:@#+&'’,]+(?={_LETTER}))*")
 """A stretch of letters, digits and what joins them."""
-_RUN: Final = re.compile(
+_RUN: Final = compile_late(
     rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}]){_LETTER}|[{re.escape(JOINERS)}])+"
 )
 _PARTS: Final = re.compile(rf"[{re.escape(JOINERS)}]+")

@@ -15,7 +15,7 @@ from support.pages import DOCS, ROOT, read_code, run_page
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPTIONS, STREAMING = (DOCS / name for name in ("options.md", "streaming.md"))
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LONGEST_README = 200
 
 

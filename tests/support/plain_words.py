@@ -26,11 +26,15 @@ SECTION_WORDS = 250
 PLAIN = frozenset(
     {
         "docs/api.md",
+        "docs/benchmarks.md",
         "docs/fastapi.md",
         "docs/from-mastra.md",
         "docs/from-summarization.md",
+        "docs/limits.md",
+        "docs/maintainers/limits.md",
         "docs/mcp.md",
         "docs/neighbours.md",
+        "docs/operate.md",
     }
 )
 """Pages that have to stay within all three limits."""

@@ -31,7 +31,7 @@ def write(**changes: Any) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation_once_with_a_description() -> None:
-    assert {path.name for path in DOCS.glob("*.md")} == FILES
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} == FILES
     assert len(ENTRIES) == len(FILES)
     assert set(CONFIG["extra"]["descriptions"]) == FILES
 
@@ -41,7 +41,8 @@ def test_llms_txt_has_the_form_that_models_expect() -> None:
     assert title == "# langgraph-om"
     assert summary.startswith("> Long-term memory")
     sections = [line for line in rest if line.startswith("#")]
-    assert sections == ["## Start", "## Guides", "## In production", "## Reference"]
+    parts = ("Start", "Guides", "In production", "Reference", "Maintainers")
+    assert sections == [f"## {part}" for part in parts]
     links = [line for line in rest if line and not line.startswith("#")]
     assert len(links) == len(FILES)
     assert links[1].startswith(

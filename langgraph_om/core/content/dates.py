@@ -23,6 +23,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.content.message_keys import Keyed
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ConfigurationError
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -57,7 +58,7 @@ def _point_pattern(end: str) -> str:
     return rf"(?:{part}[\s-]{{1,3}})?(?:{before})?{month}(?:{after})?"
 
 
-_ENGLISH = re.compile(
+_ENGLISH = compile_late(
     rf"(?<![\w:./])(?:(?P<week>week)\sof\s)?{_point_pattern('a')}(?:{_TO}{_point_pattern('b')})?"
     rf"[\s,\xa0\u202f-]{{1,3}}(?:of\s)?(?P<year>[0-9]{{4}})(?![0-9])",
     PATTERN_FLAGS,

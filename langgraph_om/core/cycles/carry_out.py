@@ -433,7 +433,7 @@ def activate(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
     )
     found = join_found(chunk.get("found", {}) for chunk in chunks)
-    yield cycle.event(
+    activation = cycle.event(
         "activation",
         now,
         **describe_move(cycle, window, stop),
@@ -449,7 +449,8 @@ def activate(
         hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
-    yield from announce_found(cycle, now, found)
+    yield activation
+    yield from announce_found(cycle, now, activation)
 
 
 def _activate_reflection(

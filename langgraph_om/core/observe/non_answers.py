@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from langgraph_om.core.content.text import compile_late
+
 _MAX_LINE_CHARS: Final = 100
 """A line that is longer says something."""
 
@@ -206,7 +208,7 @@ _REFUSALS: Final = (
     r"|申し訳(?:ありません|ございません).{0,40}(?:でき|かね)"
     r"|죄송.{0,40}(?:없습니다|어렵습니다)"
 )
-_REFUSES: Final = re.compile(_REFUSALS, re.IGNORECASE)
+_REFUSES: Final = compile_late(_REFUSALS, re.IGNORECASE)
 
 _NOT_DONE: Final = (
     r"\b(?:i|we)\b.{0,24}?(?:n't\b|\bnot\b|\bnever\b|\bcannot\b|\brefus|\bdeclin|\bignor)"

@@ -15,6 +15,7 @@ from operator import ne
 from string import ascii_lowercase
 from typing import Final
 
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.tokens.counter import MessageCounter
 
 # --- Pieces --------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ _HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ff
 _HIRAGANA = r"\u3041-\u309f"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _NO_MARK = rf"\d{_UPPER}{_LOWER}{_HAN}{_HIRAGANA}{_KATAKANA}"
-_PIECES = re.compile(
+_PIECES = compile_late(
     rf"[{_HAN}]{{1,16}}+|[{_HIRAGANA}]{{1,16}}+|[{_KATAKANA}]{{1,16}}+"
     rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{0,32}}+[{_LOWER}]{{1,32}}+"
     rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{1,32}}+"
@@ -255,7 +256,7 @@ _SCRIPTS: Final[tuple[tuple[str, int, int, int], ...]] = (
 )
 _STARTS: Final = [start for start, *_ in _SCRIPTS]
 _LATIN: Final = re.compile("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
-_MARK: Final = re.compile(rf"[^\s{_NO_MARK}]")
+_MARK: Final = compile_late(rf"[^\s{_NO_MARK}]")
 
 
 def _cost(piece: str) -> int:
