@@ -24,6 +24,7 @@ import bench_facts
 import bench_peers
 import bench_prefix
 import bench_reflections
+import bench_standing
 import bench_step
 from report import Budget, Options, Report, markdown_table, text_table
 
@@ -37,8 +38,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "peers": bench_peers.run,
     "facts": bench_facts.run,
     "reflections": bench_reflections.run,
+    "standing": bench_standing.run,
 }
-LONG = ("archive", "evict", "peers", "facts")
+LONG = ("archive", "evict", "peers", "facts", "standing")
 """Run only by name or with `--all`."""
 
 

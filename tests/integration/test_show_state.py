@@ -74,6 +74,31 @@ def run(worker: Worker, **options: Any) -> Any:
     return agent
 
 
+@pytest.mark.parametrize(("shows", "fewest"), [(["todos"], 8), ([], 2)])
+def test_plan_of_a_deep_agent_is_whole_in_each_of_sixty_calls(
+    shows: list[str], fewest: int
+) -> None:
+    deepagents = pytest.importorskip("deepagents")
+    worker = Worker(60)
+    memory = ObservationalMemory(
+        observation={"model": ExtractiveObserver(), "message_tokens": 1500, "buffer_tokens": False},
+        reflection={"model": ExtractiveReflector()},
+        buffering=InlineBuffering(),
+        show_state=shows,
+    )
+    agent = deepagents.create_deep_agent(
+        ScriptedChatModel(worker),
+        [work],
+        middleware=[TodoListMiddleware(), ObservationalMemoryMiddleware(memory)],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": [("user", "Migrate the ledger, all 8 tables.")]}, CONFIG)
+    seen = [count_seen(prompt) for prompt in worker.prompts[1:]]
+    assert len(worker.prompts) == 60
+    assert min(seen) == fewest
+    assert (seen == [8] * 59) == bool(shows)
+
+
 def count_seen(prompt: str) -> int:
     return sum(f"TODO-{at}:" in prompt for at in range(8))
 

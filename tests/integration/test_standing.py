@@ -242,6 +242,22 @@ def test_none_are_kept_where_they_are_switched_off() -> None:
     assert "📌 a standing instruction" not in observer.shown[0]
 
 
+@pytest.mark.parametrize("form", ["edits", "rewrite"])
+def test_process_in_which_they_are_off_loses_none(form: str) -> None:
+    saver = InMemorySaver()
+    observer = Observer(**{"Never book": f'"{ORDER}"'})
+    talk(build("agent", observer, Prompts(), saver=saver), SAID, *turns(6))
+    actor = Prompts()
+    reflection = {"observation_tokens": 400, "form": form}
+    off = build("agent", observer, actor, saver=saver, standing_tokens=None, reflection=reflection)
+    talk(off, *turns(12, start=6))
+    assert f'"{ORDER}"' in actor.texts[-1]
+    assert "Standing instructions" not in actor.texts[-1]
+    again = build("agent", observer, Prompts(), saver=saver)
+    talk(again, *turns(1, start=18))
+    assert rules(again) == [ORDER]
+
+
 @pytest.mark.needs("shared_log")
 def test_with_a_shared_log_it_holds_in_all_threads_of_the_user(tmp_path: Path) -> None:
     actor = Prompts()
