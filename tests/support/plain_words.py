@@ -25,12 +25,14 @@ SECTION_WORDS = 250
 
 PLAIN = frozenset(
     {
-        "docs/api.md",
         "README.md",
         "docs/adopt-and-leave.md",
+        "docs/api.md",
         "docs/archive.md",
         "docs/benchmarks.md",
+        "docs/extended-thinking.md",
         "docs/fastapi.md",
+        "docs/first-agent.md",
         "docs/from-mastra.md",
         "docs/from-summarization.md",
         "docs/how-it-works.md",
@@ -38,9 +40,16 @@ PLAIN = frozenset(
         "docs/limits.md",
         "docs/maintainers/limits.md",
         "docs/mcp.md",
+        "docs/models.md",
+        "docs/multi-agent.md",
         "docs/neighbours.md",
         "docs/operate.md",
+        "docs/redaction.md",
+        "docs/scale.md",
         "docs/security.md",
+        "docs/testing.md",
+        "docs/ways-in.md",
+        "docs/workers.md",
     }
 )
 """Pages that have to stay within all three limits."""
