@@ -59,7 +59,8 @@ PLAIN = frozenset(
 
 CODE = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 GENERATED = re.compile(r"^:::.*(?:\n(?: .*)?)*|^---\n.*?^---$", re.MULTILINE)
-LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 LITERAL = re.compile(r"``.+?``|`[^`]+`", re.DOTALL)
 TAG = re.compile(r"<!--.*?-->|</?[a-z][^<>\n]*>", re.DOTALL)
 BLOCK = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )")
@@ -97,7 +98,7 @@ def count(text: str) -> int:
 
 def measure(text: str) -> Measured:
     """Measure a page in Markdown."""
-    for pattern in (CODE, GENERATED, TAG):
+    for pattern in (CODE, GENERATED, IMAGE, TAG):
         text = pattern.sub("\n\n", text)
     text = LITERAL.sub("Code", LINK.sub(r"\1", text))
     sections, prose, cells, words = [0], [], [], 0
