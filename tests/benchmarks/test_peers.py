@@ -163,3 +163,41 @@ def test_the_picture_is_small_and_the_same_every_time(
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
     assert one[0].stat().st_size < 150_000
     assert one[1].read_text("utf-8").startswith("<?xml")
+
+
+def test_the_picture_of_the_readme_shows_the_figures_of_the_page_about_work() -> None:
+    figures = json.loads(picture.FIGURES.read_text("utf-8"))
+    page = (Path(__file__).parents[2] / "docs" / "work.md").read_text("utf-8")
+    for room, arms in figures["rooms"].items():
+        assert list(arms) == list(picture.ARMS)
+        _, rest = page.split(f"| {int(room):,} tokens for what is remembered | full |", 1)
+        table = rest.split("\n\n")[0]
+        told = {
+            "tasks right (36)": [row["right"] for row in arms.values()],
+            "rules broken": [
+                f"{row['rules broken']} of {row['rules that mattered']}" for row in arms.values()
+            ],
+            "facts missed (12)": [len(row["facts missed"]) for row in arms.values()],
+            "tokens of the Actor's prompts": [
+                f"{row['actor']['tokens'] / 1e6:.2f}M ({picture.cost(figures, room, arm):.0%})"
+                for arm, row in arms.items()
+            ],
+        }
+        for name, cells in told.items():
+            line = f"| {name} | {' | '.join(map(str, cells))} |"
+            assert line.replace("%", " %") in table
+
+
+def test_the_score_of_a_shift_is_the_mean_of_tasks_rules_and_facts() -> None:
+    row = {"right": 9, "tasks": 12, "rules broken": 2, "rules that mattered": 4}
+    row |= {"facts missed": ["said first"], "facts": 4}
+    assert picture.shares(row) == {"tasks": 0.75, "rules": 0.5, "facts": 0.75}
+    assert picture.score(row) == pytest.approx(2 / 3)
+
+
+def test_the_picture_of_a_shift_is_small_and_the_same_every_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figures = json.loads(picture.FIGURES.read_text("utf-8"))
+    one, two = (picture.draw_shift(figures, tmp_path / name) for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    assert one.stat().st_size < 60_000
