@@ -32,10 +32,9 @@ _TOUCHED: Final = "Of the lines left out, these may be about the same things as 
 _TELLING: Final = 3
 """How many of the words that an item shares with a message count, the rarest; with more of them,
 long texts win."""
-_SHARE: Final = 0.1
-_FEW: Final = 20
-"""Of the items of a log: a word that more than this share of them hold, and more than so few, tells
-nothing; to go through all of its holders for each message would cost more than the rest."""
+_MOST: Final = 32
+"""How many items that hold a word are looked at, the newest: a word in more of them tells next to
+nothing, and to go through all of them for each message would cost more than the rest."""
 _LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 
@@ -125,14 +124,13 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
         if observation_date(item.lines[0]) is None
     }
     in_log, in_talk = _weigh(words.values()), _weigh(said)
-    most = max(_FEW, len(words) * _SHARE)
+    weights = {word: in_log[word] * in_talk[word] for word in in_log.keys() & in_talk.keys()}
     holders: dict[str, list[int]] = defaultdict(list)
-    for at, own in words.items():
-        for word in own & in_talk.keys():
-            holders[word].append(at)
-    weights = {
-        word: in_log[word] * in_talk[word] for word, held in holders.items() if len(held) <= most
-    }
+    for at, own in reversed(words.items()):
+        if at not in kept:
+            for word in own & weights.keys():
+                if len(holders[word]) < _MOST:
+                    holders[word].append(at)
     rarest = {word: at for at, word in enumerate(sorted(weights, key=lambda w: (-weights[w], w)))}
     best: dict[int, float] = {}
     for message in said:
@@ -140,7 +138,7 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
         scores: dict[int, float] = defaultdict(float)
         for word in sorted(message & rarest.keys(), key=rarest.__getitem__):
             for at in holders[word]:
-                if at not in kept and counts[at] < _TELLING:
+                if counts[at] < _TELLING:
                     counts[at] += 1
                     scores[at] += weights[word]
         for at, score in scores.items():
