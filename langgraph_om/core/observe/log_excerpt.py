@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
@@ -33,6 +32,10 @@ _TOUCHED: Final = "Of the lines left out, these may be about the same things as 
 _TELLING: Final = 3
 """How many of the words that an item shares with a message count, the rarest; with more of them,
 long texts win."""
+_SHARE: Final = 0.1
+_FEW: Final = 20
+"""Of the items of a log: a word that more than this share of them hold, and more than so few, tells
+nothing; to go through all of its holders for each message would cost more than the rest."""
 _LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 
@@ -122,22 +125,27 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
         if observation_date(item.lines[0]) is None
     }
     in_log, in_talk = _weigh(words.values()), _weigh(said)
-    weights = {word: in_log[word] * in_talk[word] for word in in_log.keys() & in_talk.keys()}
+    most = max(_FEW, len(words) * _SHARE)
     holders: dict[str, list[int]] = defaultdict(list)
     for at, own in words.items():
-        if at not in kept:
-            for word in own & weights.keys():
-                holders[word].append(at)
+        for word in own & in_talk.keys():
+            holders[word].append(at)
+    weights = {
+        word: in_log[word] * in_talk[word] for word, held in holders.items() if len(held) <= most
+    }
+    rarest = {word: at for at, word in enumerate(sorted(weights, key=lambda w: (-weights[w], w)))}
     best: dict[int, float] = {}
     for message in said:
-        shared: dict[int, list[float]] = defaultdict(list)
-        for word in message & weights.keys():
+        counts: Counter[int] = Counter()
+        scores: dict[int, float] = defaultdict(float)
+        for word in sorted(message & rarest.keys(), key=rarest.__getitem__):
             for at in holders[word]:
-                shared[at].append(weights[word])
-        for at, found in shared.items():
+                if at not in kept and counts[at] < _TELLING:
+                    counts[at] += 1
+                    scores[at] += weights[word]
+        for at, score in scores.items():
             size = math.sqrt(len(message) * len(words[at]))
-            score = math.fsum(nlargest(_TELLING, found)) / size
-            best[at] = max(best.get(at, 0.0), score)
+            best[at] = max(best.get(at, 0.0), score / size)
     return [items[at] for at in sorted(best, key=lambda at: (-best[at], -at))]
 
 
