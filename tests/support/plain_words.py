@@ -50,6 +50,7 @@ PLAIN = frozenset(
         "docs/scale.md",
         "docs/search.md",
         "docs/security.md",
+        "docs/streaming.md",
         "docs/testing.md",
         "docs/ways-in.md",
         "docs/workers.md",
