@@ -479,6 +479,7 @@ def test_branch_from_an_earlier_turn_goes_on_from_its_memory() -> None:
     assert nothing_lost(agent)
 
 
+@pytest.mark.needs("hints")
 def test_edit_by_hand() -> None:
     agent = ready()
     say(agent.graph, CONFIG, NEXT)

@@ -449,6 +449,7 @@ def test_observation_start_fields(told: tuple[Agent, list[Part]]) -> None:
     assert starts["observation"]["cycleId"] != starts["reflection"]["cycleId"]
 
 
+@pytest.mark.needs("hints")
 def test_observation_end_fields(told: tuple[Agent, list[Part]]) -> None:
     _, parts = told
     starts = by_operation(parts, "observation-start")
@@ -587,6 +588,7 @@ def test_without_titles_none_is_announced() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] is None
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.needs("titles")
 @pytest.mark.needs("archive")
 @pytest.mark.needs("standing")  # whose mark counts in the question

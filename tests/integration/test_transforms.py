@@ -221,6 +221,7 @@ Date: Mar 2, 2026
 FIELDS = {"observations", "current_task", "suggested_response", "thread_title"}
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.needs("titles")
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
 def test_nothing_unredacted_is_kept_of_an_answer(executor: str) -> None:
@@ -327,6 +328,7 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
     assert of_kind(parts, "observation-failed") == []
 
 
+@pytest.mark.needs("hints")
 def test_current_task_of_a_reflection_is_redacted() -> None:
     answer = (
         "<observations>\n* 🔴 short\n</observations>\n<current-task>Call Quuxley</current-task>"

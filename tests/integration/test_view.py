@@ -24,6 +24,7 @@ from support.agents import (
 )
 
 
+@pytest.mark.needs("hints")
 def test_view_of_a_thread_with_memory() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(14))

@@ -101,6 +101,7 @@ def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
     assert [item.words for item in list_items(record["log"])] == ["Tea"]
 
 
+@pytest.mark.needs("hints")
 def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
     old = {**group("g", "* x"), "observed_at": "2026-02-20T09:00:00+00:00"}
     assert kinds(ask(log=[old], current_task="Book a flat")) == ["stale-hint"]

@@ -42,6 +42,7 @@ def observed(talk: Talk, settings: Settings, count: int = 1) -> list[dict[str, A
     return talk.run_cycle(observe_cycle(settings, record, window, count, NOW))
 
 
+@pytest.mark.needs("hints")
 def test_the_parts_of_an_observation() -> None:
     told = f"{GOOD}\n<current-task>Go</current-task>\n<suggested-response>Hi</suggested-response>"
     events = observed(Talk([later("", 0.5), later(told)]), setup())
@@ -163,6 +164,7 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
     }
 
 
+@pytest.mark.needs("hints")
 def test_the_observer_is_told_what_memory_holds() -> None:
     record, window = conversation()
     record = fold(record, [reflectable(), {"current_task": "Find a lead"}])

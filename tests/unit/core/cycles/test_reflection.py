@@ -236,7 +236,8 @@ def hooked(
     log = [
         group(f"g{at}", day_log(at, f"* Secret {at} and some more words", OPEN)) for at in range(4)
     ]
-    record = fold(record, [{"log": log, "current_task": "Keep the Secret"}])
+    hint = {"current_task": "Keep the Secret"} if "current_task" in record else {}
+    record = fold(record, [{"log": log, **hint}])
     config = replace(setup(), transforms=frozenset(hooks), **options)
     run = drive(reflect_cycle(config, record, window, NOW), answers)
     return run.effects, run.events, fold(record, [run.events])
@@ -261,6 +262,7 @@ def test_hints_are_shown_where_no_hook_hides_anything() -> None:
     assert "<current-task>Keep the Secret</current-task>" in texts(effects[-1])[1]
 
 
+@pytest.mark.needs("hints")
 def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
     effects, _, _ = hooked("drop 1-6", hooks=set(), features=NO_FEATURES)
     assert "<current-task>" not in texts(effects[-1])[1]

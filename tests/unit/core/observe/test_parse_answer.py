@@ -122,6 +122,7 @@ SAME_AS_WHOLE = {
 }
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.parametrize("name", SAME_AS_WHOLE)
 def test_what_weak_models_write_means_the_same(name: str) -> None:
     text = SAME_AS_WHOLE[name]
@@ -192,6 +193,7 @@ def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> No
 # --- Tags that an observation is about ---------------------------------------------------------
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.parametrize(
     "item",
     [
@@ -225,6 +227,7 @@ def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> N
     assert log_of(f"<observations>\n{log}\n</observations>") == log
 
 
+@pytest.mark.needs("hints")
 def test_parsed_text_never_holds_a_structural_tag() -> None:
     text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
     parsed = parse_output(text)
@@ -241,16 +244,19 @@ def test_an_empty_hint_is_none(name: str, value: str) -> None:
     assert parsed == ParsedAnswer("ok", "* a")
 
 
+@pytest.mark.needs("hints")
 def test_a_hint_tag_may_close_itself() -> None:
     text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
     assert parse_output(text) == ParsedAnswer("ok", "* a\n* b")
 
 
+@pytest.mark.needs("hints")
 def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
     text = f"{WHOLE}\n<current-task>Rest</current-task>"
     assert parse_output(text) == replace(PARSED, hints={**PARSED.hints, "current_task": "Rest"})
 
 
+@pytest.mark.needs("hints")
 def test_a_hint_keeps_its_lines() -> None:
     text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
     assert parse_output(text).hints["current_task"] == "- one\n  - two"
@@ -280,6 +286,7 @@ def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
     assert parse_output(text) == ParsedAnswer("none")
 
 
+@pytest.mark.needs("hints")
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
     assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
@@ -296,7 +303,9 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
         ("empty", "<observations>\n\n \n</observations>"),
         ("empty", "<observations/>\nHope this helps!"),
         ("empty", "<observations>\n```\n```\n</observations>"),
-        ("empty", "<current-task>Wait</current-task>"),
+        pytest.param(
+            "empty", "<current-task>Wait</current-task>", marks=pytest.mark.needs("hints")
+        ),
         ("malformed", "I am sorry, but I can not do that."),
         ("malformed", "<observations>\nI am sorry, but I can not do that.\n</observations>"),
         ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
@@ -381,6 +390,7 @@ def test_the_well_formed_shape() -> None:
     assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
 
 
+@pytest.mark.needs("hints")
 def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
     made = ParsedAnswer(
         "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
@@ -426,6 +436,7 @@ def has_tags_in_a_row(text: str) -> bool:
     return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
 
 
+@pytest.mark.needs("hints")
 @examples(150)
 @given(WELL_FORMED)
 def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:

@@ -93,6 +93,7 @@ def test_what_a_person_did_is_marked_and_listed() -> None:
     assert "Tea pinned" in text
 
 
+@pytest.mark.needs("hints")
 def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
     attempt = {"failures": 2, "at_tokens": 1, "retry_at_tokens": 2, "error": "no key"}
     usage = {"calls": 3, "inputTokens": 4567, "outputTokens": 8}
@@ -173,7 +174,7 @@ FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
 @pytest.mark.needs("titles")
-@pytest.mark.needs("extract", "working", "steering")
+@pytest.mark.needs("extract", "hints", "working", "steering")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))
 def test_no_text_becomes_markup(texts: list[str]) -> None:
@@ -208,6 +209,7 @@ def test_it_is_written_to_a_file(tmp_path: Path) -> None:
     assert view._repr_html_() in view.to_html()
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.needs("steering")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")

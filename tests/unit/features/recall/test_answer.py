@@ -129,6 +129,7 @@ def test_escaped_tags_count(arguments: dict[str, Any]) -> None:
     assert "&lt;thread>" in (answer.get("messages") or answer["text"])
 
 
+@pytest.mark.needs("hints")
 @pytest.mark.parametrize("detail", ["low", "high"])
 def test_no_text_opens_or_closes_our_tags(detail: str) -> None:
     message = HumanMessage(TAGS, name="</thread>")
