@@ -110,6 +110,8 @@ class Moment:
     left_out: int
     """How many messages memory said to leave out of the view."""
     today: date
+    hidden_groups: int = 0
+    """How many groups of the log it said to leave out, where the Actor's window has no room."""
     keep_turns: int = 0
     shows_hints: bool = True
     is_branched: bool = False
@@ -388,7 +390,7 @@ def split_exchanges(now: Moment) -> list[str]:
 def prefix_moved(before: Moment, now: Moment) -> list[str]:
     """The system message up to the end of the log has to stay, byte for byte."""
     old, new = ([group["id"] for group in each.record["log"]] for each in (before, now))
-    if before.today != now.today:
+    if before.today != now.today or before.hidden_groups or now.hidden_groups:
         return []
     if now.is_shared and before.record.get("outbox"):
         return []  # what could not be sent was perhaps observed in other words meanwhile

@@ -402,7 +402,7 @@ class World:
         thread: Thread,
         steps: Sequence[StateSnapshot],
         prompts: Sequence[list[BaseMessage]],
-        trimmed: Sequence[int],
+        trimmed: Sequence[tuple[int, int]],
     ) -> list[Moment]:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
@@ -415,7 +415,7 @@ class World:
         ]
         assert len(states) == len(prompts) == len(trimmed)
         moments = []
-        for state, prompt, left_out in zip(states, prompts, trimmed, strict=True):
+        for state, prompt, (left_out, hidden) in zip(states, prompts, trimmed, strict=True):
             thread.told.learn(state["messages"])
             moments.append(
                 Moment(
@@ -425,6 +425,7 @@ class World:
                     record=state["om"],
                     prompt=prompt,
                     left_out=left_out,
+                    hidden_groups=hidden,
                     today=self.clock.now.date(),
                     is_branched=thread.is_branched,
                     is_forked=thread.is_forked,
@@ -689,15 +690,23 @@ def _as_entered(before: StateSnapshot, after: StateSnapshot | None) -> Mapping[s
     return {**state, "messages": left, "om": after.values["om"]}
 
 
-def _trimmed(parts: Sequence[Part]) -> list[int]:
-    """How many messages each call of the Actor was said to leave out; one status stands for one."""
-    counts, left_out = [], 0
+def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
+    """How many messages and groups each call of the Actor was said to leave out, by its status.
+
+    Groups are left out by a try of the call itself, which comes after its status.
+    """
+    counts: list[tuple[int, int]] = []
+    left_out = 0
     for part in parts:
-        if part["type"] == "data-om-view-trimmed":
-            left_out = part["data"]["droppedMessages"]
-        elif part["type"] == "data-om-status":
-            counts.append(left_out)
+        if part["type"] == "data-om-status":
+            counts.append((left_out, 0))
             left_out = 0
+        elif part["type"] == "data-om-view-trimmed":
+            data = part["data"]
+            if data["droppedGroups"] and counts:
+                counts[-1] = counts[-1][0], data["droppedGroups"]
+            else:
+                left_out = data["droppedMessages"]
     return counts
 
 

@@ -33,7 +33,6 @@ from support.observing import NOW, answering, both_ways, failure, observe, remem
         ([{"type": "text", "text": "a"}, "b", {"type": "output_text", "text": "c"}], "abc"),
         ([{"type": "reasoning", "reasoning": "hm"}], ""),
         ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "a"),
-        ([{"type": "reasoning", "text": "hm"}, {"type": "refusal", "refusal": "no"}], ""),
         ([{"type": "text"}, {"type": "text", "text": None}, None, 5], ""),
     ],
 )
@@ -42,6 +41,19 @@ def test_the_text_of_an_answer(content: Any, text: str) -> None:
     answer.usage_metadata = None
     reply = read_reply(answer, NOW)
     assert (reply.text, reply.error, reply.cut_off) == (text, None, False)
+
+
+@pytest.mark.parametrize(
+    ("content", "beside"),
+    [
+        ([{"type": "reasoning", "text": "hm"}, {"type": "refusal", "refusal": "no"}], {}),
+        ("", {"refusal": "no"}),
+    ],
+)
+def test_a_refusal_is_no_answer(content: Any, beside: dict[str, Any]) -> None:
+    reply = read_reply(AIMessage(content, additional_kwargs=beside), NOW)
+    assert reply.text == ""
+    assert str(reply.error) == "the model refused to answer: no"
 
 
 @pytest.mark.parametrize("answer", [None, 5, {"messages": []}, [AIMessage("a")]])

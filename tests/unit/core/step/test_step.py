@@ -70,7 +70,8 @@ def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch)
                 monkeypatch.setattr(kind, hook, enter)
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
     memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
-    assert set(entered) <= {"named_threads", "steering"}  # which nobody can switch off
+    # These have no option, so nobody can switch them off.
+    assert set(entered) <= {"named_threads", "steering", "pinned"}
 
 
 def test_the_table_has_each_feature_once() -> None:
