@@ -102,16 +102,18 @@ memory = ObservationalMemory(
     clock=lambda: NOW,
     message_time=lambda _: NOW,
 )
+remembers = ObservationalMemoryMiddleware(memory, replaces="SummarizationMiddleware")
 archivist: Any = {
     "name": "archivist",
     "description": "Finds results of past years in the club's archive.",
     "system_prompt": "You search the archive. Answer in one sentence.",
     "tools": [results],
+    "middleware": [remembers],  # it would summarise otherwise
 }
 agent = create_deep_agent(
     model,
     system_prompt=PROMPT,
-    middleware=[ObservationalMemoryMiddleware(memory, replaces="SummarizationMiddleware")],
+    middleware=[remembers],
     subagents=[archivist],
     checkpointer=InMemorySaver(),
 )

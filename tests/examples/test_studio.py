@@ -299,7 +299,7 @@ async def test_memory_is_in_the_state_and_not_asked_for(server: Server, graph: s
     assert ("om" in schemas["output_schema"]["properties"]) == (graph != "own_graph")
     assert "om" in schemas["state_schema"]["properties"]
     record = schemas["state_schema"]["$defs"]["MemoryRecord"]["properties"]
-    assert {"log", "current_task", "pending", "usage"} <= set(record)
+    assert {"log", "pending", "usage"} <= set(record)
 
 
 async def test_settings_of_an_assistant_are_a_form(server: Server) -> None:
