@@ -61,6 +61,12 @@ class Acting:
             yield from call_graph(graph, "update_state", config, {"om": update}, as_node=node)
         return act
 
+    def _change(
+        self, graph: Any, config: RunnableConfig, build: Callable[..., Update], *words: str
+    ) -> Requests[str]:
+        """Write a change of something that is looked up before anything is written."""
+        return self._act(graph, config, lambda state: build(*words, state=state))
+
 
 def make_act_id() -> str:
     """Return an id for an act."""

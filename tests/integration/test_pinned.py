@@ -108,6 +108,12 @@ def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
     assert "Last words." in prompts[-1]
     assert "characters omitted" in prompts[-1]
     assert long not in prompts[-1]
+    # Of the same length, and only where it is shown last.
+    edited = long.replace("Last words.", "Late words.")
+    agent.update_state(CONFIG, {"messages": [HumanMessage(edited, id="long")]})
+    say(agent, "And now?")
+    assert "Late words." in prompts[-1]
+    assert "Last words." not in prompts[-1]
     say(agent, CONTRACT, id="contract")
     with pytest.raises(ItemError, match="no room"):
         memory.pin_message(agent, CONFIG, "contract")

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, ShownValue, as_event
 from langgraph_om.core.config.settings import Settings, Setup
-from langgraph_om.core.content.message_keys import key_of
+from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
 from langgraph_om.core.effects import EffectFlow
@@ -40,8 +40,9 @@ class PinnedMessage(TypedDict):
     role: str
     text: str
     """Its words, or their beginning and end where they have no room."""
-    whole: int
-    """Characters of all of its words."""
+    digest: str
+    """Changes when what it says does."""
+    is_whole: bool
 
 
 class Pins(TypedDict):
@@ -97,7 +98,7 @@ def _forget(record: MemoryRecord, _: Any) -> None:
 
 def _show(record: MemoryRecord) -> Iterator[ShownValue]:
     for message in list_pinned(record):
-        notes = () if len(message["text"]) >= message["whole"] else ("shown in part: no room",)
+        notes = () if message["is_whole"] else ("shown in part: no room",)
         yield ShownValue(f"pinned message {message['id']}", message["text"], notes)
 
 
@@ -114,14 +115,16 @@ def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedM
         settings: The settings in force.
         room: Tokens.
     """
-    text = read_text(message).strip()
     if room < _LEAST:
         return None
+    text = read_text(message).strip()
+    shown = truncate_to_tokens(text, room, settings.counter.count_text)
     return {
         "id": key_of(message),
         "role": role_of(message) or "message",
-        "text": truncate_to_tokens(text, room, settings.counter.count_text),
-        "whole": len(text),
+        "text": shown,
+        "digest": content_digest(message),
+        "is_whole": shown == text,
     }
 
 
@@ -171,7 +174,7 @@ class Pinning(Feature):
         changed: list[PinnedMessage] = []
         for each in pinned:
             message = there.get(each["id"])
-            if message is None or not is_changed(each, message):
+            if message is None or content_digest(message) == each["digest"]:
                 continue
             taken = sum(count(other["text"]) for other in pinned if other is not each)
             new = read_message(message, step.settings, self.room - taken)
@@ -199,13 +202,6 @@ class Pinning(Feature):
             for each in pinned
         ]
         return fill("pinned_messages", messages="\n\n".join(blocks)) if blocks else ""
-
-
-def is_changed(pinned: PinnedMessage, message: BaseMessage) -> bool:
-    """Return whether a message says something else than when it was pinned."""
-    text = read_text(message).strip()
-    head = pinned["text"].partition("\n[... ")[0]
-    return len(text) != pinned["whole"] or not text.startswith(head)
 
 
 class PinUpdates(Updates):
@@ -280,31 +276,19 @@ class CanPin(Acting):
 
     def pin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
         """Keep a message in the Actor's sight, word for word; return the id of the act."""
-        return fulfil(
-            self._act(graph, config, lambda state: self._pins.pin_message(message_id, state=state))
-        )
+        return fulfil(self._change(graph, config, self._pins.pin_message, message_id))
 
     async def apin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
         """Do the same as `pin_message` without blocking the event loop."""
-        return await afulfil(
-            self._act(graph, config, lambda state: self._pins.pin_message(message_id, state=state))
-        )
+        return await afulfil(self._change(graph, config, self._pins.pin_message, message_id))
 
     def unpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
         """Show a message as any other again; return the id of the act."""
-        return fulfil(
-            self._act(
-                graph, config, lambda state: self._pins.unpin_message(message_id, state=state)
-            )
-        )
+        return fulfil(self._change(graph, config, self._pins.unpin_message, message_id))
 
     async def aunpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
         """Do the same as `unpin_message` without blocking the event loop."""
-        return await afulfil(
-            self._act(
-                graph, config, lambda state: self._pins.unpin_message(message_id, state=state)
-            )
-        )
+        return await afulfil(self._change(graph, config, self._pins.unpin_message, message_id))
 
 
 __all__ = ["CanPin", "PinUpdates", "Pinning", "list_pinned"]

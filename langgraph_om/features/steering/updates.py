@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
@@ -136,12 +134,6 @@ class Steerable(Acting):
     @property
     def _changes(self) -> SteeringUpdates:
         return SteeringUpdates(self._runner)
-
-    def _change(
-        self, graph: Any, config: RunnableConfig, build: Callable[..., Update], *words: str
-    ) -> Requests[str]:
-        """Write a change of an item, which is looked up before anything is written."""
-        return self._act(graph, config, lambda state: build(*words, state=state))
 
     def remember(
         self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
