@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -444,6 +444,10 @@ exit codes:
 """
 
 
+_Add = Callable[[str, Any, str], ArgumentParser]
+"""Adds a command, by its name, what runs it, and its help."""
+
+
 def build_parser() -> ArgumentParser:
     """Return what reads the command line."""
     parser = ArgumentParser(
@@ -466,6 +470,16 @@ def build_parser() -> ArgumentParser:
         _add_source(own)
         return own
 
+    _add_views(add)
+    _add_server(add)
+    add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
+    for listing in LISTINGS:
+        add(listing.name, partial(list_rows, listing), listing.help)
+    _add_acts(add)
+    return parser
+
+
+def _add_views(add: _Add) -> None:
     shown = add("show", show, "show what is remembered, and how full both windows are")
     shown.add_argument("--ids", action="store_true", help="list the items with their ids, too")
     shown.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
@@ -484,6 +498,9 @@ def build_parser() -> ArgumentParser:
         "before", type=int, nargs="?", help="a generation; default: the last but one"
     )
     changed.add_argument("after", type=int, nargs="?", help="a generation; default: the last one")
+
+
+def _add_server(add: _Add) -> None:
     served = add("mcp", serve, "serve an archive to agents and IDEs that speak MCP")
     served.add_argument("--write", action="store_true", help="let them remember and forget, too")
     served.add_argument(
@@ -492,11 +509,6 @@ def build_parser() -> ArgumentParser:
         metavar="HOST:PORT",
         help="over streamable HTTP at /mcp; default: over stdio. Whoever reaches it, reads",
     )
-    add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
-    for listing in LISTINGS:
-        add(listing.name, partial(list_rows, listing), listing.help)
-    _add_acts(add)
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -581,12 +593,12 @@ def _add_source(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write JSON, for programs")
 
 
-def _add_acts(add: Any) -> None:
+def _add_acts(add: _Add) -> None:
     for act in ACTS:
         own = add(act.name, partial(change, act), act.help)
         for argument in act.arguments:
             name = f"--{argument.name}" if argument.is_option else argument.name
-            options = {"metavar": argument.metavar} if argument.metavar else {}
+            options: dict[str, Any] = {"metavar": argument.metavar} if argument.metavar else {}
             if act.clearing is not None and not argument.is_option:
                 options["nargs"] = "?"
             own.add_argument(name, help=argument.help, **options)

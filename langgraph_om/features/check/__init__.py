@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -111,16 +111,12 @@ class Check(Feature):
             }
         },
     )
+    job_settings: ClassVar[Mapping[str, Any]] = {"check_observations": True}
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `check_observations`."""
         return cls() if setup.options["check_observations"] else None
-
-    @property
-    def job_settings(self) -> Mapping[str, Any]:
-        """Return that notes are checked."""
-        return {"check_observations": True}
 
     def review(
         self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
@@ -142,7 +138,7 @@ class Check(Feature):
         entry: CheckEntry = {"mended": len(mended), "cut": 0, "left_out": 0}
         cuts: dict[str, dict[LineSpan, str]] = {}
         for item in doubtful:
-            text = mended.get(item, None)
+            text = mended.get(item)
             if text is None:
                 text = cut_unfounded(item.text, shown)
                 entry["cut" if text else "left_out"] += 1
