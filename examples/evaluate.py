@@ -33,12 +33,10 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from langgraph_om import ConfigurationError
-
 try:
     from evaluation import command, doubles, files
     from evaluation.command import count
-    from evaluation.comparing import ARMS, measure, read_arms
+    from evaluation.comparing import ARMS, compare_arms, read_arms
     from evaluation.files import Mailbox
     from evaluation.formats import CATEGORIES, Dataset, choose, read_files
     from evaluation.judging import Judge, ModelJudge, WordForWord, named_judge
@@ -51,7 +49,6 @@ try:
         check,
     )
     from evaluation.running import Run
-    from evaluation.spending import read_price
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[examples]'")
 
@@ -159,15 +156,8 @@ def make_judge(options: argparse.Namespace, dataset: Dataset, players: Players) 
 
 def main(arguments: list[str] | None = None) -> int:
     options = read_options(arguments)
-    command.check_json(options.json, NAME)
-    try:
-        runs = prepare(options)
-        prices = dict(map(read_price, options.price))
-    except ModuleNotFoundError as missing:
-        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
-    except (ConfigurationError, ValueError, OSError) as error:
-        fail(error)
-    return measure(runs, prices, NAME, options.json, side_by_side=options.arms is not None)
+    several = options.arms is not None
+    return compare_arms(prepare, options, NAME, side_by_side=several)
 
 
 if __name__ == "__main__":

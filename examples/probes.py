@@ -29,18 +29,15 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from langgraph_om import ConfigurationError
-
 try:
     from evaluation import command, doubles, files
     from evaluation.command import count
-    from evaluation.comparing import ARMS, measure, read_arms
+    from evaluation.comparing import ARMS, compare_arms, read_arms
     from evaluation.files import Mailbox
     from evaluation.formats import PROBES, Conversation, Dataset, choose
     from evaluation.memories import Players, Setup, check
     from evaluation.probing import make_conversation
     from evaluation.running import Run
-    from evaluation.spending import read_price
     from evaluation.transcripts import read_transcripts
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[examples]'")
@@ -139,16 +136,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = read_options(arguments)
-    command.check_json(options.json, NAME)
-    try:
-        runs = prepare(options)
-        prices = dict(map(read_price, options.price))
-    except ModuleNotFoundError as missing:
-        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
-    except (ConfigurationError, ValueError, OSError) as error:
-        fail(error)
-    return measure(runs, prices, NAME, options.json)
+    return compare_arms(prepare, read_options(arguments), NAME)
 
 
 if __name__ == "__main__":

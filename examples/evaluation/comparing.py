@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +20,8 @@ from evaluation import command
 from evaluation.files import UnansweredError
 from evaluation.reporting import Row, figures, models_of, report, write_table
 from evaluation.running import Outcome, Run
-from evaluation.spending import COUNTED, Price, add
+from evaluation.spending import COUNTED, Price, add, read_price
+from langgraph_om import ConfigurationError
 
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"memory": "full", "recall": False},
@@ -46,6 +48,32 @@ def read_arms(text: str) -> list[str]:
         msg = f"--arms names {unknown[0]!r}; write some of {', '.join(ARMS)}, or all"
         raise ValueError(msg)
     return names
+
+
+def compare_arms(
+    prepare: Callable[[Namespace], Mapping[str, Run]],
+    options: Namespace,
+    script: str,
+    *,
+    side_by_side: bool = True,
+) -> int:
+    """Prepare what a script was asked for, run it, and return the script's exit code.
+
+    Args:
+        prepare: Returns the runs, given the options.
+        options: Of the command line, with `price` and `json`.
+        script: The name of the script.
+        side_by_side: As for `measure`.
+    """
+    command.check_json(options.json, script)
+    try:
+        runs = prepare(options)
+        prices = dict(map(read_price, options.price))
+    except ModuleNotFoundError as missing:
+        sys.exit(f"{missing.name} is missing; pip install 'langgraph-om[deepagents,examples]'")
+    except (ConfigurationError, ValueError, OSError) as error:
+        command.fail(error, script)
+    return measure(runs, prices, script, options.json, side_by_side=side_by_side)
 
 
 def measure(

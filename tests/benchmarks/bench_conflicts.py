@@ -6,7 +6,6 @@ an earlier item and a message are in `tests/data/conflicts.json`.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,9 +15,8 @@ from random import Random
 from statistics import fmean
 from typing import Any, Final, cast
 
-from bench_peers import markdown
 from conversation import COUNTER, conversation
-from report import Budget, Options, Report, text_table
+from report import Budget, Options, Report, show_alone
 
 from langgraph_om.core.config.options import ObservationConfig
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
@@ -140,14 +138,5 @@ def _write_cell(found: int, of: int) -> str:
     return f"{found} of {of}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--markdown", action="store_true")
-    chosen = parser.parse_args()
-    report = run(Options(chosen.quick))
-    print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201
-
-
 if __name__ == "__main__":
-    main()
+    show_alone(run, __doc__, "fewer logs")

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 from agents import noon
-from bench_peers import Outcome, markdown, replay
+from bench_peers import Outcome, replay
 from bench_prefix import KEEP
 from conversation import Turn, conversation, turns
 from facts import KINDS, Fact, plant
 from langchain.agents.middleware import SummarizationMiddleware
 from metered import Metered, Summariser
 from peers import Agent, Make, Saver, count, full_history, with_memory, with_middleware
-from report import Budget, Options, Report, text_table
+from report import Budget, Options, Report, markdown, text_table
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import (

@@ -24,7 +24,7 @@ from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from peers import AGENTS, FULL, OURS, PACKAGES, RECALLING, Agent, Make, Metered, answered, require
 from picture import draw
-from report import Budget, Options, Report, text_table
+from report import Budget, Options, Report, markdown, text_table
 
 THRESHOLDS = (6_000, 2_000)
 CACHED_PRICE, OUTPUT_PRICE = 0.1, 5.0
@@ -401,12 +401,6 @@ def _budget(outcomes: Sequence[Outcome], threshold: int) -> Budget:
         f"{ours.shown}, {recalling.reached}",
         ours.shown >= most and recalling.reached == recalling.facts,
     )
-
-
-def markdown(report: Report) -> str:
-    """The table of a report as Markdown."""
-    rows = [report.columns, ["---"] * len(report.columns), *report.rows]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
 def main() -> None:

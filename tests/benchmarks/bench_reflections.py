@@ -5,7 +5,6 @@ By itself: `python tests/benchmarks/bench_reflections.py [--quick] [--markdown]`
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -13,13 +12,12 @@ from typing import Any
 
 from agents import noon
 from bench_facts import ROUGHLY, SEED
-from bench_peers import markdown
 from bench_prefix import common_prefix
 from conversation import conversation
 from facts import Fact, plant, words_of
 from langchain_core.messages import BaseMessage
 from metered import Metered
-from report import Budget, Options, Report, text_table
+from report import Budget, Options, Report, show_alone
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.testing import (
@@ -162,14 +160,5 @@ def _row(each: Course) -> list[object]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare the two forms of a reflection.")
-    parser.add_argument("--quick", action="store_true", help="a shorter conversation")
-    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
-    chosen = parser.parse_args()
-    report = run(Options(quick=chosen.quick))
-    print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
-
-
 if __name__ == "__main__":
-    main()
+    show_alone(run, "Compare the two forms of a reflection.", "a shorter conversation")

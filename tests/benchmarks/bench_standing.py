@@ -7,7 +7,6 @@ By itself: `python tests/benchmarks/bench_standing.py [--quick] [--markdown]`.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +15,12 @@ from random import Random
 from typing import Any
 
 from agents import PROMPT, on_thread
-from bench_peers import markdown
 from conversation import COUNTER, Turn, conversation, tokens, turns
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from metered import Metered
 from peers import Agent, deep, remembering, require, summarising
-from report import Budget, Options, Report, text_table
+from report import Budget, Options, Report, show_alone
 
 THRESHOLD = 600
 """Tokens of messages; of observations, a third more."""
@@ -228,14 +226,5 @@ def report_on(outcomes: Sequence[Outcome]) -> Report:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Look for orders in prompts, long after them.")
-    parser.add_argument("--quick", action="store_true", help="3 conversations instead of 50")
-    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
-    chosen = parser.parse_args()
-    report = run(Options(quick=chosen.quick))
-    print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
-
-
 if __name__ == "__main__":
-    main()
+    show_alone(run, "Look for orders in prompts, long after them.", "3 conversations instead of 50")

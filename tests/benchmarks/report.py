@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -92,3 +93,25 @@ def markdown_table(budgets: Sequence[Budget]) -> str:
         measured = budget.measured if budget.met else f"{budget.measured} (**missed**)"
         lines.append(f"| {budget.name} | {budget.target} | {measured} |")
     return "\n".join(lines)
+
+
+def markdown(report: Report) -> str:
+    """The table of a report as Markdown."""
+    rows = [report.columns, ["---"] * len(report.columns), *report.rows]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def show_alone(run: Callable[[Options], Report], about: str, shorter: str) -> None:
+    """Run one benchmark as a program of its own.
+
+    Args:
+        run: The benchmark.
+        about: What it is for.
+        shorter: What `--quick` makes of it.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--quick", action="store_true", help=shorter)
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    chosen = parser.parse_args()
+    report = run(Options(quick=chosen.quick))
+    print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
