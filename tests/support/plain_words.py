@@ -39,6 +39,7 @@ PLAIN = frozenset(
         "docs/how-it-works.md",
         "docs/index.md",
         "docs/limits.md",
+        "docs/maintainers/architecture.md",
         "docs/maintainers/limits.md",
         "docs/mcp.md",
         "docs/memory-family.md",

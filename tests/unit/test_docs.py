@@ -1,4 +1,4 @@
-"""What `docs/architecture.md` names is there, and pages that read easily go on doing so."""
+"""What `docs/maintainers/architecture.md` names is there, and pages that read easily go on doing so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.option_tables import PAGE, fill_in, tables
 from support.plain_words import MEAN_WORDS, PLAIN, SECTION_WORDS, measure, pages
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "architecture.md").read_text()
+TEXT = (ROOT / "docs" / "maintainers" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
 
 
