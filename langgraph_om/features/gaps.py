@@ -26,8 +26,8 @@ class GapOptions(TypedDict, total=False):
     """The option of gap markers."""
 
     gap_markers: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether the Actor is told of pauses of an hour or more, by a line before the user message
-    that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`."""
+    """Whether a pause of an hour or more is told to the Actor, by a line before the next user
+    message. For example `[2 days later: Mon, May 4, 2026, 09:12]`."""
 
 
 class Gaps(Feature):

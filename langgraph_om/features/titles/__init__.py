@@ -152,10 +152,10 @@ class TitleOptions(TypedDict, total=False):
         Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
         Preset(value=False),
     ]
-    """Whether a thread is given a title after its first answer, which is renewed when the Observer
-    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
-    `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
-    memory never changes."""
+    """Whether a thread is given a title after its first answer: a flag, or a mapping with
+    `model` and `instructions`. `model` is the Observer's where it is left out; `instructions`
+    is a text, or a function of the run's configuration. The title is renewed when the Observer
+    suggests another. `set_title` sets one that memory never changes."""
 
 
 class SuggestOptions(TypedDict, total=False):
