@@ -317,6 +317,8 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
+    for find in settings.features.having("find_breaks"):
+        shown = [*find(settings, shown)]
     transcript = transcribe(
         shown,
         timezone=settings.timezone,
