@@ -31,9 +31,11 @@ PLAIN = frozenset(
         "docs/archive.md",
         "docs/benchmarks.md",
         "docs/evaluation.md",
+        "docs/events.md",
         "docs/extended-thinking.md",
         "docs/fastapi.md",
         "docs/first-agent.md",
+        "docs/from-langmem.md",
         "docs/from-mastra.md",
         "docs/from-summarization.md",
         "docs/how-it-works.md",
@@ -47,6 +49,7 @@ PLAIN = frozenset(
         "docs/multi-agent.md",
         "docs/neighbours.md",
         "docs/operate.md",
+        "docs/options.md",
         "docs/redaction.md",
         "docs/scale.md",
         "docs/search.md",
@@ -54,6 +57,8 @@ PLAIN = frozenset(
         "docs/streaming.md",
         "docs/testing.md",
         "docs/ways-in.md",
+        "docs/windows.md",
+        "docs/work.md",
         "docs/workers.md",
     }
 )

@@ -64,8 +64,8 @@ class WorkingOptions(TypedDict, total=False):
         Hint("a WorkingMemory(...)"),
         Preset(None),
     ]
-    """A `WorkingMemory`: what is always known of a user. The Actor keeps it up to date with a tool,
-    or the Observer with what it observes."""
+    """A `WorkingMemory`: a short text or JSON object about the user that the Actor always sees.
+    The Actor keeps it up to date with a tool, or the Observer with what it observes."""
 
 
 def is_observed(memory: WorkingMemory) -> bool:
