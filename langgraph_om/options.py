@@ -24,8 +24,6 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import (
     Hint,
     Preset,
-    ReflectionConfig,
-    ReflectionOptions,
     Seconds,
     Takes,
     Tokens,
@@ -49,6 +47,8 @@ from langgraph_om.features import (
     FeatureOptions,
     ObservationConfig,
     ObservationOptions,
+    ReflectionConfig,
+    ReflectionOptions,
     choose_features,
     list_configs,
 )
@@ -371,7 +371,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
     observation, reflection, thresholds = _resolve_limits(given, budget)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
-    features = choose_features(Setup(given, observation, counter))
+    features = choose_features(Setup(given, observation, reflection, counter))
     counter = features.count_as_shown(counter)
     hides_ids = given["obscure_thread_ids"]
     return Settings(
@@ -392,7 +392,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
 
 def _resolve_limits(
     given: Mapping[str, Any], budget: int | None
-) -> tuple[core.ObservationConfig, ReflectionConfig, Thresholds]:
+) -> tuple[core.ObservationConfig, core.ReflectionConfig, Thresholds]:
     """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
 
     Raises:
@@ -400,6 +400,7 @@ def _resolve_limits(
     """
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
+    reflection: core.ReflectionConfig
     reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
     resolve = partial(
         resolve_thresholds,
@@ -436,7 +437,7 @@ def _shares_room(
     given: Mapping[str, Any],
     budget: int | None,
     observation: core.ObservationConfig,
-    reflection: ReflectionConfig,
+    reflection: core.ReflectionConfig,
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 
