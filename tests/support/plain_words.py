@@ -30,6 +30,7 @@ PLAIN = frozenset(
         "docs/api.md",
         "docs/archive.md",
         "docs/benchmarks.md",
+        "docs/chat-bot.md",
         "docs/evaluation.md",
         "docs/events.md",
         "docs/extended-thinking.md",

@@ -45,7 +45,7 @@ def test_llms_txt_has_the_form_that_models_expect() -> None:
     assert sections == [f"## {part}" for part in parts]
     links = [line for line in rest if line and not line.startswith("#")]
     assert len(links) == len(FILES)
-    assert links[1].startswith(
+    assert links[2].startswith(
         "- [Your first agent over PostgreSQL](first-agent/index.html.md): From pip install"
     )
 
