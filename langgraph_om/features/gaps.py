@@ -1,44 +1,68 @@
-"""Tell the Actor of pauses: a line before each user message that follows an hour or more."""
+"""Tell Actor and Observer of pauses: a line before each user message that follows one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from langgraph_om.core.actor.dates import write_duration
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Settings, Setup
-from langgraph_om.core.observe.transcript import format_weekday
+from langgraph_om.core.observe.transcript import TimedMessage, format_weekday, to_local
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import MemoryRecord
 
-SHORTEST: Final = timedelta(hours=1)
-_HOUR_SECONDS: Final = 3600
+SHORTEST: Final = timedelta(minutes=10)
+"""The shortest pause that is told, unless the option says another."""
+_MINUTE: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 
 
 class GapOptions(TypedDict, total=False):
     """The option of gap markers."""
 
-    gap_markers: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether the Actor is told of pauses of an hour or more, by a line before the user message
-    that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`."""
+    gap_markers: Annotated[
+        bool | Annotated[float, Field(ge=60, allow_inf_nan=False)],
+        Hint("True, False, or the shortest pause in seconds, 60 or more"),
+        Preset(value=False),
+    ]
+    """Whether pauses of ten minutes or more are told to Actor and Observer: a flag, or the
+    shortest pause in seconds. The line stands before the user message that follows, such as `[2
+    days later: Mon, May 4, 2026, 09:12]`."""
 
 
 class Gaps(Feature):
-    """Shows a line before user messages that follow a pause."""
+    """Shows a line before user messages that follow a pause.
+
+    Args:
+        shortest: The shortest pause that is told.
+    """
 
     name = "gaps"
+
+    def __init__(self, shortest: timedelta = SHORTEST) -> None:
+        self._shortest = shortest
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `gap_markers`."""
-        return cls() if setup.options["gap_markers"] else None
+        given = setup.options["gap_markers"]
+        if given is False:
+            return None
+        return cls() if given is True else cls(timedelta(seconds=given))
+
+    @property
+    def job_settings(self) -> Mapping[str, Any]:
+        """The shortest pause that the Observer is told of, in seconds."""
+        return {"gap_markers": self._shortest.total_seconds()}
 
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
@@ -57,14 +81,30 @@ class Gaps(Feature):
             time = settings.time_of(key, message, stamps)
             if time is None:
                 continue
-            if isinstance(message, HumanMessage) and last is not None and time - last >= SHORTEST:
+            is_late = last is not None and time - last >= self._shortest
+            if isinstance(message, HumanMessage) and last is not None and is_late:
                 gaps[key] = write_line(time - last, time.astimezone(settings.timezone))
             last = time
         return gaps
 
+    def find_breaks(
+        self, settings: Settings, messages: Sequence[TimedMessage]
+    ) -> Sequence[TimedMessage]:
+        """Return what the Observer is shown, with the same lines where messages have times."""
+        marked, last = list[TimedMessage](), None
+        for timed in messages:
+            time = to_local(timed.time, settings.timezone)
+            pause = time - last if time is not None and last is not None else timedelta()
+            if time is not None and pause >= self._shortest and timed.message.type == "human":
+                timed = replace(timed, before=write_line(pause, time))  # noqa: PLW2901 marked
+            marked.append(timed)
+            last = time or last
+        return marked
+
 
 def write_line(pause: timedelta, time: datetime) -> str:
     """Return the line after a pause, such as `[2 days later: Mon, May 4, 2026, 09:12]`."""
-    hours = int(pause.total_seconds()) // _HOUR_SECONDS
-    length = write_duration(pause.days) if pause >= _DAY else f"{hours} hour{'s' * (hours > 1)}"
+    unit, word = (_HOUR, "hour") if pause >= _HOUR else (_MINUTE, "minute")
+    count = pause // unit
+    length = write_duration(pause.days) if pause >= _DAY else f"{count} {word}{'s' * (count > 1)}"
     return f"[{length} later: {format_weekday(time.date())}, {time:%H:%M}]"

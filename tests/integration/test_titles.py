@@ -172,6 +172,24 @@ def test_a_title_has_a_model_and_instructions_of_its_own_that_the_run_may_choose
     assert questions(asking) == []
 
 
+@each_door
+def test_a_title_waits_for_as_many_messages_as_are_wanted(door: str) -> None:
+    asking = agent(door, thread_title={"min_messages": 4})
+    say(asking.graph, CONFIG, ASKED)
+    say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    say(asking.graph, CONFIG, HumanMessage("Thanks.", id="q3"))
+    assert title_of(asking) == "Tents for the Vosges"
+    assert len(questions(asking)) == 1
+    assert "Which tent is best" in questions(asking)[0]
+    assert "And for two?" in questions(asking)[0]
+    assert "Thanks." not in questions(asking)[0]
+    early = agent(door, thread_title={"min_messages": 40})
+    say(early.graph, CONFIG, ASKED)
+    say(early.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    assert title_of(early) is None
+    assert questions(early) == []
+
+
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("buffering", [InlineBuffering, BackgroundBuffering])
 def test_functions_of_a_title_may_read_the_run_s_context(door: str, buffering: Any) -> None:

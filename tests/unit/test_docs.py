@@ -1,4 +1,4 @@
-"""What `docs/maintainers/architecture.md` names is there, and pages that read easily go on doing so."""
+"""The walk through the code names what is there, and pages that read easily go on doing so."""
 
 from __future__ import annotations
 

@@ -68,6 +68,8 @@ class TimedMessage:
     """An aware time, or None when unknown; a naive one is in the transcript's zone."""
     tokens: int | None = None
     """What the message counts, where that is known."""
+    before: str = ""
+    """A line of its own before the message; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,9 @@ class _TranscriptWriter:
             self.lines.append(f"Date: {format_day(day) if day else 'unknown'}")
             self._rest.append(self.lines[-1])
             self._day = day
+        if timed.before:
+            self.lines.append(timed.before)
+            self._rest.append(timed.before)
         self.lines.extend(lines)
         is_shown_whole = plain == shown and shown.lstrip("\n") == shown.lstrip()
         if timed.tokens is not None and plain is not None and is_shown_whole:

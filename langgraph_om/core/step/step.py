@@ -23,6 +23,7 @@ from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import AskModel, EffectFlow
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
@@ -443,15 +444,17 @@ class Feature:
         raise NotImplementedError
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
-        """Return the values to ask the Observer for, beside an observation.
+        """Return the values to ask for, beside an observation or after a reflection.
 
         Args:
-            info: The cycle, which observes the own thread or others.
+            info: The cycle, which observes the own thread or others, or reflects.
             chunks: Observations ahead of these messages that are not activated yet.
         """
         raise NotImplementedError
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Any]:
+    def write_entries(
+        self, info: CycleInfo, answers: Sequence[ValueAnswer]
+    ) -> EffectFlow[list[Any]]:
         """Return answers about the values as entries, JSON values, of `found` in an event.
 
         They reach the reducer beside the moment `observed` when the observation takes effect.
@@ -539,15 +542,29 @@ class Feature:
         """
         raise NotImplementedError
 
+    def find_breaks(
+        self, settings: Settings, messages: Sequence[TimedMessage]
+    ) -> Sequence[TimedMessage]:
+        """Return what the Observer is shown, with the line before each message that follows one.
+
+        A break stands in `before` of the message behind it.
+        """
+        raise NotImplementedError
+
     @property
     def role(self) -> Role:
         """A model that the feature asks."""
         raise NotImplementedError
 
-    hints: ClassVar[Sequence[str]] = ()
-    """Names of the hints that the Observer is asked for, of those in its `additions`."""
-    restated: ClassVar[tuple[str, ...]] = ()
-    """Names of those of them that the Reflector may change."""
+    @property
+    def hints(self) -> Sequence[str]:
+        """Names of the hints that the Observer is asked for, of those in its `additions`."""
+        raise NotImplementedError
+
+    @property
+    def restated(self) -> Sequence[str]:
+        """Names of those of them that the Reflector may change."""
+        raise NotImplementedError
 
     def tell_hints(self, place: HintPlace) -> str:
         """Return what a prompt says of its hints in a place; empty for nothing."""

@@ -6,23 +6,26 @@ longer shown left off. So is the Reflector: what they rest on has to stay in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Final, Self, cast
+from typing import Annotated, Any, Final, Self, cast
 
+from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, Advice
-from langgraph_om.core.config.options import Hint, Preset
+from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.observe.answer_tags import tag_of
-from langgraph_om.core.prompts import load
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature, HintPlace
 from langgraph_om.core.wire import MemoryRecord
 
 TASK: Final = "current_task"
 RESPONSE: Final = "suggested_response"
 _STALE: Final = timedelta(days=7)
+_NUMBERED: Final = re.compile(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
 _PROMPTS: Final[Mapping[HintPlace, str]] = {
     "observer": "observer_hints",
@@ -35,12 +38,42 @@ _PROMPTS: Final[Mapping[HintPlace, str]] = {
 }
 
 
+_ALONE: Final[Mapping[HintPlace, str]] = {
+    "threads": "observer_threads_hint",
+    "actor": "actor_hint",
+}
+"""What is said in the place of these prompts where one hint is asked for."""
+
+
+class HintChoice(TypedDict, total=False):
+    """Which hints there are; one that is left out is on."""
+
+    current_task: bool
+    """Whether the Observer states what is being worked on."""
+    suggested_response: bool
+    """Whether it suggests the next message; not for an agent that chooses its own steps."""
+
+
+def _refuse_odd_choices(value: Any) -> Any:
+    for name, is_on in value.items() if isinstance(value, Mapping) else ():
+        if name not in (TASK, RESPONSE) or not isinstance(is_on, bool):
+            msg = f"in which {name!r} is {is_on!r}"
+            raise ValueError(msg)
+    return value
+
+
 class HintOptions(TypedDict, total=False):
     """The option of continuation hints."""
 
-    continuation_hints: Annotated[bool, Hint("True or False"), Preset(value=True)]
+    continuation_hints: Annotated[
+        bool | HintChoice,
+        Takes(bool | Mapping[str, Any]),
+        AfterValidator(_refuse_odd_choices),
+        Hint('True, False, or a mapping such as {"suggested_response": False}'),
+        Preset(value=True),
+    ]
     """Whether the Observer states a current task and suggests a reply, and the Actor is shown
-    them."""
+    them: a flag, or one for each, such as `{"suggested_response": False}`."""
 
 
 class HintKeys(TypedDict, total=False):
@@ -80,7 +113,11 @@ def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
 
 
 class ContinuationHints(Feature):
-    """Has the Observer state both hints, and the Actor shown them."""
+    """Has the Observer state hints, and the Actor shown them.
+
+    Args:
+        names: Those that are asked for.
+    """
 
     name = "hints"
     prompts = __name__
@@ -98,15 +135,50 @@ class ContinuationHints(Feature):
         },
         advice=list_advice,
     )
-    restated: ClassVar[tuple[str, ...]] = (TASK,)
-    hints: ClassVar[Sequence[str]] = (TASK, RESPONSE)
-    job_settings: ClassVar[Mapping[str, Any]] = {"continuation_hints": True}
+
+    def __init__(self, names: Sequence[str] = (TASK, RESPONSE)) -> None:
+        self._names = tuple(names)
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `continuation_hints`."""
-        return cls() if setup.options["continuation_hints"] else None
+        given: bool | Mapping[str, bool] = setup.options["continuation_hints"]
+        choice = given if isinstance(given, Mapping) else dict.fromkeys((TASK, RESPONSE), given)
+        names = [name for name in (TASK, RESPONSE) if choice.get(name, True)]
+        return cls(names) if names else None
+
+    @property
+    def hints(self) -> Sequence[str]:
+        """Return the names of those that are on."""
+        return self._names
+
+    @property
+    def restated(self) -> Sequence[str]:
+        """Return the task, where it is on."""
+        return [name for name in self._names if name == TASK]
+
+    @property
+    def job_settings(self) -> Mapping[str, Any]:
+        """The hints that an observation states."""
+        return {"continuation_hints": len(self.hints) > 1 or dict.fromkeys(self._names, True)}
 
     def tell_hints(self, place: HintPlace) -> str:
         """Return what is said of the hints in each place."""
-        return load(_PROMPTS[place])
+        if len(self.hints) > 1:
+            return load(_PROMPTS[place])
+        name = self.hints[0]
+        if place in _ALONE:
+            words = {"tag": tag_of(name)} if place == "actor" else {"hint": name.replace("_", " ")}
+            return fill(_ALONE[place], **words)
+        return _keep_only(load(_PROMPTS[place]), tag_of(name))
+
+
+def _keep_only(text: str, tag: str) -> str:
+    """Return what a prompt says of one hint: its line of a numbered list, or its block."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    numbered = [line for line in lines if _NUMBERED.match(line)]
+    if numbered:
+        first = numbered[0].partition(".")[0]
+        own = next(line for line in numbered if f"`<{tag}>`" in line.partition(":")[0])
+        return f"{first}.{own.partition('.')[2]}"
+    return text[text.index(f"<{tag}>") : text.index(f"</{tag}>")] + f"</{tag}>"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 from langchain_core.runnables import RunnableConfig
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from langgraph_om.core.acts import Act, Argument, Clearing
@@ -24,6 +25,7 @@ from langgraph_om.core.step.step import Feature, HintPlace, Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.titles.question import (
+    TitleJob,
     describe_title,
     note_words,
     take_in_title,
@@ -131,6 +133,10 @@ class ThreadTitleOptions(TypedDict, total=False):
         Hint("a text, a function of the run's configuration that returns one, or None"),
     ]
     """Added to the question for a title."""
+    min_messages: Annotated[
+        Annotated[int, Field(ge=2)], Hint("a whole number of messages, 2 or more")
+    ]
+    """How many texts of the user and answers there are before a title is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +147,7 @@ class TitleConfig:
 
     model: Any = None
     instructions: str | Callable[..., Any] | None = None
+    min_messages: int = 2
 
 
 class TitleOptions(TypedDict, total=False):
@@ -149,13 +156,14 @@ class TitleOptions(TypedDict, total=False):
     thread_title: Annotated[
         bool | ThreadTitleOptions,
         Takes(bool | Mapping[Any, Any]),
-        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
+        Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
         Preset(value=False),
     ]
-    """Whether a thread is given a title after its first answer, which is renewed when the Observer
-    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
-    `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
-    memory never changes."""
+    """Whether a thread is given a title after its first answer: a flag, or a mapping with
+    `model`, `instructions` and `min_messages`. `model` is the Observer's where it is left out.
+    `instructions` is a text, or a function of the run's configuration. `min_messages` is how
+    many messages there are first; 2. The title is renewed when the Observer suggests another.
+    `set_title` sets one that memory never changes."""
 
 
 class SuggestOptions(TypedDict, total=False):
@@ -230,7 +238,7 @@ class AskedTitles(Feature):
         """
         step.apply(note_words(step.record, step.messages))
         step.apply((yield from take_in_title(step.settings, step.record, step.now)))
-        job = describe_title(step, self._config.instructions)
+        job = self._describe(step)
         if job is None:
             return
         runner, record = step.scope.runner, step.record
@@ -253,7 +261,11 @@ class AskedTitles(Feature):
         """Tell whether a title is asked for, or to be asked for."""
         if read_title_state(step.record).get("cycle_id") is not None:
             return True
-        return describe_title(step) is not None
+        return self._describe(step) is not None
+
+    def _describe(self, step: Step) -> TitleJob | None:
+        config = self._config
+        return describe_title(step, config.instructions, min_messages=config.min_messages)
 
 
 class NamedThreads(Feature):

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.additions import as_event
+from langgraph_om.core.additions import as_event, find_removed
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import (
     content_digest,
@@ -254,19 +254,23 @@ def tell_found(
     return [event, tell_title(info, now, before, after)]
 
 
-def describe_title(step: Step, instructions: Any = None) -> TitleJob | None:
+def describe_title(
+    step: Step, instructions: Any = None, *, min_messages: int = 2
+) -> TitleJob | None:
     """Return the question for the title, where it is time to ask it.
 
     Args:
         step: The step, with the whole conversation.
         instructions: The user's: a text, a function of the run's configuration, or `None`.
+        min_messages: How many texts of the user and answers there have to be, and are shown.
     """
     record = step.record
     state = read_title_state(record)
     is_under_way, tries = state.get("cycle_id") is not None, state.get("tries", 0)
     if read_title(record) is not None or is_under_way or tries >= MAX_TRIES:
         return None
-    exchange = find_exchange(step.messages)
+    is_cut = find_removed(record).last is not None
+    exchange = find_exchange(step.messages, 2 if is_cut else min_messages)
     if not exchange:
         return None
     parts = (f"{entry.key}:{entry.digest}" for entry in exchange)
@@ -277,15 +281,21 @@ def describe_title(step: Step, instructions: Any = None) -> TitleJob | None:
     return TitleJob(step.settings, whose, cycle_id, exchange, step.now, instructions)
 
 
-def find_exchange(messages: Sequence[BaseMessage]) -> list[Entry]:
-    """Return the first user message and the first answer to it; nothing before there is one."""
+def find_exchange(messages: Sequence[BaseMessage], count: int = 2) -> list[Entry]:
+    """Return the first user message and the first answers to it; nothing before there is one.
+
+    Args:
+        messages: The conversation.
+        count: How many messages are wanted, if there is to be anything; 2: one and its answer.
+    """
     found: list[Entry] = []
     for key, message in keyed_messages(messages):
-        if not is_conversation(message) or message.type != ("ai" if found else "human"):
+        wanted = [{"human"}, {"ai"}, {"human", "ai"}][min(len(found), 2)]
+        if not is_conversation(message) or message.type not in wanted:
             continue
         if found and (getattr(message, "tool_calls", None) or not message.text.strip()):
             continue
         found.append(Entry(key, message, content_digest(message), 0))
-        if len(found) == len(("user", "assistant")):
+        if len(found) >= max(2, count):
             return found
     return []

@@ -39,7 +39,7 @@ OF_FEATURES = {
     "title": "titles",
     "actor_threads": "shared_log",
     **dict.fromkeys(("actor_hints", "observer_hints", "observer_hints_example"), "hints"),
-    "observer_threads_hints": "hints",
+    **dict.fromkeys(("actor_hint", "observer_threads_hint", "observer_threads_hints"), "hints"),
     "observer_threads_hints_first": "hints",
     "observer_threads_hints_second": "hints",
     "observer_threads_output": "shared_log",
@@ -126,10 +126,17 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_hints": {},
     "observer_hints_example": {},
+    "actor_hint": {"tag": "current-task"},
+    "observer_threads_hint": {"hint": "current task"},
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
     "observer_output": MORE,
+    "reflector_values": {
+        "log": "<observations>\n* User cooks for six.\n</observations>",
+        "forms": '{"profile": {"type": "object"}}',
+        "known": '{"profile": null}',
+    },
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -222,11 +229,14 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_default": 3000,
     "observer_hints": 100,
     "observer_hints_example": 100,
+    "actor_hint": 100,
+    "observer_threads_hint": 100,
     "observer_threads_hints": 100,
     "observer_threads_hints_first": 100,
     "observer_threads_hints_second": 100,
     "observer_output": 800,
     "observer_retry": 150,
+    "reflector_values": 300,
     "observer_task": 200,
     "observer_threads_output": 550,
     "observer_threads_retry": 200,
@@ -332,7 +342,7 @@ def test_prompt_stays_within_its_tokens(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
-    inline = {"problem", "target_tokens"}
+    inline = {"problem", "target_tokens", "tag", "hint"}
     inline |= {
         "characters",
         "cursor",

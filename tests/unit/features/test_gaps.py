@@ -32,6 +32,8 @@ def gaps(*messages: BaseMessage, cursor: Any = (), marking: Any = MARKING, **sta
 @pytest.mark.parametrize(
     ("pause", "line"),
     [
+        (timedelta(minutes=1), "[1 minute later: Mon, May 4, 2026, 09:12]"),
+        (timedelta(minutes=59), "[59 minutes later: Mon, May 4, 2026, 09:12]"),
         (timedelta(hours=1), "[1 hour later: Mon, May 4, 2026, 09:12]"),
         (timedelta(hours=23, minutes=59), "[23 hours later: Mon, May 4, 2026, 09:12]"),
         (timedelta(days=1), "[1 day later: Mon, May 4, 2026, 09:12]"),
@@ -44,18 +46,21 @@ def test_line_says_how_long_the_pause_was_and_when_it_ended(pause: timedelta, li
     assert write_line(pause, MAY) == line
 
 
-def test_only_user_messages_after_an_hour_or_more_get_a_line() -> None:
+def test_only_user_messages_after_ten_minutes_or_more_get_a_line() -> None:
     hour = timedelta(hours=1)
     talk = [
         said(HumanMessage, "h1", MAY),
         said(AIMessage, "a1"),
-        said(HumanMessage, "h2", MAY + hour * 0.9),
+        said(HumanMessage, "h2", MAY + hour * 0.16),
         said(AIMessage, "a2", tool_calls=[{"name": "f", "args": {}, "id": "c"}]),
         said(ToolMessage, "t2", MAY + 9 * hour, tool_call_id="c"),
         said(HumanMessage, "h3", MAY + 9.5 * hour),
         said(HumanMessage, "h4", MAY + 12 * hour),
     ]
-    assert gaps(*talk) == {"h4": "[2 hours later: Mon, May 4, 2026, 21:12]"}
+    assert gaps(*talk) == {
+        "h3": "[30 minutes later: Mon, May 4, 2026, 18:42]",
+        "h4": "[2 hours later: Mon, May 4, 2026, 21:12]",
+    }
 
 
 def test_answer_that_is_first_seen_with_the_next_request_hides_no_pause() -> None:
