@@ -34,6 +34,7 @@ from langgraph_om import (
     TokenCounter,
     add_observational_memory,
     create_memory_agent,
+    redactor,
 )
 from langgraph_om.testing import ScriptedChatModel
 
@@ -57,6 +58,7 @@ def construct(model: BaseChatModel) -> None:
         token_counter=EstimatingCounter(),
         timezone=UTC,
         on_error="abort",
+        hooks={"before_observation": redactor(tools=["read_mail"])},
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
