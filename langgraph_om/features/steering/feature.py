@@ -147,6 +147,7 @@ ACTS: Final = (
         done="It is remembered.",
         told=_tell("remembered"),
         what=_read_what,
+        undone_by="undo",
     ),
     Act(
         name="pin",
@@ -157,6 +158,7 @@ ACTS: Final = (
         done="It is pinned: no reflection changes it.",
         told=_tell("pinned"),
         what=_read_what,
+        undone_by="undo",
         is_offered=lambda item: not is_protected(item.group),
     ),
     Act(
@@ -168,6 +170,7 @@ ACTS: Final = (
         done="It is not pinned any more.",
         told=_tell("not pinned any more"),
         what=_read_what,
+        undone_by="undo",
         is_offered=lambda item: bool(item.group.get("person")),
     ),
     Act(
@@ -179,6 +182,7 @@ ACTS: Final = (
         done="An item that stood here is forgotten.",
         told=_tell("forgotten"),
         what=_read_what,
+        undone_by="undo",
     ),
     Act(
         name="correct",
@@ -191,6 +195,7 @@ ACTS: Final = (
         done="It is corrected.",
         told=_tell("corrected"),
         what=_read_what,
+        undone_by="undo",
     ),
     Act(
         name="undo",
@@ -201,6 +206,7 @@ ACTS: Final = (
         done="The last change is undone.",
         told=_tell("undone"),
         what=_read_what,
+        undone_by="undo",
     ),
 )
 
