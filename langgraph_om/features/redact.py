@@ -16,8 +16,7 @@ _SKILL_FILE: Final = "SKILL.md"
 _SECRETS: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----)){0,8000}-----END [A-Z ]{0,40}KEY"
-        r"-----",
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!-{4})){0,8000}-----END[A-Z ]+-{5}",
         r"\b(?:sk|rk|pk)[-_](?:[A-Za-z]{2,12}[-_]){0,3}[A-Za-z0-9_-]{16,200}",
         r"\bgh[opsur]_[A-Za-z0-9]{30,255}\b",
         r"\bgithub_pat_[A-Za-z0-9_]{20,255}\b",
