@@ -53,6 +53,7 @@ PLAIN = frozenset(
         "docs/security.md",
         "docs/streaming.md",
         "docs/testing.md",
+        "docs/thread.md",
         "docs/ways-in.md",
         "docs/workers.md",
     }
