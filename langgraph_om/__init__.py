@@ -11,7 +11,6 @@ from importlib.util import find_spec as _find_spec
 
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
-from langgraph_om.core.config.options import ReflectionConfig, ReflectionOptions
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -25,7 +24,13 @@ from langgraph_om.errors import (
     ObserverError,
     ThreadBusyError,
 )
-from langgraph_om.features import ObservationConfig, ObservationOptions
+from langgraph_om.features import (
+    ObservationConfig,
+    ObservationOptions,
+    ReflectionConfig,
+    ReflectionOptions,
+)
+from langgraph_om.features.extract import Extractor
 from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
@@ -65,6 +70,7 @@ __all__ = [
     "ConfigurationError",
     "EstimatingCounter",
     "Executor",
+    "Extractor",
     "InlineBuffering",
     "ItemError",
     "JobRequest",

@@ -24,8 +24,6 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import (
     Hint,
     Preset,
-    ReflectionConfig,
-    ReflectionOptions,
     Seconds,
     Takes,
     Tokens,
@@ -49,6 +47,8 @@ from langgraph_om.features import (
     FeatureOptions,
     ObservationConfig,
     ObservationOptions,
+    ReflectionConfig,
+    ReflectionOptions,
     choose_features,
     list_configs,
 )
@@ -184,13 +184,13 @@ class CoreOptions(TypedDict, total=False):
         ),
         Preset(None),
     ]
-    """Tokens that messages and observations may take in the Actor's prompt together, at most, or a
-    part of the Actor's window, such as `("fraction", 0.6)`. Both thresholds follow from it; one
-    that is given stays, and the other gets the rest. While nobody has said how much the Actor's
-    model reads, a fraction counts as `None`: as the thresholds say."""
+    """Most tokens that messages and observations take together in the Actor's prompt, or a part
+    of the Actor's window, such as `("fraction", 0.6)`. Both thresholds follow from it; one that
+    is given stays, and the other gets the rest. While the window is not known, a fraction
+    counts as `None`."""
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
-    """Whether messages may use the room that observations leave, and the other way round. `None`:
-    with a `token_budget` alone, not beside a threshold that is given."""
+    """Whether messages may use room that observations leave, and the other way round. `None`:
+    with a `token_budget` and no threshold beside it."""
     observation: Annotated[
         ObservationConfig | ObservationOptions | None,
         Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | None),
@@ -238,23 +238,22 @@ class CoreOptions(TypedDict, total=False):
         Hint("a whole number of tokens, 1 or more"),
         Preset(None),
     ]
-    """The Actor's window: the most tokens that its model reads, with the agent's own prompt and
-    tools. It takes the place of the model's profile; thresholds are scaled down to fit into four
-    fifths of it, and what messages and observations have beyond it is left out of the view, oldest
-    messages first. `None`: the profile tells it, or the first prompt that is refused."""
+    """The most tokens that the Actor's model reads, in place of its profile. Thresholds are
+    scaled down to fit into four fifths of it. Messages and observations beyond it are left out
+    of the view, oldest messages first. `None`: the profile, or the first prompt that is
+    refused, tells it."""
     cache_seconds: Annotated[
         float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(300.0)
     ]
-    """How long the Actor's provider keeps a prompt in its cache, in seconds. After a longer pause
-    the dates in the Actor's view ("2 weeks ago") are as of the day on which the conversation goes
-    on; until then they hold still while nothing is observed."""
+    """Seconds for which the Actor's provider keeps a prompt in its cache. Dates in the Actor's
+    view ("2 weeks ago") hold still for so long, and are renewed after a longer pause."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None,
         Takes(Callable[..., Any] | None),
         Hint("a function or None"),
         Preset(None),
     ]
-    """Function that tells the time of a message, where the application knows better."""
+    """Function that tells the time of a message."""
     timezone: Annotated[
         str | tzinfo,
         Takes(str | InstanceOf[tzinfo]),
@@ -267,20 +266,22 @@ class CoreOptions(TypedDict, total=False):
     """Reaction to a failure of the Observer or Reflector: `"continue"` with raw messages, `"abort"`
     the turn without an answer, or `"raise"`."""
     deadline: Annotated[float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(60.0)]
-    """Seconds that all cycles before one call of the Actor may take together, retries included."""
+    """Seconds that all cycles before one call of the Actor may take together, retries
+    included."""
     obscure_thread_ids: Annotated[bool | None, Hint("True or False"), Preset(None)]
     """Whether thread ids are hashed before a model sees them; `None`: with `scope="resource"`."""
     hooks: Annotated[Mapping[str, Callable[..., Any]] | None, Takes(Any), Preset(None)]
-    """Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,
-    `on_reflection_start` and `on_reflection_end` are told of a cycle (a mapping) and change
-    nothing. `before_observation` gets copies of the messages and returns those to show the
-    Observer; `after_observation`, `before_reflection` and `after_reflection` get a text and return
-    one; each is also given a mapping about the cycle, and `None` keeps what was given. When one of
-    these four fails, so does the cycle: nothing unredacted is kept."""
+    """Functions by name, sync or async, that are told of cycles or change what is read and
+    noted. `on_observation_start`, `on_observation_end`, `on_reflection_start` and
+    `on_reflection_end` are told of a cycle (a mapping) and change nothing. `before_observation`
+    gets copies of the messages and returns those to show the Observer. `after_observation`,
+    `before_reflection` and `after_reflection` get a text and return one. Each is also given a
+    mapping about the cycle, and `None` keeps what was given. When one of these four fails, so
+    does the cycle: nothing unredacted is kept."""
     on_debug_event: Annotated[Callable[[dict[str, Any]], Any] | None, Takes(Any), Preset(None)]
-    """Function called with a mapping for each internal event, its `type` one of
-    `observation_triggered`, `observation_complete`, `reflection_triggered`, `reflection_complete`
-    and `step_progress`; what it raises is logged."""
+    """Function called with a mapping for each internal event. Its `type` is
+    `observation_triggered`, `observation_complete`, `reflection_triggered`,
+    `reflection_complete` or `step_progress`. What the function raises is logged."""
     buffering: Annotated[
         Buffering | None,
         Takes(InstanceOf[Executor] | None),
@@ -322,7 +323,8 @@ class Options:
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
-    """Seconds."""
+    """Seconds that all cycles before one call of the Actor may take together, retries
+    included."""
     hooks: Hooks
     buffering: Buffering
     clock: Callable[[], datetime]
@@ -369,7 +371,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
     observation, reflection, thresholds = _resolve_limits(given, budget)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
-    features = choose_features(Setup(given, observation, counter))
+    features = choose_features(Setup(given, observation, reflection, counter))
     counter = features.count_as_shown(counter)
     hides_ids = given["obscure_thread_ids"]
     return Settings(
@@ -390,7 +392,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
 
 def _resolve_limits(
     given: Mapping[str, Any], budget: int | None
-) -> tuple[core.ObservationConfig, ReflectionConfig, Thresholds]:
+) -> tuple[core.ObservationConfig, core.ReflectionConfig, Thresholds]:
     """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
 
     Raises:
@@ -398,6 +400,7 @@ def _resolve_limits(
     """
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
+    reflection: core.ReflectionConfig
     reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
     resolve = partial(
         resolve_thresholds,
@@ -434,7 +437,7 @@ def _shares_room(
     given: Mapping[str, Any],
     budget: int | None,
     observation: core.ObservationConfig,
-    reflection: ReflectionConfig,
+    reflection: core.ReflectionConfig,
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 

@@ -19,6 +19,7 @@ from langgraph_om import (
     AdoptReport,
     BackgroundBuffering,
     EstimatingCounter,
+    Extractor,
     InlineBuffering,
     MemoryOptions,
     MemoryRecord,
@@ -53,7 +54,11 @@ def construct(model: BaseChatModel) -> None:
     ObservationalMemory(model, observation={"message_tokens": 20_000, "buffer_tokens": False})
     ObservationalMemory(
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
-        reflection=ReflectionConfig(observation_tokens=60_000, form="rewrite"),
+        reflection=ReflectionConfig(
+            observation_tokens=60_000,
+            form="rewrite",
+            extract={"gist": Extractor(instructions="One sentence.", on_extracted=print)},
+        ),
         token_counter=EstimatingCounter(),
         timezone=UTC,
         on_error="abort",

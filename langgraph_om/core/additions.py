@@ -155,6 +155,8 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    ended: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """Returns the fields that it adds to the part of an event that ends a cycle."""
     changes: Mapping[str, AddedChange] = field(default_factory=dict)
     """By its `kind`, a change of the log that threads share."""
     written: Mapping[str, Callable[[Log, Any], Log]] = field(default_factory=dict)
@@ -279,6 +281,16 @@ def added_reducers() -> Mapping[str, Reducer | None]:
 def added_parts() -> Mapping[str, Mapping[str, str]]:
     """Return, by the type of each event that is streamed, the fields of its part."""
     return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
+
+
+def tell_end(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that features add to the part of an event that ends a cycle."""
+    return {
+        name: value
+        for each in _TABLE.values()
+        if each.ended is not None
+        for name, value in each.ended(event).items()
+    }
 
 
 @cache

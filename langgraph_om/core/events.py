@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from langgraph_om.core.additions import added_operations, added_parts, closing_hints
+from langgraph_om.core.additions import added_operations, added_parts, closing_hints, tell_end
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
@@ -105,6 +105,8 @@ def to_part(event: Event) -> Part | None:
     if kind == "observation-end":
         names, fields = {**names, **closing_hints()}, {**fields.get("hints", {}), **fields}
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
+    if kind in ("observation-end", "buffering-end"):
+        data |= tell_end(fields)
     if "operationType" in data:
         data["operationType"] = public_operation(data["operationType"])
     return cast("Part", {"type": f"data-om-{kind}", "data": data})

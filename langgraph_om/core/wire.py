@@ -103,6 +103,8 @@ class BufferedReflection(TypedDict):
     """Of edits: the ids among `group_ids` that have to be changed together. Each group becomes the
     one of `groups` at its place, and those that are still the same are changed without the others.
     """
+    found: NotRequired[Found]
+    """What was asked for beside it."""
 
 
 class Covers(TypedDict, total=False):
@@ -410,6 +412,7 @@ class ReflectionEnd(CycleEnd, Written, Stated, Replaced, Edited):
 
     type: Literal["observation-end"]
     operation: Literal["reflection"]
+    found: NotRequired[Found]
 
 
 class ObservationFailed(CycleEnd, Backoff):
@@ -542,6 +545,7 @@ class ReflectionActivated(CycleEvent, Written, Replaced):
     """1."""
     messages: int
     """0."""
+    found: NotRequired[Found]
     generation: int
     """The one that begins."""
     config: Limits
@@ -821,6 +825,10 @@ class EndData(CycleData):
     shortened: NotRequired[int]
     leftOutTokens: NotRequired[int]
     """Only where messages were too long for all questions: about how much none of them showed."""
+    extractedValues: NotRequired[dict[str, Any]]
+    """By name, the values that were found; not what stayed the same."""
+    extractionFailures: NotRequired[list[dict[str, str]]]
+    """The `name` and `error` of each value that could not be told."""
 
 
 class FailureData(CycleData):

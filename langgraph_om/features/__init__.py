@@ -16,7 +16,14 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
-from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
+from langgraph_om.features.extract import (
+    Extract,
+    Extractable,
+    ExtractConfig,
+    ExtractOptions,
+    ReflectedConfig,
+    ReflectedOptions,
+)
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
@@ -112,6 +119,27 @@ class ObservationConfig(
     """
 
     keys = ObservationOptions
+
+
+class ReflectionOptions(
+    core.ReflectionOptions,
+    ReflectedOptions,
+    total=False,
+):
+    """The option `reflection` as a mapping; `ReflectionConfig` is the same as a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectionConfig(
+    ReflectedConfig,
+    core.ReflectionConfig,
+):
+    """When the Reflector runs and what it is asked; a mapping with the same keys does as well.
+
+    `ReflectionOptions` says what each of them means.
+    """
+
+    keys = ReflectionOptions
 
 
 class FeatureUpdates(

@@ -49,8 +49,8 @@ class EvictOptions(TypedDict, total=False):
     """The option of eviction."""
 
     evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether observed messages are removed from the conversation once the archive has them, so
-    that a thread's state stays small however long it gets."""
+    """Whether observed messages leave the conversation once the archive has them, so that
+    checkpoints stay small."""
 
 
 class EvictKeys(TypedDict, total=False):

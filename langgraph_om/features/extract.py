@@ -1,27 +1,31 @@
-"""Extract values by schema from what is observed, and tell when they change.
+"""Extract values from what is observed or reflected, and tell when they change.
 
-A value is kept with its former one. A failure is noted there, and leaves the value as it is.
+A value is a text after instructions, or JSON after a schema. It is kept with its former one. A
+failure is noted there, and leaves the value as it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property, partial
 from typing import Annotated, Any, NotRequired, Self, TypeVar, cast
 
 from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Advice, ShownValue
+from langgraph_om.core.additions import Additions, Advice, ShownValue, is_shared
 from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
-from langgraph_om.core.forms import SchemaForm, merge
+from langgraph_om.core.effects import CallWithConfig, EffectFlow, HookReply
+from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord, ObservationActivated, ObservationEnd
+from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
 
@@ -31,31 +35,120 @@ NAME = "extract"
 """The feature's name, under which an observation has its entries."""
 
 
-def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for name, schema in (value or {}).items():
+@dataclass(frozen=True, kw_only=True)
+class Extractor:
+    """A value that is read out of what is observed or reflected.
+
+    Args:
+        instructions: What the value is, for the model; what it is without a schema.
+        schema: A pydantic model, a TypedDict, a dataclass or a JSON Schema of an object; `None`:
+            the value is a text.
+        include_previous: Whether the model is shown the value so far and changes it; else it
+            writes a new one each time.
+        on_extracted: Called, sync or async, with a value that was found, a JSON object or a text,
+            and a mapping about it (`name`, `previous`, `source`, `cycle_id`, `thread_id`,
+            `resource_id`), before it is kept. What it returns is kept instead, unless that is
+            `None`; what it raises leaves the value as it was.
+    """
+
+    instructions: str | None = None
+    schema: Any = None
+    include_previous: bool = True
+    on_extracted: Callable[[Any, dict[str, Any]], Any] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def form(self) -> Form:
+        """The form of the value.
+
+        Raises:
+            ConfigurationError: When the schema is none.
+            ValueError: When there are neither instructions nor a schema.
+        """
+        if self.schema is None:
+            if not (self.instructions or "").strip():
+                msg = "with a value that has neither `instructions` nor a `schema`"
+                raise ValueError(msg)
+            return _ToldText("", str(self.instructions))
+        return _ToldObject(self.schema, self.instructions)
+
+
+@dataclass(frozen=True)
+class _ToldText(TemplateForm):
+    """A text after instructions."""
+
+    instructions: str
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "string", "description": self.instructions}
+
+
+@dataclass(frozen=True)
+class _ToldObject(SchemaForm):
+    """A JSON object after a schema, with instructions if any."""
+
+    instructions: str | None
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        schema = SchemaForm(self.schema).json_schema
+        return {**schema, "description": self.instructions} if self.instructions else schema
+
+
+def _read_extractor(given: Any) -> Extractor:
+    """Read one value of the option: an extractor, instructions, or a schema."""
+    if isinstance(given, Extractor):
+        return given
+    return Extractor(instructions=given) if isinstance(given, str) else Extractor(schema=given)
+
+
+def _refuse_odd_values(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    for name, given in (value or {}).items():
         if not isinstance(name, str) or not name.isidentifier():
             msg = f"in which {name!r} is no name"
             raise ValueError(msg)
-        SchemaForm(schema)
+        _ = _read_extractor(given).form
     return value
 
 
-class ExtractOptions(TypedDict, total=False):
-    """The key of the option `observation` for values by schema."""
+Extractors = Annotated[
+    Mapping[str, Any] | None,
+    AfterValidator(_refuse_odd_values),
+    Hint(
+        "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), "
+        "instructions or Extractor(...), or None"
+    ),
+]
 
-    extract: Annotated[
-        Mapping[str, Any] | None,
-        AfterValidator(_refuse_odd_schemas),
-        Hint(
-            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
-        ),
-    ]
-    """Values by schema, which a second question takes out of what is observed."""
+
+class ExtractOptions(TypedDict, total=False):
+    """The key of the option `observation` for values."""
+
+    extract: Extractors
+    """Values that a second question takes out of what is observed, by name: a schema, instructions
+    for a text, or an `Extractor` with both."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractConfig:
     """The same as a field of `ObservationConfig`."""
+
+    extract: Mapping[str, Any] | None = None
+
+
+class ReflectedOptions(TypedDict, total=False):
+    """The key of the option `reflection` for values."""
+
+    extract: Extractors
+    """The same for values that are taken out of the log after each reflection of a thread's own
+    log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectedConfig:
+    """The same as a field of `ReflectionConfig`."""
 
     extract: Mapping[str, Any] | None = None
 
@@ -67,17 +160,21 @@ class Extraction(TypedDict):
     """
 
     name: str
-    patch: NotRequired[dict[str, Any]]
-    """The fields that change."""
+    patch: NotRequired[Any]
+    """The fields that change, or a text."""
+    is_whole: NotRequired[bool]
+    """Whether that is the whole value."""
+    value: NotRequired[Any]
+    """The value with it, as far as was known."""
     error: NotRequired[str]
     """Why it could not be told."""
 
 
 class ExtractedValue(TypedDict):
-    """A value by schema."""
+    """A value."""
 
     value: Any
-    """The JSON object; `None` where nothing was found yet."""
+    """The text or JSON object; `None` where nothing was found yet."""
     previous: Any
     """The one before."""
     cycle_id: str
@@ -91,14 +188,14 @@ class ExtractKeys(TypedDict, total=False):
     """The key of a record."""
 
     extracted: dict[str, ExtractedValue]
-    """Values by schema, by their names; missing before the first."""
+    """Values by their names; missing before the first."""
 
 
 class ExtractRecord(MemoryRecord, ExtractKeys, total=False):
-    """A record with values by schema."""
+    """A record with values."""
 
 
-def set_values(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
+def set_values(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
     values, entries = read_values(record), list_entries(event)
     for item in entries:
@@ -108,7 +205,7 @@ def set_values(record: MemoryRecord, event: ObservationEnd | ObservationActivate
             values[item["name"]] = {**former, "error": None}
             continue
         if "patch" in item:
-            value, previous = merge(value, item["patch"]), value
+            value, previous = _apply(item, value), value
         values[item["name"]] = {
             "value": value,
             "previous": previous,
@@ -118,6 +215,11 @@ def set_values(record: MemoryRecord, event: ObservationEnd | ObservationActivate
         }
     if entries:
         cast("ExtractRecord", record)["extracted"] = values
+
+
+def _apply(item: Extraction, value: Any) -> Any:
+    """Return a value with what changes in it."""
+    return item["patch"] if item.get("is_whole") else merge(value, item["patch"])
 
 
 def read_values(record: Mapping[str, Any]) -> dict[str, ExtractedValue]:
@@ -136,8 +238,18 @@ def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[s
     values = {name: kept["value"] for name, kept in read_values(record).items()}
     for item in entries:
         if "patch" in item:
-            values[item["name"]] = merge(values.get(item["name"]), item["patch"])
+            values[item["name"]] = _apply(item, values.get(item["name"]))
     return values
+
+
+def tell_end(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of the part that ends a cycle: the values that it found or could not."""
+    waiting = event.get("chunk") or event.get("reflection") or {}
+    entries = [*list_entries(event), *list_entries(waiting)]
+    found = {item["name"]: item["value"] for item in entries if "value" in item}
+    failed = [{"name": item["name"], "error": item["error"]} for item in entries if "error" in item]
+    told = {"extractedValues": found, "extractionFailures": failed}
+    return {name: value for name, value in told.items() if value}
 
 
 def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
@@ -160,44 +272,72 @@ def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
 
 
 class Extract(Feature):
-    """Asks for values by schema with each observation of the own thread."""
+    """Asks for values with each observation of the own thread, and after its reflections.
+
+    Args:
+        observed: The values of observations, by name.
+        reflected: Those of reflections.
+    """
 
     name = NAME
     additions = Additions(
-        keys=ExtractKeys, beside={"observed": set_values}, shown=list_shown, advice=list_advice
+        keys=ExtractKeys,
+        beside={"observed": set_values, "reflected": set_values},
+        ended=tell_end,
+        shown=list_shown,
+        advice=list_advice,
     )
 
-    def __init__(self, schemas: Mapping[str, Any]) -> None:
-        self._forms = {name: SchemaForm(schema) for name, schema in schemas.items()}
+    def __init__(self, observed: Mapping[str, Any], reflected: Mapping[str, Any]) -> None:
+        self._observed, self._reflected = (
+            {name: _read_extractor(given) for name, given in wanted.items()}
+            for wanted in (observed, reflected)
+        )
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the option `observation.extract`."""
-        wanted = _read_schemas(setup.observation)
-        return cls(wanted) if wanted else None
+        """Read the options `observation.extract` and `reflection.extract`."""
+        observed, reflected = _read_wanted(setup.observation), _read_wanted(setup.reflection)
+        return cls(observed, reflected) if observed or reflected else None
 
     @property
     def value_names(self) -> Mapping[str, str]:
         """Return the names of the values, each with the option that it stands in."""
-        return dict.fromkeys(self._forms, "`observation.extract`")
+        reflected = dict.fromkeys(self._reflected, "`reflection.extract`")
+        return {**reflected, **dict.fromkeys(self._observed, "`observation.extract`")}
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values; other threads ask for their own."""
-        if info.operation != "observation":
-            return []
+        wanted = self._list_wanted(info)
         ahead = [entry for chunk in chunks for entry in list_entries(chunk)]
         known = merge_entries(info.record, ahead)
         failed = {name for name, kept in read_values(info.record).items() if kept["error"]}
         failed |= {entry["name"] for entry in ahead if "error" in entry}
         return [
-            AskedValue(name, form, known.get(name), name in failed)
-            for name, form in self._forms.items()
+            AskedValue(
+                name, each.form, known.get(name) if each.include_previous else None, name in failed
+            )
+            for name, each in wanted.items()
         ]
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Extraction]:
-        """Write the answers as entries."""
-        del info
-        return [_write_entry(answer) for answer in answers]
+    def _list_wanted(self, info: CycleInfo) -> Mapping[str, Extractor]:
+        if info.operation == "observation":
+            return self._observed
+        is_own = info.operation == "reflection" and not is_shared(info.record)
+        return self._reflected if is_own else {}
+
+    def write_entries(
+        self, info: CycleInfo, answers: Sequence[ValueAnswer]
+    ) -> EffectFlow[list[Extraction]]:
+        """Write the answers as entries, as the user's functions leave them."""
+        entries: list[Extraction] = []
+        for answer in answers:
+            each = self._list_wanted(info)[answer.value.name]
+            entry = _write_entry(answer, is_whole=not each.include_previous)
+            if each.on_extracted is not None and "patch" in entry:
+                entry = yield from _ask_user(info, each, entry)
+            entries.append(entry)
+        return entries
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Extraction]) -> list[Event]:
         """Return the events that say which values have changed, and which could not be told."""
@@ -213,47 +353,89 @@ class Extract(Feature):
         return events
 
 
-def _read_schemas(observation: Any) -> Mapping[str, Any]:
-    """Return the schemas of the values by name, from the settings of the Observer."""
-    schemas: Mapping[str, Any] | None = observation.extract
-    return schemas or {}
+def _read_wanted(config: Any) -> Mapping[str, Any]:
+    """Return the values by name, from the settings of the Observer or the Reflector."""
+    wanted: Mapping[str, Any] | None = config.extract
+    return wanted or {}
 
 
-def _write_entry(answer: ValueAnswer) -> Extraction:
+def _write_entry(answer: ValueAnswer, *, is_whole: bool) -> Extraction:
+    name = answer.value.name
     if answer.error is not None:
-        return {"name": answer.value.name, "error": answer.error}
-    if answer.patch is not None:
-        return {"name": answer.value.name, "patch": answer.patch}
-    return {"name": answer.value.name}
+        return {"name": name, "error": answer.error}
+    if answer.patch is None:
+        return {"name": name}
+    value = merge(answer.value.known, answer.patch)
+    entry: Extraction = {"name": name, "patch": answer.patch, "value": value}
+    return {**entry, "is_whole": True} if is_whole else entry
+
+
+def _ask_user(info: CycleInfo, each: Extractor, entry: Extraction) -> EffectFlow[Extraction]:
+    """Let the user's function see a value, and change it."""
+    name, found = entry["name"], entry["value"]
+    about = {
+        "name": name,
+        "previous": merge_entries(info.record, []).get(name),
+        "source": "observer" if info.operation == "observation" else "reflector",
+        "cycle_id": info.cycle_id,
+        "thread_id": info.record["thread_id"],
+        "resource_id": info.record["resource_id"],
+    }
+    assert each.on_extracted is not None  # noqa: S101 the caller has looked
+    call = partial(each.on_extracted, deepcopy(found), about)
+    reply: HookReply = yield CallWithConfig(
+        f"extract[{name!r}].on_extracted", _without_config(call)
+    )
+    if reply.error is not None:
+        why = "it did not return in time" if reply.is_late else type(reply.error).__name__
+        return {"name": name, "error": f"`on_extracted` failed: {why}"}
+    if reply.value is None:
+        return entry
+    try:
+        value = each.form.read_patch(reply.value)
+        each.form.check(value)
+    except InvalidError as error:
+        return {"name": name, "error": f"what `on_extracted` returned is no such value: {error}"}
+    return {"name": name, "patch": value, "value": value, "is_whole": True}
+
+
+def _without_config(call: Callable[[], Any]) -> Callable[[Any], Any]:
+    def told(_: Any) -> Any:
+        return call()
+
+    return told
 
 
 class Extractable:
-    """The method of a memory that reads values by schema."""
+    """The method of a memory that reads values."""
 
     _runner: StepRunner
 
     def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return a value by schema out of a state's memory; asks no model.
+        """Return an extracted value out of a state's memory; asks no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
-            kind: The schema of the value, as in `observation={"extract": {name: kind}}`.
+            kind: The schema of the value, as in `observation={"extract": {name: kind}}`; `str` for
+                a text.
             name: Its name, where several have this schema.
 
         Returns:
-            The value, an object of the schema; `None` where nothing was found yet.
+            The value, an object of the schema or a text; `None` where nothing was found yet.
 
         Raises:
             ConfigurationError: When no value, or several, have this schema.
         """
-        wanted = _read_schemas(self._runner.settings.observation)
+        settings = self._runner.settings
+        given = {**_read_wanted(settings.reflection), **_read_wanted(settings.observation)}
+        wanted = {key: _read_extractor(each).schema or str for key, each in given.items()}
         names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
         if len(names) != 1:
             known = ", ".join(sorted(wanted)) or "none"
             asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
             msg = (
                 f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
-                f"of `observation.extract`, which are: {known}"
+                f"of `observation.extract` or `reflection.extract`, which are: {known}"
             )
             raise ConfigurationError(msg)
         kept = read_values(self._runner.record(state)).get(names[0])

@@ -34,9 +34,9 @@ class GapOptions(TypedDict, total=False):
         Hint("True, False, or the shortest pause in seconds, 60 or more"),
         Preset(value=False),
     ]
-    """Whether Actor and Observer are told of pauses of ten minutes or more, by a line before the
-    user message that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`; a number of
-    seconds is the shortest pause that is told."""
+    """Whether pauses of ten minutes or more are told to Actor and Observer: a flag, or the
+    shortest pause in seconds. The line stands before the user message that follows, such as `[2
+    days later: Mon, May 4, 2026, 09:12]`."""
 
 
 class Gaps(Feature):

@@ -48,8 +48,8 @@ class PauseOptions(TypedDict, total=False):
         Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
         Hint("a number of seconds above 0, or None"),
     ]
-    """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
-    however little, unless the conversation goes on before; `None`: never. Needs background
+    """Seconds after the Actor's answer at which everything unobserved is prepared in the
+    background, unless the conversation goes on before. `None`: never. Needs background
     buffering, and the process that gave the answer to be there still."""
 
 

@@ -14,7 +14,7 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, Script
 from support.pages import DOCS, ROOT, read_code, run_page
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OPTIONS, STREAMING = (DOCS / name for name in ("options.md", "streaming.md"))
+OPTIONS, EVENTS = (DOCS / name for name in ("options.md", "events.md"))
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LONGEST_README = 200
 
@@ -80,7 +80,7 @@ def table(page: Path, heading: str) -> dict[str, list[str]]:
 
 
 def test_event_table_names_every_part_and_field() -> None:
-    rows = table(STREAMING, "On `stream_mode=")
+    rows = table(EVENTS, "On `stream_mode=")
     parts = {**PART_FIELDS, **added_parts()}
     assert set(rows) == {f"data-om-{kind}" for kind in parts} | {"data-om-status"}
     for kind, names in parts.items():

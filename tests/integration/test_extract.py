@@ -11,11 +11,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
     ConfigurationError,
+    Extractor,
     InlineBuffering,
     ObservationalMemory,
     create_memory_agent,
 )
-from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.agents import on_thread, turn
 from support.schemas import Profile, Trip
 
@@ -187,3 +188,141 @@ def test_a_schema_that_is_not_asked_for_is_named() -> None:
     run = Extracting()
     with pytest.raises(ConfigurationError, match=r"observation\.extract.*profile"):
         run.memory.extracted({"messages": [HumanMessage("hi")], "om": {}}, Trip)
+
+
+# --- Texts, functions of the user, reflections ----------------------------------------------------
+
+PLAN = "One sentence on the user's plans."
+
+
+def test_a_text_is_asked_for_by_instructions() -> None:
+    run = Extracting({"plan": "Oslo in May."}, {"plan": "Oslo in June."}, extract={"plan": PLAN})
+    told = [*run.say(0), *run.say(1)]
+    assert [(part["value"], part.get("previous")) for part in told] == [
+        ("Oslo in May.", None),
+        ("Oslo in June.", "Oslo in May."),
+    ]
+    assert PLAN in run.questions[0]
+    assert "Oslo in May." in run.questions[1]
+    assert run.memory.extracted(run.state, str, "plan") == "Oslo in June."
+
+
+def test_a_value_may_be_written_anew_each_time() -> None:
+    each = Extractor(schema=Profile, instructions="Who speaks now.", include_previous=False)
+    run = Extracting(
+        {"profile": {"name": "Ana", "city": "Cork"}},
+        {"profile": {"name": "Ben"}},
+        extract={"profile": each},
+    )
+    run.say(0)
+    run.say(1)
+    assert "Who speaks now." in run.questions[1]
+    assert "Cork" not in run.questions[1]
+    assert run.memory.extracted(run.state, Profile) == Profile(name="Ben")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_of_the_user_sees_a_value_before_it_is_kept(*, is_async: bool) -> None:
+    seen: list[Any] = []
+
+    def look(value: Any, about: dict[str, Any]) -> Any:
+        seen.append((value, about["previous"], about["name"], about["source"], about["thread_id"]))
+        return {**value, "city": "Oslo"} if value["name"] == "Ana" else None
+
+    async def alook(value: Any, about: dict[str, Any]) -> Any:
+        return look(value, about)
+
+    each = Extractor(schema=Profile, on_extracted=alook if is_async else look)
+    answers = [{"profile": {"name": "Ana"}}, {"profile": {"name": "Ben"}}]
+    run = Extracting(*answers, extract={"profile": each})
+    run.say(0)
+    kept = {"name": "Ana", "city": "Oslo"}
+    assert run.kept["profile"]["value"] == kept
+    run.say(1)
+    assert run.kept["profile"]["value"] == {"name": "Ben", "city": "Oslo"}
+    assert seen == [
+        ({"name": "Ana"}, None, "profile", "observer", "t"),
+        ({"name": "Ben", "city": "Oslo"}, kept, "profile", "observer", "t"),
+    ]
+
+
+@pytest.mark.parametrize("returned", [KeyError("secret"), {"shoe": 42}, 7])
+def test_a_function_that_fails_leaves_the_value_and_the_log_as_they_should_be(
+    returned: Any,
+) -> None:
+    def look(value: Any, _: Any) -> Any:
+        if value["name"] == "Ana":
+            return None
+        if isinstance(returned, Exception):
+            raise returned
+        return returned
+
+    each = Extractor(schema=Profile, on_extracted=look)
+    answers = [{"profile": {"name": "Ana"}}, {"profile": {"name": "Ben"}}]
+    run = Extracting(*answers, extract={"profile": each})
+    run.say(0)
+    log = len(run.state.values["om"]["log"])
+    [told] = run.say(1)
+    assert "on_extracted" in told["error"]
+    assert "secret" not in told["error"]
+    assert run.kept["profile"]["value"] == {"name": "Ana"}
+    assert len(run.state.values["om"]["log"]) > log
+
+
+def test_the_end_of_a_cycle_tells_the_values_and_what_failed() -> None:
+    wanted = {"profile": Profile, "plan": PLAN}
+    answers = [{"profile": {"name": "Ana"}, "plan": "Oslo."}, {"profile": [1], "plan": "Rome."}]
+    run = Extracting(*answers, extract=wanted)
+    ends = []
+    for number in range(2):
+        given = {"messages": [turn(number)]}
+        parts = list(run.graph.stream(given, on_thread(), stream_mode="custom"))
+        ends += [part["data"] for part in parts if part["type"] == "data-om-observation-end"]
+    assert ends[0]["extractedValues"] == {"profile": {"name": "Ana"}, "plan": "Oslo."}
+    assert "extractionFailures" not in ends[0]
+    assert ends[-1]["extractedValues"] == {"plan": "Rome."}
+    assert [failed["name"] for failed in ends[-1]["extractionFailures"]] == ["profile"]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_values_are_taken_out_of_the_log_after_a_reflection(*, ahead: bool) -> None:
+    questions: list[str] = []
+    sources: list[str] = []
+
+    def reflect(messages: list[Any]) -> Any:
+        text = messages[-1].text
+        if not text.startswith("These are an assistant's notes"):
+            return ExtractiveReflector().reply(messages)
+        questions.append(text)
+        return json.dumps({"gist": f"gist {len(questions)}"})
+
+    def look(_: Any, about: dict[str, Any]) -> None:
+        sources.append(about["source"])
+
+    model = ScriptedChatModel("ok", observer=ExtractiveObserver().reply, reflector=reflect)
+    limits: dict[str, Any] = {"message_tokens": 100, "buffer_tokens": 0.5 if ahead else False}
+    gist = Extractor(instructions="All in one line.", on_extracted=look)
+    memory = ObservationalMemory(
+        model,
+        observation=limits,
+        reflection={"observation_tokens": 150, "extract": {"gist": gist}},
+        buffering=InlineBuffering(),
+    )
+    graph = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
+    parts: list[Any] = []
+    for number in range(16):
+        given = {"messages": [turn(number)]}
+        parts += graph.stream(given, on_thread(), stream_mode="custom")
+    state = graph.get_state(on_thread())
+    assert questions
+    assert "All in one line." in questions[0]
+    assert "* " in questions[0]
+    kept = memory.extracted(state, str)
+    assert kept is not None
+    assert kept.startswith("gist ")
+    told = [part["data"]["value"] for part in parts if part["type"] == "data-om-extracted"]
+    assert told[-1] == kept
+    kind = "data-om-buffering-end" if ahead else "data-om-observation-end"
+    ends = [part["data"] for part in parts if part["type"] == kind]
+    assert any(end.get("extractedValues") == {"gist": "gist 1"} for end in ends)
+    assert set(sources) == {"reflector"}

@@ -34,13 +34,27 @@ _MORE = {
     "extract": "memory-family.md#extractors",
     "buffer_on_idle": "workers.md#while-a-conversation-pauses",
     "activate_after_idle": "workers.md#after-a-pause",
-    "token_budget": "#one-budget",
+    "token_budget": "windows.md#one-budget-for-both",
+    "message_tokens": "windows.md",
+    "observation_tokens": "windows.md",
+    "buffer_tokens": "windows.md#ahead-in-the-background",
+    "buffer_activation": "windows.md#activation",
+    "block_after": "windows.md#when-a-turn-waits",
+    "max_input_tokens": "windows.md#the-models-own-limit",
+    "archive": "archive.md",
+    "evict": "archive.md",
+    "scope": "archive.md#one-memory-for-all-threads-of-a-user",
+    "token_counter": "models.md#token-counts",
+    "standing_tokens": "see-and-steer.md#orders-that-hold",
+    "check_observations": "see-and-steer.md#notes-that-are-looked-up",
 }
 """Pages that say more, by the option."""
+_END = re.compile(r"(?<=\.) (?=[A-Z`])")
+"""Between two sentences."""
 
 
 def sentences_of(kind: Any) -> dict[str, str]:
-    """Return the docstring under each key of a `TypedDict` and of those that it is made of."""
+    """Return the first sentence under each key of a `TypedDict` and of those that it is made of."""
     told: dict[str, str] = {}
     for base in getattr(kind, "__orig_bases__", ()):
         if getattr(base, "__annotations__", None):
@@ -51,7 +65,7 @@ def sentences_of(kind: Any) -> dict[str, str]:
         if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
             assert isinstance(key.target, ast.Name)
             assert isinstance(text.value, ast.Constant)
-            told[key.target.id] = " ".join(str(text.value.value).split())
+            told[key.target.id] = _END.split(" ".join(str(text.value.value).split()))[0]
     return told
 
 

@@ -41,11 +41,11 @@ def test_llms_txt_has_the_form_that_models_expect() -> None:
     assert title == "# langgraph-om"
     assert summary.startswith("> Long-term memory")
     sections = [line for line in rest if line.startswith("#")]
-    parts = ("Start", "Guides", "In production", "Reference", "Maintainers")
+    parts = ("Start", "Tutorials", "How-to guides", "Explanation", "Reference", "Maintainers")
     assert sections == [f"## {part}" for part in parts]
     links = [line for line in rest if line and not line.startswith("#")]
     assert len(links) == len(FILES)
-    assert links[1].startswith(
+    assert links[2].startswith(
         "- [Your first agent over PostgreSQL](first-agent/index.html.md): From pip install"
     )
 

@@ -383,9 +383,10 @@ class ObservationOptions(TypedDict, total=False):
     max_tokens_per_batch: Tokens
     """Tokens of one batch when several threads are observed at once (resource scope)."""
     model_settings: _Settings
-    """Sent with each call, where the model takes it: `temperature`, `max_output_tokens`,
-    `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the model's client. What is left out
-    has its default, and `None` is not sent; a chat model object gets only what is written here."""
+    """Settings sent with each call, where the model takes them: `temperature`,
+    `max_output_tokens`, `thinking_budget` (Gemini 2.5) and `extra`. `extra` is a mapping for
+    the model's client. A setting that is left out has its default, and `None` is not sent. A
+    chat model object gets only the settings that are given."""
     buffer_tokens: Annotated[
         Annotated[_Number, allowed_by(interval_tokens)] | Off,
         Hint(
@@ -407,23 +408,24 @@ class ObservationOptions(TypedDict, total=False):
         Annotated[_Number, allowed_by(block_tokens)] | None,
         Hint("a multiplier in (1, 2), or a token count above the threshold ($message_tokens)"),
     ]
-    """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
+    """Where a turn begins to wait for the Observer: a multiplier in (1, 2), or tokens; `None`
+    is 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
     ]
-    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: a
-    tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share words with the
-    messages."""
+    """Tokens of earlier observations that the Observer is shown: 0 for none, `False` for all.
+    `None`: a tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share
+    words with the messages."""
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for `cache_seconds`, or None"),
     ]
-    """Seconds of a pause after which the next turn begins with all that was made ahead of need,
-    since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
-    threshold."""
+    """Seconds of a pause after which the next turn takes prepared observations into the log, or
+    `"auto"` for `cache_seconds`. The provider's cache is cold after such a pause. `None`: only
+    at the threshold."""
     activate_on_provider_change: Flag
-    """Whether the same is done once another provider answers, whose cache is empty."""
+    """Whether the same is done once another provider answers, as its cache is empty."""
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")]
     """How many of the newest user turns stay verbatim, however many tokens they have."""
     observe_reasoning: Flag
@@ -434,11 +436,11 @@ class ObservationOptions(TypedDict, total=False):
             "True, False, 'auto' or a list of MIME patterns such as ['image/*', 'application/pdf']"
         ),
     ]
-    """Whether the Observer is shown what is attached to messages: all of it, none, what matches
-    MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
+    """Whether the Observer is shown attachments: a flag, MIME patterns such as `["image/*",
+    "application/pdf"]`, or `"auto"` for what its model takes."""
     prompt: Annotated[PromptVariant, one_of(PromptVariant)]
-    """Which of the Observer's prompts is used; left out, a `token_budget` with a small window
-    chooses `"condensed"`."""
+    """Which of the Observer's prompts is used; a `token_budget` with a small window chooses
+    `"condensed"`."""
 
 
 class ReflectionOptions(TypedDict, total=False):
@@ -451,17 +453,18 @@ class ReflectionOptions(TypedDict, total=False):
     observation_tokens: Tokens
     """Tokens of the observation log at which it is reflected."""
     model_settings: _Settings
-    """Sent with each call, where the model takes it; see `ObservationOptions`."""
+    """Settings sent with each call, as in `observation`."""
     buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")]
     """The fraction of `observation_tokens` at which a background reflection starts."""
     block_after: Annotated[
         Annotated[_Number, allowed_by(block_tokens)] | None,
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ]
-    """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
+    """Where a turn begins to wait for the Reflector: a multiplier in (1, 2), or tokens; `None`
+    is 1.2."""
     form: Annotated[ReflectionForm, one_of(ReflectionForm)]
-    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
-    the log anew (`"rewrite"`, for models that cannot do edits)."""
+    """Whether the Reflector edits single items of the log (`"edits"`), or writes the log anew
+    (`"rewrite"`, for models that cannot do edits)."""
 
 
 @dataclass(frozen=True, kw_only=True)

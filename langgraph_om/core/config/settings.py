@@ -127,6 +127,7 @@ class Setup:
     options: Mapping[str, Any]
     """Each option by name, checked; of one that was left out its default."""
     observation: ObservationConfig
+    reflection: ReflectionConfig
     counter: TokenCounter
     built: list[Any] = field(default_factory=list)
     """The features that are on and stand before in the table."""

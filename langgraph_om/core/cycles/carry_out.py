@@ -422,7 +422,7 @@ def activate(
 ) -> EffectFlow[None]:
     """Make buffered work memory; instant, no model is asked."""
     if decision.operation == "reflection":
-        yield _activate_reflection(settings, record, decision, now)
+        yield from _activate_reflection(settings, record, decision, now)
         return
     live = select_live_chunks(record, window)[: decision.count]
     chunks = [part.chunk for part in live]
@@ -455,14 +455,14 @@ def activate(
 
 def _activate_reflection(
     settings: Settings, record: MemoryRecord, decision: Decision, now: datetime
-) -> Event:
+) -> EffectFlow[None]:
     buffered = cast("BufferedReflection", record["reflection"] or {})
     placed = place_reflection(record["log"], buffered) or Substitution([], [])
     read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
     after = log_tokens(record) - read + sum(group["tokens"] for group in placed.groups)
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
     cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)
-    return cycle.event(
+    activation = cycle.event(
         "activation",
         now,
         group_ids=placed.group_ids,
@@ -474,8 +474,11 @@ def _activate_reflection(
         generation=record["generation"] + 1,
         config=settings.marker(),
         triggered_by=decision.why,
+        **tell_found(buffered.get("found", {})),
         **cycle.rest_after(after),
     )
+    yield activation
+    yield from announce_found(cycle, now, activation)
 
 
 def carry_out(

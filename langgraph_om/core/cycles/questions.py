@@ -491,13 +491,14 @@ class ValueAnswer:
 
 
 def ask_for_values(
-    info: CycleInfo, asked: AskModel, observations: str, chunks: Sequence[Chunk] = ()
+    info: CycleInfo, asked: AskModel | None, text: str, chunks: Sequence[Chunk] = ()
 ) -> EffectFlow[Found]:
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        asked: The last question to the Observer.
-        observations: Its answer.
+        info: The cycle.
+        asked: The last question to the Observer; `None`: the Reflector is asked, about a log.
+        text: The Observer's answer, or that log.
         chunks: Observations made ahead of the messages that are not activated yet.
 
     Returns:
@@ -506,9 +507,11 @@ def ask_for_values(
     hooks = info.settings.features.having("values")
     wanted = {values.__self__: values(info, chunks) for values in hooks}
     answers = dict[str, ValueAnswer]()
-    for answer in (yield from _ask(asked, observations, [*_flatten(wanted.values())])):
+    hook = "after_reflection" if asked is None else "after_observation"
+    for answer in (yield from _ask(asked, text, [*_flatten(wanted.values())])):
         is_told = answer.error is not None
-        answers[answer.value.name] = answer if is_told else (yield from _redact(info, answer))
+        kept = answer if is_told else (yield from _redact(info, answer, hook))
+        answers[answer.value.name] = kept
     found: Found = {}
     for feature, values in wanted.items():
         own = [
@@ -517,7 +520,7 @@ def ask_for_values(
             if value.name in answers or value.had_failed
         ]
         if own:
-            found[feature.name] = feature.write_entries(info, own)
+            found[feature.name] = yield from feature.write_entries(info, own)
     return found
 
 
@@ -526,7 +529,7 @@ def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
 
 
 def _ask(
-    asked: AskModel, observations: str, wanted: Sequence[AskedValue]
+    asked: AskModel | None, text: str, wanted: Sequence[AskedValue]
 ) -> Flow[list[ValueAnswer]]:
     """Ask for values; whatever goes wrong is told in the answers.
 
@@ -537,12 +540,18 @@ def _ask(
         return []
     schemas = {value.name: value.form.json_schema for value in wanted}
     shown = {value.name: _show(value) for value in wanted}
-    task = fill("observer_values", forms=_write(schemas), known=escape(_write(shown)))
-    answer = f"<observations>\n{escape(observations)}\n</observations>"
-    messages = [*asked.messages, AIMessage(answer), HumanMessage(task)]
-    reply: ModelReply = yield replace(asked, messages=messages)
+    told = {"forms": _write(schemas), "known": escape(_write(shown))}
+    log = f"<observations>\n{escape(text)}\n</observations>"
+    if asked is None:
+        task = HumanMessage(fill("reflector_values", log=log, **told))
+        question, model = AskModel("reflector", [task]), "Reflector"
+    else:
+        task = HumanMessage(fill("observer_values", **told))
+        question = replace(asked, messages=[*asked.messages, AIMessage(log), task])
+        model = "Observer"
+    reply: ModelReply = yield question
     if reply.error is not None:
-        error = str(build_failure(reply.error, "Observer"))
+        error = str(build_failure(reply.error, model))
         return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
@@ -585,13 +594,13 @@ def _read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _redact(info: CycleInfo, answer: ValueAnswer) -> EffectFlow[ValueAnswer]:
-    """Let the hook that rewrites observations rewrite an answer: a text, or fields as JSON."""
+def _redact(info: CycleInfo, answer: ValueAnswer, hook: str) -> EffectFlow[ValueAnswer]:
+    """Let the hook that rewrites what was written rewrite an answer: a text, or fields as JSON."""
     value, is_text = answer.value, isinstance(answer.value.form, TemplateForm)
     text = answer.patch if is_text else json.dumps(answer.patch, ensure_ascii=False)
     field = f"extracted.{value.name}"
     try:
-        said = yield from rewrite_by_hook(info, "after_observation", {field: text})
+        said = yield from rewrite_by_hook(info, hook, {field: text})
     except ObserverError as error:
         return ValueAnswer(value, error=str(error))
     return _read(value, said[field])

@@ -10,7 +10,12 @@ from typing import Any
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
-from langgraph_om.core.cycles.questions import rewrite_by_hook
+from langgraph_om.core.cycles.questions import (
+    announce_found,
+    ask_for_values,
+    rewrite_by_hook,
+    tell_found,
+)
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
@@ -50,7 +55,11 @@ def reflect_cycle(
 ) -> EffectFlow[None]:
     """Condense the whole log while the turn waits."""
     cycle = describe_reflection(settings, record, started, mode="blocking")
-    yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
+    end = yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
+    if end is not None:
+        yield from announce_found(
+            cycle.info, datetime.fromisoformat(end["at"]), {**end, "hints": {}}
+        )
 
 
 def describe_reflection(
@@ -97,6 +106,7 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
         for release in info.settings.features.having("release"):
             yield from release(info.record, "reflection")
         raise
+    values = tell_found((yield from ask_for_values(info, None, found.text)))
     tally: Tally = yield ReadTally()
     written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}
     ids, groups = list(found.group_ids), list(found.groups)
@@ -111,6 +121,7 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
             groups=groups,
             **written,
             hints=found.hints,
+            **values,
             **info.rest_after(found.tokens),
         )
     buffered: BufferedReflection = {
@@ -123,6 +134,8 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     }
     if found.together is not None:
         buffered["together"] = [list(together) for together in found.together]
+    if values:
+        buffered["found"] = values["found"]
     return info.end(tally, reflection=buffered, **written)
 
 

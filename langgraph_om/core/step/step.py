@@ -444,15 +444,17 @@ class Feature:
         raise NotImplementedError
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
-        """Return the values to ask the Observer for, beside an observation.
+        """Return the values to ask for, beside an observation or after a reflection.
 
         Args:
-            info: The cycle, which observes the own thread or others.
+            info: The cycle, which observes the own thread or others, or reflects.
             chunks: Observations ahead of these messages that are not activated yet.
         """
         raise NotImplementedError
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[Any]:
+    def write_entries(
+        self, info: CycleInfo, answers: Sequence[ValueAnswer]
+    ) -> EffectFlow[list[Any]]:
         """Return answers about the values as entries, JSON values, of `found` in an event.
 
         They reach the reducer beside the moment `observed` when the observation takes effect.

@@ -40,9 +40,10 @@ class CheckOptions(TypedDict, total=False):
     """The option of the check."""
 
     check_observations: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether numbers from 100 on, identifiers, paths, addresses, versions and quotations in a note
-    are looked up in what the Observer was shown. It is asked once more about lines that hold
-    others; what it does not mend is cut out."""
+    """Whether numbers from 100 on, names of code and quotations in a note are looked up in the
+    Observer's messages. Names of code are identifiers, paths, addresses and versions. The
+    Observer is asked once more about a line that fails; parts that it does not mend are cut
+    out."""
 
 
 class CheckEntry(TypedDict):

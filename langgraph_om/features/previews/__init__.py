@@ -442,10 +442,10 @@ class PreviewOptions(TypedDict, total=False):
         Hint("tokens, 100 or more, two such numbers (tools, other texts), or None"),
         Preset((20_000, 50_000)),
     ]
-    """Tokens above which a message is shown to the Actor as its beginning, its end and the call of
-    `recall` that reads the rest, so with `retrieval` alone: one number, or one for results and
-    arguments of tools and one for what a user or the Actor wrote. The Observer has the message
-    itself. `None`: all messages are shown whole."""
+    """Tokens above which the Actor is shown a message's beginning and end, and the call of
+    `recall` that reads the rest. One number, or one for results and arguments of tools and one
+    for words of the user and the Actor. It works with `retrieval` alone. `None`: all messages
+    are shown whole. The Observer has the message itself."""
 
 
 class Previews(Feature):

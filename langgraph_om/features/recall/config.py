@@ -84,10 +84,10 @@ class RecallOptions(TypedDict, total=False):
         Hint("True, False, a RetrievalConfig or a mapping"),
         Preset(value=False),
     ]
-    """Whether the Actor gets the tool `recall`, with which it reads the messages behind its
-    observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current
-    thread; with one, all threads of the resource. With `{"inject": True}` each new message of the
-    user is searched for, too, and shown with what is found."""
+    """Whether the Actor gets the tool `recall`, which reads the messages behind observations: a
+    flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current thread; with
+    one, all threads of the resource. With `{"inject": True}` each new message of the user is
+    searched for, and shown with the hits."""
 
 
 def read_retrieval(setup: Setup) -> RetrievalConfig | None:

@@ -240,9 +240,9 @@ class SharingOptions(TypedDict, total=False):
     """The option of the shared log."""
 
     scope: Annotated[Scope, one_of(Scope), Preset("thread")]
-    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
-    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
-    messages, and its Actor is also shown what the other threads said lately."""
+    """Whether each thread has a log of its own (`"thread"`), or all threads of a `resource_id`
+    share one in the `archive` (`"resource"`). With a shared log, each Actor is also shown the
+    newest words of the other threads."""
 
 
 class SharedLogs(Feature):

@@ -46,8 +46,9 @@ class StateOptions(TypedDict, total=False):
         Hint('a list of channels of the graph\'s state, such as ["todos"], or []'),
         Preset(("todos",)),
     ]
-    """Channels of the graph's state that the Actor is shown before the live request, once no
-    message in its window says them; a channel that the graph does not have is passed over."""
+    """Channels of the graph's state that the Actor is shown once no message in its window has
+    them. They stand before the live request. A channel that the graph does not have is passed
+    over."""
 
 
 class ShowState(Feature):

@@ -63,10 +63,10 @@ class StandingOptions(TypedDict, total=False):
         Hint("a whole number of tokens, 1 or more, or None"),
         Preset(1000),
     ]
-    """Tokens that the user's standing instructions may take together ("never touch production").
-    They are kept word for word and shown before the observations until the user ends them; beyond
-    this room, or a quarter of `observation_tokens`, they are ordinary observations. `None`: none
-    are kept."""
+    """Most tokens of the user's standing instructions, which are kept word for word until the
+    user ends them; `None`: none are kept. They stand before the observations ("never touch
+    production"). Beyond this room, or a quarter of `observation_tokens`, they are ordinary
+    observations."""
 
 
 class LeftOut(TypedDict):

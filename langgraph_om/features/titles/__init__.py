@@ -172,10 +172,11 @@ class TitleOptions(TypedDict, total=False):
         Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
         Preset(value=False),
     ]
-    """Whether a thread is given a title after its first answer, which is renewed when the Observer
-    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out),
-    `instructions` (a text, or a function of the run's configuration) and `min_messages` (how many
-    messages there are first; 2). `set_title` sets one that memory never changes."""
+    """Whether a thread is given a title after its first answer: a flag, or a mapping with
+    `model`, `instructions` and `min_messages`. `model` is the Observer's where it is left out.
+    `instructions` is a text, or a function of the run's configuration. `min_messages` is how
+    many messages there are first; 2. The title is renewed when the Observer suggests another.
+    `set_title` sets one that memory never changes."""
 
 
 class SuggestOptions(TypedDict, total=False):

@@ -18,7 +18,7 @@ from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
-from langgraph_om.core.effects import call_storage
+from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature, StateKey, Step
@@ -64,8 +64,8 @@ class WorkingOptions(TypedDict, total=False):
         Hint("a WorkingMemory(...)"),
         Preset(None),
     ]
-    """A `WorkingMemory`: what is always known of a user. The Actor keeps it up to date with a tool,
-    or the Observer with what it observes."""
+    """A `WorkingMemory`: a short text or JSON object about the user that the Actor always sees.
+    The Actor keeps it up to date with a tool, or the Observer with what it observes."""
 
 
 def is_observed(memory: WorkingMemory) -> bool:
@@ -314,6 +314,8 @@ class KnownOfUser(Feature):
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the memory where the Observer keeps it; other threads change that of the user."""
         is_own = info.operation == "observation"
+        if info.operation == "reflection":
+            return []
         if not self._is_observed or not (is_own or self.memory.scope == "resource"):
             return []
         ahead = [update for chunk in chunks for update in list_updates(chunk)]
@@ -321,8 +323,11 @@ class KnownOfUser(Feature):
         has_failed = is_own and had_failed(info.record, ahead)
         return [AskedValue(WORKING_NAME, self.memory.form, known, has_failed)]
 
-    def write_entries(self, info: CycleInfo, answers: Sequence[ValueAnswer]) -> list[WorkingUpdate]:
+    def write_entries(
+        self, info: CycleInfo, answers: Sequence[ValueAnswer]
+    ) -> EffectFlow[list[WorkingUpdate]]:
         """Write the answer as an update."""
+        yield from ()
         return [_write_update(info, answer) for answer in answers]
 
     def announce(

@@ -132,6 +132,11 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
     "observer_output": MORE,
+    "reflector_values": {
+        "log": "<observations>\n* User cooks for six.\n</observations>",
+        "forms": '{"profile": {"type": "object"}}',
+        "known": '{"profile": null}',
+    },
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -231,6 +236,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_threads_hints_second": 100,
     "observer_output": 800,
     "observer_retry": 150,
+    "reflector_values": 300,
     "observer_task": 200,
     "observer_threads_output": 550,
     "observer_threads_retry": 200,
