@@ -106,6 +106,44 @@ class ThreadEndsArchive(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ListedThread:
+    """A conversation as a list of all of them has it."""
+
+    thread: ArchivedThread
+    messages: int
+    """How many the current branch has."""
+
+
+@runtime_checkable
+class ListingArchive(Protocol):
+    """An archive that lists the threads of everybody, page by page, for those who operate it.
+
+    It is the one part of an archive that answers across resources: whoever shows the list decides
+    who may see which thread.
+    """
+
+    def list_threads(
+        self,
+        *,
+        text: str = "",
+        resource_id: str | None = None,
+        limit: int,
+        behind: tuple[datetime, str] | None = None,
+    ) -> list[ListedThread]:
+        """Return threads, newest updated first, without those that run within others.
+
+        Args:
+            text: Keep threads with this text in their title, id or resource, in any case.
+            resource_id: Keep the threads of this resource; `None` for all.
+            limit: How many threads at most.
+            behind: Begin behind the thread that was updated then and has this id.
+        """
+
+    def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return the positions on the current branch of those of these messages that it has."""
+
+
 @runtime_checkable
 class StoreNotingArchive(Protocol):
     """An archive that remembers what a store has, for deletions by whoever does not know of it."""

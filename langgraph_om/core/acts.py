@@ -75,6 +75,8 @@ class Act:
     """Reads from a record what stands in the field of the page already."""
     clearing: Clearing | None = None
     """How the text that it sets is given back; `build` is given `None` then."""
+    undone_by: str | None = None
+    """The act that takes it back, given its id as the argument `act`; `None`: none does."""
     is_offered: Callable[[LogItem], bool] = lambda _: True
     """Tells whether the page offers it below an item, where it is about one."""
 

@@ -166,7 +166,7 @@ def log_cycles(events: Sequence[Event]) -> None:
     for event in events:
         if event["type"] == "activation":
             logger.info(
-                "thread %r: %s made ahead of need is in force: %d tokens read, the log has %d",
+                "thread %r: background %s is in force: %d tokens read, the log has %d",
                 event["thread_id"],
                 event["operation"],
                 event["tokens"],
@@ -180,7 +180,7 @@ def log_cycles(events: Sequence[Event]) -> None:
                 event["thread_id"],
                 event["operation"],
                 event["tokens"],
-                " ahead of need" if event["type"] == "buffering-end" else "",
+                " in the background" if event["type"] == "buffering-end" else "",
                 event["duration_ms"] / 1000,
                 event["observation_tokens"],
                 usage.get("calls", 0),

@@ -199,6 +199,11 @@ class StepRunner:
         shows = settings.features.having("set_apart")
         return [apart for show in shows if (apart := show(settings, record)) is not None]
 
+    @property
+    def agent_prompt(self) -> Any:
+        """The agent's own system prompt, a text or a message, as far as this process knows."""
+        return self._actor[1]
+
     def meet_actor(
         self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
     ) -> None:

@@ -182,8 +182,8 @@ def test_chunks_are_explained() -> None:
     )
     talk(agent.graph, on_thread(), turns(3))
     page = agent.memory.view(values(agent.graph, on_thread())).to_html()
-    assert "are observed ahead of need" in page
-    assert "when it reaches 400 tokens" in page
+    assert "were observed in the background" in page
+    assert "reaches 400 tokens, the log takes these in" in page
 
 
 def test_history_shows_what_each_generation_changed() -> None:

@@ -40,11 +40,11 @@ async def test_a_page_for_each_thread(agent: Agent) -> None:
         page = await web.get("/memory/trip%2F1%20%C3%B6")
         assert page.status_code == 200
         assert "trip number 0" in page.text
-        assert "<form" not in page.text
+        assert 'method="post"' not in page.text
         assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
         assert page.headers["cache-control"] == "no-store"
         assert (await web.post("/memory/trip%2F1%20%C3%B6", headers=OURS)).status_code == 405
-        assert "<main>" in page.text
+        assert "<main" in page.text
 
 
 @pytest.mark.needs("steering")
@@ -63,7 +63,7 @@ async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent
 async def test_the_list_comes_in_pages_of_what_may_be_seen(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_om.web._PAGE", 2)  # which is read anew for more
+    monkeypatch.setattr("langgraph_om.web.threads._PAGE", 2)  # which is read anew for more
     with open_saver(kind, str(tmp_path / "checkpoints.db")) as saver:
         agent = make_agent("agent", saver)
         for name in ("t3", "t1", "t2", "t5", "t4", "t0", "t6", "t1"):
@@ -78,18 +78,18 @@ async def test_the_list_comes_in_pages_of_what_may_be_seen(
                 pages.append(re.findall(r'href="memory/([^"]+)"', page))
                 older = re.search(r'href="([^"]+)">Older threads<', page)
                 place = older[1] if older else ""
-                assert ("Newer threads" in page) is (len(pages) > 1)
+                assert ("Newest threads" in page) is (len(pages) > 1)
                 place = place and f"/memory{place}"
             assert pages == [["t1", "t6", "t0"], ["t4", "t2", "t3"]]
-            for number in ("-1", "x", "9" * 5000):
-                assert "Newer threads" not in (await web.get(f"/memory?from={number}")).text
-            assert "None yet" in (await web.get("/memory?from=99")).text
+            for mark in ("-1", "x", "9" * 5000):
+                assert (await web.get(f"/memory?behind={mark}")).status_code == 200
+            assert "None yet" in (await web.get("/memory?behind=99")).text
 
 
 async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     async with client(memory_app(agent.memory, graph=agent.graph)) as web:
         assert "not listed" not in (await web.get("/memory")).text
-        monkeypatch.setattr("langgraph_om.web._NEWEST", 5)
+        monkeypatch.setattr("langgraph_om.web.threads._NEWEST", 5)
         assert "quiet for long are not listed" in (await web.get("/memory")).text
 
 
@@ -109,13 +109,13 @@ async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
 
         def place_of(page: str) -> str:
             """What stands before it is told."""
-            item = page.partition('id="done"')[0].rpartition("<li>")[2]
+            item = page.partition('id="done"')[0].rpartition("<li>\n")[2]
             return re.sub("<[^>]+>", "", item)
 
         page = (await web.get(place)).text
-        form = r'value="forget"><input [^>]*value="(\w+)"><input [^>]*value="(\d+)"'
+        form = r'value="forget">\s*<input [^>]*value="(\w+)"><input [^>]*value="(\d+)"'
         forms = re.findall(form, page)
-        assert [at for _, at in forms] == [str(at) for at in range(page.count("<li><span"))]
+        assert [at for _, at in forms] == [str(at) for at in range(page.count('<span class="dot'))]
         (first, _), (second, at), *_, (last, end) = forms
         page = await send(action="correct", item=first, at="0", text="Stays at home")
         assert "Stays at home" in place_of(page)
@@ -125,7 +125,7 @@ async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
         assert "pinned" in place_of(page)
         page = await send(action="forget", item=last, at=end)
         assert "An item that stood here is forgotten." in page
-        assert 'class="id" title=' not in page.partition('id="done"')[2]  # the last item has it
+        assert '<span class="id">' not in page.partition('id="done"')[2]  # the last item has it
         assert f"#{last}" not in page
         page = await send(action="remember", text="Likes tea")
         assert page.index('id="done"') < page.index("Observations</h2>")

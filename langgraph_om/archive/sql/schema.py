@@ -269,6 +269,8 @@ Index(
     thread_rows.c.id,
 )
 
+Index("om_threads_by_time", thread_rows.c.updated.desc(), thread_rows.c.id)
+
 message_rows = Table(
     "om_messages",
     metadata,

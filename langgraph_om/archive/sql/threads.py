@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Select,
     and_,
@@ -20,7 +21,13 @@ from sqlalchemy import (
     update,
 )
 
-from langgraph_om.archive.protocol import ArchivedThread, Deleted, StoreUse, ThreadEnd
+from langgraph_om.archive.protocol import (
+    ArchivedThread,
+    Deleted,
+    ListedThread,
+    StoreUse,
+    ThreadEnd,
+)
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
 from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
@@ -176,14 +183,58 @@ class SQLThreads:
         ]
         query = _select_threads(resource_id).add_columns(*ends).limit(limit)
         if behind is not None:
-            is_older = thread_rows.c.updated < behind.updated
-            is_as_old = thread_rows.c.updated == behind.updated
-            query = query.where(or_(is_older, and_(is_as_old, thread_rows.c.id > behind.id)))
+            query = query.where(_is_behind(behind.updated, behind.id))
         with self._database.read("list threads") as connection:
             return [
                 ThreadEnd(_read_thread(row), row.last_position, row.last_key)
                 for row in connection.execute(query)
             ]
+
+    def list_threads(
+        self,
+        *,
+        text: str = "",
+        resource_id: str | None = None,
+        limit: int,
+        behind: tuple[datetime, str] | None = None,
+    ) -> list[ListedThread]:
+        """Return the threads of everybody or of one resource, newest updated first."""
+        check_count("limit", limit)
+        last = (
+            select(message_rows.c.position)
+            .where(message_rows.c.thread_id == thread_rows.c.id, message_rows.c.is_current)
+            .order_by(message_rows.c.position.desc())
+            .limit(1)
+            .scalar_subquery()
+            .label("last_position")
+        )
+        query = _select_threads(resource_id).add_columns(last).limit(limit)
+        if text:
+            wanted = (thread_rows.c.title, thread_rows.c.id, thread_rows.c.resource_id)
+            query = query.where(or_(*[each.icontains(text, autoescape=True) for each in wanted]))
+        if behind is not None:
+            query = query.where(_is_behind(*behind))
+        with self._database.read("list threads") as connection:
+            return [
+                ListedThread(
+                    _read_thread(row), 0 if row.last_position is None else row.last_position + 1
+                )
+                for row in connection.execute(query)
+            ]
+
+    def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return the positions of messages on the current branch."""
+        found: dict[str, int] = {}
+        columns = select(message_rows.c.key, message_rows.c.position)
+        with self._database.read("find messages") as connection:
+            for some in split_into_chunks([*dict.fromkeys(keys)]):
+                query = columns.where(
+                    message_rows.c.thread_id == thread_id,
+                    message_rows.c.is_current,
+                    message_rows.c.key.in_(some),
+                )
+                found.update((row.key, row.position) for row in connection.execute(query))
+        return found
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
@@ -256,16 +307,22 @@ class SQLThreads:
             return set(connection.execute(query).scalars())
 
 
-def _select_threads(resource_id: str) -> Select[Any]:
-    """Select a resource's threads, newest updated first, without those that run within others."""
+def _select_threads(resource_id: str | None) -> Select[Any]:
+    """Select a resource's threads, or all, newest first, without those that run within others."""
     outer = thread_rows.alias("outer_threads")
     is_within = exists().where(outer.c.id == thread_rows.c.parent)
-    return (
+    query = (
         select(thread_rows)
-        .where(thread_rows.c.resource_id == resource_id)
         .where(or_(thread_rows.c.parent.is_(None), ~is_within))
         .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
     )
+    return query if resource_id is None else query.where(thread_rows.c.resource_id == resource_id)
+
+
+def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
+    """Tell whether a thread comes behind one that was updated then and has this id."""
+    is_as_old = and_(thread_rows.c.updated == updated, thread_rows.c.id > thread_id)
+    return or_(thread_rows.c.updated < updated, is_as_old)
 
 
 def _select_for_update(thread_id: str) -> Any:

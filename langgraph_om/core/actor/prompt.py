@@ -188,6 +188,55 @@ def assemble(
     return out
 
 
+# The parts of an input, for people who look at what it is made of.
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A part of what the Actor is sent."""
+
+    name: str
+    """What it is, such as `Observations`."""
+    tokens: int
+    count: int = 1
+    """How many messages it is, where it is more than one."""
+
+
+def list_parts(
+    settings: Settings,
+    view: View,
+    sent: Sequence[BaseMessage],
+    texts: Mapping[str, int],
+) -> list[PromptPart]:
+    """List the parts of an input in their order, with the tokens of each.
+
+    Args:
+        view: What the Actor is shown.
+        sent: The input that was assembled of it.
+        texts: By title, the tokens of what the first piece of memory shows apart from the log.
+    """
+    count, pieces = settings.counter.count_text, view.memory
+    is_log_end = [piece.endswith("</observations>") for piece in pieces]
+    end = is_log_end.index(True) + 1 if True in is_log_end else 1
+    own = {aside.id for aside in view.asides} | {CONTINUATION_ID}
+    said = [message for message in sent if not is_instruction(message) and message.id not in own]
+    agent = sum(map(count, (message.text for message in sent if is_instruction(message))))
+    memory = count("".join(pieces))
+    first = count(pieces[0]) if pieces else 0
+    apart = {name: tokens for name, tokens in texts.items() if tokens}
+    parts = [
+        PromptPart("The agent's own instructions", max(0, agent - memory)),
+        PromptPart("How to read memory", max(0, first - sum(apart.values()))),
+        *[PromptPart(name, tokens) for name, tokens in apart.items()],
+        PromptPart("Observations", sum(map(count, pieces[1:end]))),
+        PromptPart("Hints", sum(map(count, pieces[end:]))),
+        PromptPart("Reminder", count(view.reminder)),
+        *[PromptPart("Before the request", count(aside.text)) for aside in view.asides],
+        PromptPart("Messages", sum(map(settings.counter.count_message, said)), len(said)),
+    ]
+    return [part for part in parts if part.tokens]
+
+
 def list_asides(
     settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:

@@ -23,6 +23,10 @@ class Html(str):
 
     __slots__ = ()
 
+    def __html__(self) -> str:
+        """Return it as it is, for template engines, which escape all other text."""
+        return self
+
 
 Child = str | Html | None
 
@@ -251,7 +255,7 @@ class Window:
     tokens: int
     threshold: int
     ahead: int
-    """Of the tokens, how many are observed ahead of need."""
+    """Of the tokens, how many were observed in the background."""
     meaning: str
 
 
@@ -379,7 +383,7 @@ def describe_sizes(sizes: Sizes) -> str:
 
 
 def describe_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) -> str:
-    """Say what was made ahead of need, in one line."""
+    """Say what was done in the background, in one line."""
     buffered = status["windows"]["buffered"]
     chunks, reflection = buffered["observations"], buffered["reflection"]
     number = chunks["chunks"]
@@ -407,9 +411,9 @@ def explain_chunks(status: StatusData) -> str | None:
     number = count(chunks["chunks"], "chunk")
     read, written = chunks["messageTokens"], chunks["observationTokens"]
     return (
-        f"{number}: {count(read, 'token')} of messages are observed ahead of need, in "
-        f"{count(written, 'token')}. They join the log, and their messages leave the window, when "
-        f"it reaches {count(threshold, 'token')}; no model is asked then, and nobody waits."
+        f"{number}: {count(read, 'token')} of messages were observed in the background, in "
+        f"{count(written, 'token')}. When the window reaches {count(threshold, 'token')}, the log "
+        f"takes these in, and their messages leave the window. Nobody waits for a model then."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from itertools import groupby, pairwise
@@ -96,9 +96,6 @@ _BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
 
 _BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
 
-Extra = Callable[[LogItem], Child]
-"""What stands below an item; `None` for nothing."""
-
 
 @dataclass
 class Day:
@@ -128,12 +125,11 @@ def split_days(groups: Sequence[Group]) -> list[Day]:
     return days
 
 
-def render_log(record: MemoryRecord, extra: Extra | None = None) -> Html:
+def render_log(record: MemoryRecord) -> Html:
     """Render the log.
 
     Args:
         record: The memory of the thread, or of a resource.
-        extra: What stands below each item.
     """
     shown = [group for group in record["log"] if group["text"]]
     if not shown:
@@ -144,16 +140,16 @@ def render_log(record: MemoryRecord, extra: Extra | None = None) -> Html:
         if is_divided:
             name = f"Thread {show_key(thread)}" if thread else "Several threads"
             parts.append(element("p", name, class_="thread"))
-        parts += [_render_day(day, extra) for day in split_days([*own])]
+        parts += [_render_day(day) for day in split_days([*own])]
     return join(parts)
 
 
-def render_apart(record: MemoryRecord, apart: Apart, extra: Extra | None = None) -> Html:
+def render_apart(record: MemoryRecord, apart: Apart) -> Html:
     """Render what the Actor is shown apart from the log as a section of the page."""
     note = f"{describe_room(apart)}. Shown to the agent word for word, before the observations."
     parts: list[Child] = [element("h2", apart.title), element("p", note, class_="note")]
     if apart.groups:
-        parts.append(render_log({**record, "log": [*apart.groups]}, extra))
+        parts.append(render_log({**record, "log": [*apart.groups]}))
     parts += [
         element("p", element("b", "No room for: "), text, class_="card warn")
         for text in apart.left_out
@@ -163,50 +159,78 @@ def render_apart(record: MemoryRecord, apart: Apart, extra: Extra | None = None)
 
 def render_items(groups: Iterable[Group]) -> Html:
     """Render the items of groups that are no part of the log yet."""
-    return join([_render_day(day, None) for day in split_days([*groups])])
+    return join([_render_day(day) for day in split_days([*groups])])
 
 
-def _render_day(day: Day, extra: Extra | None) -> Html:
-    return join([element("h3", day.title), *_render_groups(day, extra)])
+def _render_day(day: Day) -> Html:
+    return join([element("h3", day.title), *_render_groups(day)])
 
 
-def _render_groups(day: Day, extra: Extra | None) -> Iterator[Html]:
+def _render_groups(day: Day) -> Iterator[Html]:
     for group, items in day.groups:
-        yield element("ul", *[_render_item(item, extra) for item in items], class_="items")
+        yield element("ul", *[_render_item(item) for item in items], class_="items")
         line = write_range(group).strip("_").replace("`", "")
         covered = line.removeprefix("range:").strip()
         if covered:
             yield element("p", f"messages {covered}", class_="range")
 
 
-def _render_item(item: LogItem, extra: Extra | None) -> Html:
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """What of an item people read."""
+
+    kind: str
+    """Names the mark, such as `red`; empty for none."""
+    meaning: str
+    """What the mark says."""
+    mark: str
+    time: str
+    """Such as `09:00`; empty for none."""
+    words: str
+    """Its first line."""
+    badge: str
+    """What says that nobody else changes it; empty for other items."""
+    below: Sequence[str]
+    """The lines below."""
+
+
+def show_item(item: LogItem) -> ShownItem:
+    """Return what of an item people read."""
     head = item.head
     kind, meaning = _DOTS.get(head.mark, _DOTS[""])
     first, _, below = item.words.partition("\n")
     by_person = _BY_PERSON.search(first)
     badge = by_person["said"] if by_person else "pinned"
+    mark = "✓" if kind == "done" else head.mark
+    is_kept = is_protected(item.group)
+    lines = _list_below(below)
+    return ShownItem(
+        kind, meaning, mark, head.time, write_words(first), badge if is_kept else "", lines
+    )
+
+
+def _render_item(item: LogItem) -> Html:
+    shown = show_item(item)
     said = [
-        write_words(first),
+        shown.words,
         " ",
-        element("span", badge, class_="badge") if is_protected(item.group) else None,
+        element("span", shown.badge, class_="badge") if shown.badge else None,
         " ",
         element("span", f"#{item.id}", class_="id", title="names this item"),
-        *[element("div", line, class_="below") for line in _list_below(below)],
-        extra(item) if extra is not None else None,
+        *[element("div", line, class_="below") for line in shown.below],
     ]
-    mark = "✓" if kind == "done" else head.mark
     return element(
         "li",
         element(
             "span",
-            mark,
-            class_=f"dot {kind}".strip(),
-            title=meaning,
+            shown.mark,
+            class_=f"dot {shown.kind}".strip(),
+            title=shown.meaning,
             role="img",
-            aria_label=meaning,
+            aria_label=shown.meaning,
         ),
         " ",
-        element("time", head.time) if head.time else element("span"),
+        element("time", shown.time) if shown.time else element("span"),
         element("div", *said, dir="auto"),
     )
 
@@ -303,8 +327,6 @@ def render_memory_view(
     *,
     sizes: Sizes | None = None,
     is_closed: bool = False,
-    extra: Extra | None = None,
-    lead: Child = None,
     apart: Sequence[Apart] = (),
     sections: Sequence[Child] = (),
 ) -> Html:
@@ -315,9 +337,7 @@ def render_memory_view(
         status: The `data` of `data-om-status`.
         history: The last record of each generation, newest first, to show what each changed.
         sizes: What the Actor is sent in place of the conversation.
-        is_closed: Whether nothing is made ahead of need any more.
-        extra: What stands below each item, such as a form.
-        lead: What stands before the log.
+        is_closed: Whether nothing is done in the background any more.
         apart: What the Actor is shown apart from the log.
         sections: What features say of it.
     """
@@ -328,9 +348,8 @@ def render_memory_view(
         _render_trouble(record),
         element("div", *windows, class_="meters"),
         _render_hints(record),
-        lead,
-        *[render_apart(record, each, extra) for each in apart],
-        element("section", element("h2", "Observations"), render_log(log, extra)),
+        *[render_apart(record, each) for each in apart],
+        element("section", element("h2", "Observations"), render_log(log)),
         render_values(record),
         _render_ahead(record, status, is_closed=is_closed),
         *sections,
@@ -383,7 +402,7 @@ def _render_window(window: Window) -> Html:
         aria_valuemin=0,
         aria_valuemax=whole,
     )
-    part = f", {window.ahead:,} of them observed ahead" if window.ahead else ""
+    part = f", {window.ahead:,} of them observed in the background" if window.ahead else ""
     numbers = f"{window.tokens:,} of {count(window.threshold, 'token')}{part}"
     head = element(
         "div",
@@ -413,15 +432,15 @@ def _render_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) 
     reflection = record["reflection"]
     if reflection:
         text = (
-            f"A reflection: {count(reflection['input_tokens'], 'token')} of the log, condensed to "
-            f"{reflection['tokens']:,} ahead of need. It takes their place when the log reaches "
-            f"its threshold."
+            f"A reflection: {count(reflection['input_tokens'], 'token')} of the log, condensed in "
+            f"the background to {reflection['tokens']:,}. It takes their place when the log "
+            f"reaches its threshold."
         )
         parts.append(element("p", text, class_="note"))
     if not parts or record["pending"] or is_closed:
         line = describe_ahead(record, status, is_closed=is_closed).capitalize()
         parts.insert(0, element("p", f"{line}.", class_="note"))
-    return element("section", element("h2", "Ahead of need"), *parts)
+    return element("section", element("h2", "Ready in the background"), *parts)
 
 
 def _render_usage(record: MemoryRecord) -> Html | None:

@@ -6,7 +6,7 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import Framing, View, choose_day, make_view
 from langgraph_om.core.acts import Act, Listing
-from langgraph_om.core.additions import Additions, Log
+from langgraph_om.core.additions import Additions, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows
@@ -609,6 +609,10 @@ class Feature:
 
     def section(self, record: MemoryRecord) -> Html | None:
         """Return what the page of a memory says of it; `None` for nothing."""
+        raise NotImplementedError
+
+    def show_from_state(self, settings: Settings, state: Any) -> Iterable[ShownValue]:
+        """Return what of a graph's state the page of a memory shows."""
         raise NotImplementedError
 
     def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:

@@ -7,13 +7,14 @@ it still. So it is shown before the live request once no message of the window s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
+from langgraph_om.core.additions import ShownValue
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.content.text import as_label, escape, truncate_to_tokens, write_json
@@ -74,6 +75,12 @@ class ShowState(Feature):
         """Return the channels that a graph's state holds, as JSON; empty for none."""
         found = {name: value for name in self._names if (value := read_channel(state, name))}
         return write_json(found) if found else ""
+
+    def show_from_state(self, settings: Settings, state: Any) -> Iterator[ShownValue]:
+        """Yield the channels as the Actor reads them."""
+        held: Mapping[str, Any] = json.loads(self.read_text(state) or "{}")
+        for name, value in held.items():
+            yield ShownValue(as_label(name), write_state(value, settings))
 
     def aside(
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts

@@ -134,6 +134,7 @@ ACTS: Final = (
         label="Remember",
         done="It is remembered.",
         told=_TOLD,
+        undone_by="undo",
     ),
     Act(
         name="pin",
@@ -143,6 +144,7 @@ ACTS: Final = (
         label="Pin",
         done="It is pinned: no reflection changes it.",
         told=_TOLD,
+        undone_by="undo",
         is_offered=lambda item: not is_protected(item.group),
     ),
     Act(
@@ -153,6 +155,7 @@ ACTS: Final = (
         label="Unpin",
         done="It is not pinned any more.",
         told=_TOLD,
+        undone_by="undo",
         is_offered=lambda item: bool(item.group.get("person")),
     ),
     Act(
@@ -163,6 +166,7 @@ ACTS: Final = (
         label="Forget",
         done="An item that stood here is forgotten.",
         told=_TOLD,
+        undone_by="undo",
     ),
     Act(
         name="correct",
@@ -174,6 +178,7 @@ ACTS: Final = (
         label="Correct",
         done="It is corrected.",
         told=_TOLD,
+        undone_by="undo",
     ),
     Act(
         name="undo",
@@ -183,6 +188,7 @@ ACTS: Final = (
         label="Undo the last change",
         done="The last change is undone.",
         told=_TOLD,
+        undone_by="undo",
     ),
 )
 

@@ -1,0 +1,645 @@
+"""The inspector: pages of a LangGraph server or of FastAPI that show what an agent remembers.
+
+`memory_app` is the application. `threads` finds the threads, `thread_page` reads one, and the
+templates say how they look. They work without a script, which adds what is live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from jinja2 import Environment, PackageLoader
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from langgraph_om.archive import ListingArchive
+from langgraph_om.core.items import list_items
+from langgraph_om.core.page.html import (
+    count,
+    describe_actor_window,
+    describe_room,
+    explain_chunks,
+    list_failures,
+    list_hints,
+    list_unread,
+    list_usage,
+    list_windows,
+    name_operation,
+    write_moment,
+    write_text,
+)
+from langgraph_om.core.page.page import diff_logs, list_values, select_log, write_title
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import ACTS
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.web.thread_page import (
+    MESSAGES,
+    Conversation,
+    LogReader,
+    Prices,
+    draw_curves,
+    place_shares,
+    read_messages,
+    read_prompt,
+    read_turns,
+    write_dollars,
+)
+from langgraph_om.web.threads import (
+    ArchivedThreads,
+    GraphThreads,
+    Listed,
+    ServerThreads,
+    Threads,
+    Wanted,
+)
+
+__all__ = ["memory_app"]
+
+# What a person changes: the forms of acts, and what they send.
+
+
+DONE: Final = {
+    **{act.name: act.done for act in ACTS},
+    **{act.clearing.name: act.clearing.done for act in ACTS if act.clearing},
+}
+"""Said when a change is made."""
+MAX_BODY: Final = 64 * 1024
+"""Bytes of a form that is read."""
+
+
+def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
+    """Return the update of `om` that a form asks for.
+
+    Raises:
+        ConfigurationError: When it cannot be meant.
+    """
+    action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
+    act = next((act for act in ACTS if act.name == action), None)
+    cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
+    if cleared is not None:
+        return cleared.build(memory.updates, {"text": None}, state)
+    if act is None:
+        *known, last = DONE
+        msg = f"`action` is {action!r}; pass {', '.join(known)} or {last}"
+        raise ConfigurationError(msg)
+    return act.build(memory.updates, {**given, "act": form.get("act") or None}, state)
+
+
+def is_from_our_page(headers: Mapping[str, str]) -> bool:
+    """Return whether a form was sent by a page of the same origin, and not by another site.
+
+    Browsers say so, and no page can change what they say. What says nothing is refused.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc == headers.get("host")
+
+
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_LOCAL_HOST: Final = re.compile(
+    r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]*)?", re.IGNORECASE
+)
+"""A `Host` by which a machine reaches itself. Any other name may be one that a foreign site has
+pointed at this machine, to read the pages from a browser that runs on it (DNS rebinding)."""
+
+_FOREIGN_HOST: Final = (
+    "These pages answer under localhost alone. To serve them under another name, pass "
+    "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
+)
+
+_MAX_DIGITS: Final = 9
+"""Of a number in a query; Python refuses to read one of thousands."""
+_POLL = 1.0
+"""Seconds between two looks at a thread that somebody watches."""
+_SHARE: Final = 20
+"""A look that takes long comes so many times its time later, so that it is little of it."""
+_HEARTBEAT: Final = 15.0
+"""Seconds after which a listener is told that there is nothing new."""
+_MOST_STREAMS: Final = 100
+"""How many listeners there are at once."""
+
+Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
+"""Told a request and the thread it is about, `None` for the list: whether it may be answered."""
+
+
+def memory_app(
+    memory: ObservationalMemory,
+    *,
+    graph: Any = None,
+    client: Any = None,
+    edit: bool = False,
+    authorize: Authorize | None = None,
+    allowed_hosts: Sequence[str] | None = None,
+    limit: int = 50,
+    prices: Prices | None = None,
+) -> Starlette:
+    """Return an application with the pages `/memory` and `/memory/{thread}`: the inspector.
+
+    For `"http": {"app": "./file.py:app"}` in a server's `langgraph.json`, and for
+    `fastapi_app.mount("/", memory_app(...))`. The pages answer under local names alone
+    (`localhost`, `127.0.0.1`, `[::1]`) until `authorize` or `allowed_hosts` is given. They show
+    all threads that `authorize` does not refuse.
+
+    Args:
+        memory: The agent's memory.
+        graph: The agent's compiled graph, with a checkpointer, in this process.
+        client: A LangGraph server's asynchronous client; `None` without a graph: that of the server
+            in which the application runs.
+        edit: Whether the pages let a person change what is remembered. Forms are taken only from
+            these pages themselves, as browsers say by `Sec-Fetch-Site` or `Origin`.
+        authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
+            or async. `None`: each may that names an allowed host.
+        allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
+            Starlette's `TrustedHostMiddleware` takes them; `["*"]` for each. `None`: local names
+            alone, and with `authorize` each host.
+        limit: How many threads a page of the list names.
+        prices: Dollars for a million tokens in and out, such as
+            `{"agent": (3, 15), "memory": (0.3, 2.5)}`; a third number is for tokens that the
+            provider had in its cache. `None`: costs are told in tokens.
+
+    Raises:
+        ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
+            `allowed_hosts` is a text, or `prices` cannot be read.
+    """
+    if isinstance(allowed_hosts, str):
+        msg = f"`allowed_hosts` is {allowed_hosts!r}; pass a list of hosts"
+        raise ConfigurationError(msg)
+    if authorize is None and allowed_hosts is None:
+        authorize = _is_local
+    threads = _choose_threads(check_memory(memory), graph, client)
+    pages = _Pages(memory, threads, authorize, Look(edit, limit, _check_prices(prices)))
+    hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
+    methods = ["GET", "POST"] if edit else ["GET"]
+    register_url_convertor("om_thread", _AnyThread())
+    return Starlette(
+        routes=[
+            Route("/memory", pages.list),
+            Route("/memory/{thread:om_thread}", pages.thread, methods=methods),
+            Route("/memory-live/{thread:om_thread}", pages.live),
+            Route("/memory-static/{name}", pages.static),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the pages look."""
+
+    edit: bool
+    """Whether they have forms."""
+    limit: int
+    """Threads on a page of the list."""
+    prices: Prices | None
+
+
+def _check_prices(prices: Prices | None) -> Prices | None:
+    for name, given in (prices or {}).items():
+        is_read = name in ("agent", "memory") and len(given) in (2, 3)
+        if not is_read or not all(isinstance(each, int | float) for each in given):
+            msg = (
+                f"`prices` has {name!r}: {given!r}; pass 'agent' and 'memory' with dollars for a "
+                f"million tokens, in and out, such as (3, 15)"
+            )
+            raise ConfigurationError(msg)
+    return prices
+
+
+class _AnyThread(Convertor[str]):
+    """Takes any thread id from a path, also one with slashes and line breaks."""
+
+    regex = r"(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def _is_local(request: Request, thread: str | None) -> bool:
+    """Return whether the request names this machine as its host."""
+    del thread
+    return _LOCAL_HOST.fullmatch(request.headers.get("host", "")) is not None
+
+
+def _choose_threads(memory: ObservationalMemory, graph: Any, client: Any) -> Threads:
+    if graph is not None and client is not None:
+        msg = "`graph` and `client` are both given; pass the one whose threads are to be shown"
+        raise ConfigurationError(msg)
+    if graph is not None and not getattr(graph, "checkpointer", None):
+        msg = "`graph` has no checkpointer, so that there are no threads to show"
+        raise ConfigurationError(msg)
+    key = memory.messages_key
+    place: Threads
+    if graph is not None:
+        place = GraphThreads(graph, key)
+    else:
+        place = ServerThreads(client if client is not None else _connect(), key)
+    archive = memory.archive
+    return ArchivedThreads(archive, place) if isinstance(archive, ListingArchive) else place
+
+
+def _connect() -> Any:
+    try:
+        from langgraph_sdk import get_client  # noqa: PLC0415 optional
+    except ImportError as error:
+        msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
+        raise ConfigurationError(msg) from error
+    return get_client()
+
+
+class _Pages:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        memory: ObservationalMemory,
+        threads: Threads,
+        authorize: Authorize | None,
+        look: Look,
+    ) -> None:
+        self._memory, self._threads, self._authorize = memory, threads, authorize
+        self._look = look
+        self._refusal = _FOREIGN_HOST if authorize is _is_local else "You may not see this."
+        self._streams = 0
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a file that the pages need."""
+        found = _STATIC.get(request.path_params["name"])
+        if found is None:
+            return Response(status_code=404)
+        kind, body = found
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(body, media_type=kind, headers={**_HEADERS, **headers})
+
+    async def list(self, request: Request) -> Response:
+        """Answer with the list of threads."""
+        if not await self._may(request, None):
+            return _refuse(request, self._refusal, 403)
+        asked = request.query_params
+        wanted = Wanted(asked.get("q", ""), asked.get("user", ""), asked.get("behind", ""))
+        found: list[Listed] = []
+        has_more = is_cut = False
+        async with aclosing(self._threads.names(wanted)) as names:
+            async for listed in names:
+                if listed is None:
+                    is_cut = True
+                elif await self._may(request, listed.id):
+                    if len(found) == self._look.limit:
+                        has_more = True
+                        break
+                    found.append(listed)
+        rows = await asyncio.gather(*map(self._threads.complete, found))
+        older = {**_kept(wanted), "behind": found[-1].mark} if has_more else None
+        return _render(
+            request,
+            "list.html",
+            title="Memories",
+            rows=rows,
+            wanted=wanted,
+            is_cut=is_cut,
+            older=urlencode(older) if older else None,
+            newest=urlencode(_kept(wanted)) if wanted.behind else None,
+            thresholds=self._memory.thresholds,
+            prices=self._look.prices,
+        )
+
+    async def thread(self, request: Request) -> Response:
+        """Answer with the memory of a thread, or change it."""
+        thread = request.path_params["thread"]
+        if not await self._may(request, thread):
+            return _refuse(request, self._refusal, 403)
+        state = await self._threads.state(thread)
+        if state is None:
+            return _refuse(request, f"There is no thread {thread!r}.", 404)
+        if request.method == "POST":
+            return await self._change(request, thread, state)
+        asks = "history" in request.query_params
+        history = self._memory.history(await self._threads.history(thread)) if asks else ()
+        query = dict(request.query_params)
+        shown = await asyncio.to_thread(
+            read_page, self._memory, thread, state, query, self._look.prices
+        )
+        done = DONE.get(query.get("done", ""))
+        return _render(
+            request,
+            "thread.html",
+            **shown,
+            thread=thread,
+            acts=ACTS if self._look.edit else (),
+            done=done,
+            place=_find_place(self._memory, request, shown["record"]) if done else None,
+            undo=_find_undo(query) if self._look.edit else None,
+            generations=list(pairwise(history)),
+            has_history=asks,
+            is_live=True,
+        )
+
+    async def live(self, request: Request) -> Response:
+        """Answer with an event each time that the thread changes, as long as somebody listens."""
+        thread = request.path_params["thread"]
+        if not await self._may(request, thread):
+            return Response(status_code=403)
+        if await self._threads.version(thread) is None:
+            return Response(status_code=404)
+        if self._streams >= _MOST_STREAMS:
+            return Response(status_code=503)
+        kind = "text/event-stream"
+        return StreamingResponse(self._follow(thread), media_type=kind, headers=_HEADERS)
+
+    async def _follow(self, thread: str) -> AsyncGenerator[str]:
+        self._streams += 1
+        try:
+            last, told = await self._threads.version(thread), time.monotonic()
+            yield ": ready\n\n"
+            while last is not None:
+                begun = time.monotonic()
+                now = await self._threads.version(thread)
+                took = time.monotonic() - begun
+                if now != last:
+                    yield "event: changed\ndata: 1\n\n"
+                    last, told = now, time.monotonic()
+                elif time.monotonic() - told > _HEARTBEAT:
+                    yield ": still here\n\n"
+                    told = time.monotonic()
+                await asyncio.sleep(max(_POLL, _SHARE * took))
+        finally:
+            self._streams -= 1
+
+    async def _change(self, request: Request, thread: str, state: Any) -> Response:
+        if not is_from_our_page(request.headers):
+            return _refuse(request, "This form was not sent by a page of this site.", 403)
+        form = await _read_form(request)
+        if form is None:
+            return _refuse(request, "The form is too large.", 413)
+        try:
+            update = read_act(self._memory, form, state)
+            await self._threads.write(thread, update)
+        except ConfigurationError as error:
+            return _refuse(request, str(error), 400)
+        query = urlencode(
+            {"done": form["action"], "act": update[0]["id"], "at": form.get("at", "")}
+        )
+        place = f"{quote(request.url.path)}?{query}#done"
+        return RedirectResponse(place, 303, headers=_HEADERS)
+
+    async def _may(self, request: Request, thread: str | None) -> bool:
+        if self._authorize is None:
+            return True
+        allowed = self._authorize(request, thread)
+        return bool(await allowed if inspect.isawaitable(allowed) else allowed)
+
+
+def _kept(wanted: Wanted) -> dict[str, str]:
+    """Return what of a query the next page keeps."""
+    return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
+
+
+def _find_undo(query: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the act that takes back the change before, and the id of that change."""
+    act = next((act for act in ACTS if act.name == query.get("done")), None)
+    if act is None or act.undone_by is None or not query.get("act"):
+        return None
+    return act.undone_by, query["act"]
+
+
+def _read_number(request: Request, name: str) -> int | None:
+    """Return a number of the query; `None` where there is none."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
+    """Return the number of the item at which a change is told; `None` for the head of the page."""
+    at, items = _read_number(request, "at"), list_items(record["log"])
+    if at is None or not items:
+        return None
+    act = request.query_params.get("act", "")
+    left = [
+        key
+        for find in runner_of(memory).settings.features.having("find_left")
+        for key in find(record, act)
+    ]
+    # A change may move an item, behind the rest of its group. One that is gone has no number.
+    moved = [number for number, item in enumerate(items) if item.group["id"] in left]
+    return moved[0] if moved else min(at, len(items) - 1)
+
+
+async def _read_form(request: Request) -> Mapping[str, str] | None:
+    """Return the fields of a form; `None` when it is too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            return None
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+
+# What a thread's page shows.
+
+
+def read_page(
+    memory: ObservationalMemory,
+    thread: str,
+    state: Any,
+    query: Mapping[str, str],
+    prices: Prices | None,
+) -> dict[str, Any]:
+    """Return what the page of a thread shows, by the names that its template has for it.
+
+    Args:
+        memory: The agent's memory.
+        thread: The thread's id.
+        state: Its newest state.
+        query: What of it somebody wants to see.
+        prices: Of tokens; `None` where nobody has told them.
+    """
+    runner = runner_of(memory)
+    record, messages = runner.record(state), runner.conversation(state)
+    step = runner.look(record, messages, runner.read_texts(state))
+    status: Any = memory.status(state)
+    apart = runner.list_apart(record)
+    talk = Conversation(messages, memory.archive, record["thread_id"] or thread)
+    waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
+    reader = LogReader(record, [*record["log"], *waiting], talk)
+    start, stop = _find_messages(query, talk.total)
+    features, settings = runner.settings.features, step.settings
+    windows = list_windows(status)
+    prompt = read_prompt(
+        runner, step, {each.title: each.tokens for each in apart}, is_whole="prompt" in query
+    )
+    tokens = [part.tokens for part in prompt.parts]
+    turns = read_turns(talk)
+    return {
+        "title": write_title(record),
+        "record": record,
+        "user": record["resource_id"],
+        "windows": [(each, *_fill(each.tokens, each.ahead, each.threshold)) for each in windows],
+        "reads": describe_actor_window(status),
+        "pending": [name_operation(name) for name in record["pending"]],
+        "trouble": _list_trouble(record),
+        "unread": list_unread(record),
+        "hints": list_hints(record),
+        "apart": [(each, reader.read(each.groups)) for each in apart],
+        "notes": reader.read(select_log(record, apart)["log"]),
+        "waiting": reader.read(waiting),
+        "explained": explain_chunks(status),
+        "messages": read_messages(talk.read(start, stop), reader, step),
+        "start": start,
+        "stop": stop,
+        "total": talk.total,
+        "values": list_values(record),
+        "of_state": [
+            value
+            for show in features.having("show_from_state")
+            for value in show(settings, _read_channels(state))
+        ],
+        "sections": [
+            written
+            for write in features.having("section")
+            if (written := write(record)) is not None
+        ],
+        "prompt": prompt,
+        "parts": list(zip(prompt.parts, place_shares(tokens), strict=True)),
+        "curves": draw_curves(turns, (prices or {}).get("agent")),
+        "turns": turns,
+        "usage": list_usage(record),
+        "memory_cost": price_memory(list_usage(record), prices),
+    }
+
+
+def price_memory(usage: Sequence[tuple[str, int, int, int]], prices: Prices | None) -> str | None:
+    """Return what memory's models cost; `None` where nobody has told their prices."""
+    own = (prices or {}).get("memory")
+    if own is None:
+        return None
+    dollars = sum(read * own[0] + written * own[1] for _, _, read, written in usage)
+    return write_dollars(dollars / 1_000_000)
+
+
+def _read_channels(state: Any) -> Any:
+    """Return the channels of a state, by name."""
+    found = state.get("values") if isinstance(state, Mapping) else state.values
+    return found if isinstance(found, Mapping) else {}
+
+
+def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
+    """Return the positions between which messages are shown: those asked for, or the newest."""
+    at = query.get("message", "")
+    if at.isdecimal() and len(at) <= _MAX_DIGITS and int(at) < total:
+        start = int(at) // MESSAGES * MESSAGES
+        return start, min(total, start + MESSAGES)
+    return max(0, total - MESSAGES), total
+
+
+def _fill(tokens: int, ahead: int, threshold: int) -> tuple[float, float]:
+    """Return how much of a window is full, in hundredths: of it in the background, and else."""
+    whole = max(threshold, tokens, 1)
+    return 100 * ahead / whole, 100 * (tokens - ahead) / whole
+
+
+def _list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
+    """Return what went wrong last."""
+    trip = record.get("tripwire")
+    ended = [("The last turn ended", trip["reason"])] if trip else []
+    return [
+        *ended,
+        *[(f"{name.capitalize()} failed", said) for name, said in list_failures(record)],
+    ]
+
+
+# Templates and files.
+
+
+def _finalize(value: Any) -> Any:
+    """Escape a text as all pages of this package do: no character is left that none may hold."""
+    return write_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("langgraph_om.web"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_finalize,
+)
+_TEMPLATES.filters.update(
+    count=count,
+    moment=write_moment,
+    room=describe_room,
+    tokens=log_tokens,
+    diff=lambda pair: diff_logs(pair[1], pair[0]),
+    quoted=lambda text: quote(text, safe=""),
+    price=lambda figures, prices: price_memory(
+        [("", 0, figures.tokens_in, figures.tokens_out)], prices
+    ),
+)
+_KINDS: Final = {"css": "text/css", "js": "text/javascript"}
+
+
+def _read_static() -> dict[str, tuple[str, bytes]]:
+    """Return type and content of each file that a page asks for, by its name."""
+    folder = files("langgraph_om.web") / "static"
+    names = [file.name for file in folder.iterdir()]
+    return {
+        name: (_KINDS[kind], (folder / name).read_bytes())
+        for name in names
+        if (kind := name.rpartition(".")[2]) in _KINDS
+    }
+
+
+_STATIC: Final = _read_static()
+_VERSION: Final = hashlib.sha256(b"".join(body for _, body in _STATIC.values())).hexdigest()[:12]
+"""Asked for with each file, which browsers then keep for good."""
+
+
+def _find_root(request: Request) -> str:
+    """Return the way from a page to where the application is, as its browser sees it.
+
+    It is relative, so that it leads there behind a proxy that takes a part of the path away.
+    """
+    path, root = request.scope["path"], str(request.scope.get("root_path", ""))
+    raw = request.scope.get("raw_path") or quote(path).encode()
+    outside = root.count("/") if path.startswith(root) else 0
+    inside = raw.count(b"/") - outside - 1
+    return "../" * inside
+
+
+def _render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    page = _TEMPLATES.get_template(template)
+    text = page.render(root=_find_root(request), version=_VERSION, **values)
+    return HTMLResponse(text, status, headers=_HEADERS)
+
+
+def _refuse(request: Request, text: str, status: int) -> Response:
+    return _render(request, "refusal.html", status, title="That did not work", text=text)

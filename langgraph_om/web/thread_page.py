@@ -1,0 +1,458 @@
+"""What the page of a thread shows: plain values for the templates, read from a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langgraph_om.archive import ListingArchive, MessageArchive
+from langgraph_om.core.actor.prompt import PromptPart, list_parts
+from langgraph_om.core.additions import is_shared
+from langgraph_om.core.content.message_keys import keyed_conversation
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import show_key, write_json
+from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.page.page import ShownItem, show_item, split_days
+from langgraph_om.core.record.record import list_ranges
+from langgraph_om.core.search import read_text
+from langgraph_om.core.step.step import Step
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.runtime.runner import StepRunner
+
+MESSAGES: Final = 100
+"""Messages on a page."""
+_LONG: Final = 600
+"""Characters of a message that are shown at once; the rest unfolds."""
+_TURNS: Final = 200
+"""Turns in a curve."""
+_READ_FOR_TURNS: Final = 1000
+"""Messages of an archive that are read for the curves."""
+_UNSENT: Final = 1000
+"""Messages of a state among which those are looked for that the archive does not have yet."""
+
+Prices = Mapping[str, Sequence[float]]
+"""Dollars for a million tokens in and out, of `agent` and of `memory`; a third number is for tokens
+that the provider had in its cache."""
+
+
+# --- The conversation ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message and where it stands."""
+
+    at: int
+    """0-based, from the beginning of the conversation."""
+    key: str
+    message: BaseMessage
+
+
+class Conversation:
+    """A thread's messages by their positions: of the archive, where there is one, and the state."""
+
+    def __init__(
+        self, messages: Sequence[BaseMessage], archive: MessageArchive | None, thread: str
+    ) -> None:
+        """Find out how many there are.
+
+        Args:
+            messages: Those of the state.
+            archive: Where those are that left it.
+            thread: The name of the thread in the archive.
+        """
+        self._own = keyed_conversation(messages)
+        self._archive: MessageArchive | None = None
+        self._thread, self._kept = thread, 0
+        last = archive.last_position(thread) if archive is not None and thread else None
+        if archive is not None and last is not None:
+            self._archive, self._kept = archive, last + 1
+            newest = self._own[-_UNSENT:]
+            known = archive.contains(thread, [key for key, _ in newest])
+            sent = [at for at, (key, _) in enumerate(newest) if key in known]
+            self._own = newest[sent[-1] + 1 :] if sent else newest
+
+    @property
+    def total(self) -> int:
+        """How many messages there are."""
+        return self._kept + len(self._own)
+
+    def read(self, start: int, stop: int) -> list[Place]:
+        """Return the messages of these positions."""
+        found: list[Place] = []
+        if self._archive is not None and start < self._kept:
+            rows = self._archive.messages(
+                self._thread,
+                start=start,
+                stop=min(stop, self._kept),
+                limit=stop - start,
+                visible_only=False,
+            )
+            found += [Place(row.position, row.key, row.message) for row in rows]
+        first = max(0, start - self._kept)
+        for at, (key, message) in enumerate(self._own[first : max(0, stop - self._kept)], first):
+            found.append(Place(self._kept + at, key, message))
+        return found
+
+    def places(self, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return where messages stand; those that are not there, or not found, are left out."""
+        wanted = set(keys)
+        own = {key: self._kept + at for at, (key, _) in enumerate(self._own) if key in wanted}
+        archive: object = self._archive
+        kept = archive.places(self._thread, keys) if isinstance(archive, ListingArchive) else {}
+        return {**kept, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message as the page shows it."""
+
+    at: int
+    role: str
+    name: str
+    """Of a tool; empty for others."""
+    time: str
+    text: str
+    rest: str
+    """Of a long message, what unfolds."""
+    calls: Sequence[tuple[str, str]]
+    """Name and arguments of calls of tools."""
+    notes: Sequence[str]
+    """The ids of the groups of notes that were made of it."""
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An item of the log."""
+
+    item: LogItem
+    number: int
+    """Its number among the items of the log."""
+    shown: ShownItem
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Items that were made of the same messages."""
+
+    id: str
+    notes: Sequence[Note]
+    is_first: bool
+    """Whether no other day above has items of the same group."""
+    ranges: Sequence[tuple[int, int]]
+    """Positions of the first and the last message of each run; empty where these are not known."""
+
+    @property
+    def first(self) -> int | None:
+        """The position of the first message; `None` where it is not known."""
+        return self.ranges[0][0] if self.ranges else None
+
+    @property
+    def lights(self) -> str:
+        """The runs for the script: `3-9 12-14`."""
+        return " ".join(f"{start}-{stop}" for start, stop in self.ranges)
+
+    @property
+    def told(self) -> str:
+        """The runs for people, who count from one."""
+        runs = [
+            f"{start + 1:,}" if start == stop else f"{start + 1:,} to {stop + 1:,}"
+            for start, stop in self.ranges
+        ]
+        noun = "message" if [s == e for s, e in self.ranges] == [True] else "messages"
+        return f"{noun} {', '.join(runs)}" if runs else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What was noted of a day."""
+
+    title: str
+    groups: Sequence[Notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The days of a thread, where the log is about several."""
+
+    thread: str | None
+    """Whose; empty for several, `None` where the log is about one."""
+    days: Sequence[Day]
+
+
+class LogReader:
+    """Reads logs of a record, and knows the places of the messages that they are about."""
+
+    def __init__(self, record: MemoryRecord, groups: Sequence[Group], talk: Conversation) -> None:
+        """Find the messages.
+
+        Args:
+            record: The memory.
+            groups: All groups that are to be shown.
+            talk: The conversation.
+        """
+        self._record = record
+        own = record["thread_id"]
+        ranges = {
+            group["id"]: list_ranges(group)
+            for group in groups
+            if group["thread_id"] in (own, None) or not group["thread_id"]
+        }
+        keys = [key for runs in ranges.values() for run in runs for key in run]
+        places = talk.places(keys)
+        self.ranges = {
+            key: sorted(
+                {
+                    (places[run[0]], places[run[-1]])
+                    for run in runs
+                    if run[0] in places and run[-1] in places
+                }
+            )
+            for key, runs in ranges.items()
+        }
+        self._seen: set[str] = set()
+        self._numbers = {item.id: at for at, item in enumerate(list_items(record["log"]))}
+
+    def read(self, groups: Sequence[Group]) -> list[Section]:
+        """Return groups of the log by thread and day."""
+        shown = [group for group in groups if group["text"]]
+        divided = is_shared(self._record)
+        sections: list[Section] = []
+        for thread, own in groupby(shown, key=lambda each: each["thread_id"] if divided else ""):
+            name = (show_key(thread) if thread else "") if divided else None
+            days = [
+                Day(day.title, [self._read_group(*each) for each in day.groups])
+                for day in split_days([*own])
+            ]
+            sections.append(Section(name, days))
+        return sections
+
+    def _read_group(self, group: Group, items: Sequence[LogItem]) -> Notes:
+        notes = [Note(item, self._numbers.get(item.id, 0), show_item(item)) for item in items]
+        is_first = group["id"] not in self._seen
+        self._seen.add(group["id"])
+        return Notes(group["id"], notes, is_first, self.ranges.get(group["id"], []))
+
+
+def read_messages(places: Sequence[Place], reader: LogReader, step: Step) -> list[Said]:
+    """Return messages as the page shows them, each with the notes that were made of it."""
+    stamps, settings = step.record["stamps"], step.settings
+    times = settings.times_of([(each.key, each.message) for each in places], stamps)
+    ranges = [(key, run) for key, runs in reader.ranges.items() for run in runs]
+    found: list[Said] = []
+    for place, time in zip(places, times, strict=True):
+        message = place.message
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        # The words alone: calls are shown by themselves.
+        text = message.text.strip() or ("" if calls else read_text(message).strip())
+        cut = _find_cut(text)
+        found.append(
+            Said(
+                place.at,
+                role_of(message) or message.type,
+                str(getattr(message, "name", None) or "") if message.type == "tool" else "",
+                f"{time.astimezone(settings.timezone):%Y-%m-%d %H:%M}" if time else "",
+                text[:cut],
+                text[cut:],
+                [(call["name"], write_json(call["args"])) for call in calls],
+                list(dict.fromkeys(key for key, (a, b) in ranges if a <= place.at <= b)),
+            )
+        )
+    return found
+
+
+def _find_cut(text: str) -> int:
+    """Return where the rest of a long text begins: between two words, if there are any."""
+    if len(text) <= _LONG:
+        return len(text)
+    space = max(text.rfind(each, _LONG // 2, _LONG) for each in " \n")
+    return space if space > 0 else _LONG
+
+
+# --- What the Actor is sent ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of the Actor's input, word for word."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the Actor is sent next."""
+
+    parts: Sequence[PromptPart]
+    messages: Sequence[Sent]
+    """Word for word; empty where nobody asked for them."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all parts."""
+        return sum(part.tokens for part in self.parts)
+
+
+def read_prompt(
+    runner: StepRunner, step: Step, apart: Mapping[str, int], *, is_whole: bool
+) -> Prompt:
+    """Return what the Actor is sent.
+
+    Args:
+        runner: What the memory runs its steps with.
+        step: A look at the thread.
+        apart: By title, the tokens of what is shown apart from the log.
+        is_whole: Whether its words are wanted.
+    """
+    sent = runner.actor_input(step, runner.agent_prompt)
+    parts = list_parts(step.settings, step.view, sent, apart)
+    if not is_whole:
+        return Prompt(parts, ())
+    return Prompt(parts, [Sent(_name_role(message), _write_whole(message)) for message in sent])
+
+
+def _name_role(message: BaseMessage) -> str:
+    return {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+
+
+def _write_whole(message: BaseMessage) -> str:
+    """Return all that a message says, its calls as JSON."""
+    content = message.content
+    blocks = [content] if isinstance(content, str) else content
+    texts = [
+        block
+        if isinstance(block, str)
+        else str(block["text"])
+        if block.get("type") == "text" and "text" in block
+        else write_json(block)
+        for block in blocks
+    ]
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    written = [f"{call['name']}({write_json(call['args'])})" for call in calls]
+    said = "".join(texts)
+    return "\n".join([*([said] if said else []), *written])
+
+
+# --- Turns ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the agent's model read and wrote from one message of the user to the next."""
+
+    at: int
+    """The position of the user's message."""
+    prompt: int = 0
+    """Tokens of the longest prompt."""
+    tokens_in: int = 0
+    cached: int = 0
+    """Of these, what the provider had in its cache."""
+    tokens_out: int = 0
+
+    def cost(self, prices: Sequence[float] | None) -> float:
+        """Return dollars by the prices of a million tokens, or all tokens where there are none."""
+        if prices is None:
+            return self.tokens_in + self.tokens_out
+        for_in, for_out, *more = prices
+        fresh = (self.tokens_in - self.cached) * for_in + self.cached * (more or [for_in])[0]
+        return (fresh + self.tokens_out * for_out) / 1_000_000
+
+
+def read_turns(talk: Conversation) -> list[Turn]:
+    """Return the newest turns, oldest first, as far as the model's answers say what they took."""
+    turns: list[Turn] = []
+    for place in talk.read(max(0, talk.total - _READ_FOR_TURNS), talk.total):
+        message = place.message
+        if message.type == "human":
+            turns.append(Turn(place.at))
+        usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
+        if not usage:
+            continue
+        if not turns:
+            turns.append(Turn(place.at))
+        turn, read = turns[-1], int(usage.get("input_tokens") or 0)
+        turn.prompt = max(turn.prompt, read)
+        turn.tokens_in += read
+        turn.tokens_out += int(usage.get("output_tokens") or 0)
+        turn.cached += int((usage.get("input_token_details") or {}).get("cache_read") or 0)
+    return [turn for turn in turns if turn.prompt][-_TURNS:]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve over turns, drawn in a box of 600 by 120."""
+
+    title: str
+    points: Sequence[tuple[float, float, str]]
+    """Across, down, and what it says."""
+    top: str
+    """The highest value."""
+    sum: str
+    """What is said of all of it."""
+
+    @property
+    def line(self) -> str:
+        """The points of the line."""
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in self.points)
+
+    @property
+    def area(self) -> str:
+        """The points of the area below."""
+        return f"{self.points[0][0]:.1f},120 {self.line} {self.points[-1][0]:.1f},120"
+
+
+def draw_curves(turns: Sequence[Turn], prices: Sequence[float] | None) -> list[Curve]:
+    """Return the sizes of prompts, and what turns cost; nothing of less than two turns."""
+    if len(turns) <= 1:
+        return []
+    sizes = [float(turn.prompt) for turn in turns]
+    costs = [turn.cost(prices) for turn in turns]
+    total = sum(costs)
+    read, cached = sum(turn.tokens_in for turn in turns), sum(turn.cached for turn in turns)
+    last = f"now {turns[-1].prompt:,} tokens"
+    hits = f", {cached / read:.0%} from the provider's cache" if cached else ""
+    said = f"{_write_cost(total, prices)} in {len(turns):,} turns{hits}"
+    by_turn = "Cost by turn" if prices is not None else "Tokens by turn, in and out"
+    return [
+        _draw("Prompt size by turn", sizes, [f"{size:,.0f} tokens" for size in sizes], last),
+        _draw(by_turn, costs, [_write_cost(cost, prices) for cost in costs], said),
+    ]
+
+
+def _draw(title: str, values: Sequence[float], said: Sequence[str], total: str) -> Curve:
+    most = max(values) or 1
+    step = 600 / (len(values) - 1)
+    points = [
+        (at * step, 118 - 114 * value / most, f"Turn {at + 1}: {text}")
+        for at, (value, text) in enumerate(zip(values, said, strict=True))
+    ]
+    return Curve(title, points, said[values.index(max(values))], total)
+
+
+def _write_cost(cost: float, prices: Sequence[float] | None) -> str:
+    return f"{cost:,.0f} tokens" if prices is None else write_dollars(cost)
+
+
+def write_dollars(cost: float) -> str:
+    """Write dollars, with as many digits as tell something."""
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+# --- Bars ----------------------------------------------------------------------------------------
+
+
+def place_shares(tokens: Sequence[int]) -> Iterator[tuple[float, float]]:
+    """Yield where each part of a whole begins and how wide it is, in hundredths."""
+    whole, begin = sum(tokens) or 1, 0.0
+    for number in tokens:
+        share = 100 * number / whole
+        yield begin, share
+        begin += share

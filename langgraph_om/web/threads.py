@@ -1,0 +1,388 @@
+"""Threads that the inspector shows: of a graph in this process, of a server, of an archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from langgraph_om.archive import ArchivedThread, ListingArchive
+from langgraph_om.core.additions import find_label
+from langgraph_om.core.record.record import complete_record, log_tokens
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+
+_UNKNOWN: Final = (404, 422)
+"""Answers of a server about a thread that it does not have, or whose id it cannot have."""
+_NEWEST = 20_000
+"""Checkpoints that are looked through for threads."""
+_PAGE = 100
+"""Threads that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How large a thread and its memory are, as of its last step."""
+
+    messages_tokens: int
+    """Of the messages that are not observed yet."""
+    log_tokens: int
+    """Of the observations."""
+    usage: Mapping[str, tuple[int, int]]
+    """Tokens in and out of memory's models, by operation."""
+
+    @property
+    def tokens_in(self) -> int:
+        """Tokens that memory's models read."""
+        return sum(number for number, _ in self.usage.values())
+
+    @property
+    def tokens_out(self) -> int:
+        """Tokens that memory's models wrote."""
+        return sum(number for _, number in self.usage.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A thread as the list shows it."""
+
+    id: str
+    mark: str
+    """Its place in the list, behind which the next page begins."""
+    title: str | None = None
+    user: str | None = None
+    updated: datetime | None = None
+    messages: int | None = None
+    figures: Figures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which threads a list shows."""
+
+    text: str = ""
+    """In the title, the id or the user, in any case."""
+    user: str = ""
+    """The resource that they belong to; empty for all."""
+    behind: str = ""
+    """The mark of the thread behind which the list begins; empty for its beginning."""
+
+    def fits(self, thread: Listed) -> bool:
+        """Tell whether a thread is one of them."""
+        if self.user and thread.user != self.user:
+            return False
+        said = "\n".join(filter(None, (thread.title, thread.id, thread.user)))
+        return self.text.casefold() in said.casefold()
+
+
+class Threads(Protocol):
+    """Reads and writes states."""
+
+    def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
+        """Yield the threads, newest first; `None` last where older ones were not looked for."""
+
+    async def complete(self, thread: Listed) -> Listed:
+        """Return a thread of the list with all that can be told of it."""
+
+    async def state(self, thread: str) -> Any:
+        """Return the newest state of a thread; `None` where there is no such thread."""
+
+    async def history(self, thread: str) -> Any:
+        """Return its states, newest first."""
+
+    async def version(self, thread: str) -> str | None:
+        """Return what changes when the thread does; `None` where there is no such thread."""
+
+    async def write(self, thread: str, update: Sequence[Any]) -> None:
+        """Write an update of `om`."""
+
+
+class GraphThreads:
+    """The threads of a compiled graph with a checkpointer.
+
+    Args:
+        graph: The graph.
+        messages_key: The channel of its conversation.
+    """
+
+    def __init__(self, graph: Any, messages_key: str) -> None:
+        self._graph, self._key = graph, messages_key
+
+    async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
+        """Yield those with the newest checkpoints."""
+        number, begin = 0, _read_number(wanted.behind)
+        pages, yielded, rest = _PAGE, set[str](), "more"
+        while rest == "more":
+            # In one go, as some checkpointers answer nothing else while they list.
+            found, rest = await asyncio.to_thread(_read_newest, self._graph.checkpointer, pages)
+            for key, entry in sorted(found.items(), key=lambda own: own[1].id, reverse=True):
+                if key in yielded:
+                    continue
+                number += 1
+                if number > begin:
+                    listed = await asyncio.to_thread(self._list, key, entry, str(number))
+                    if wanted.fits(listed):
+                        yield listed
+            yielded |= found.keys()
+            pages *= 4
+        if rest == "cut":
+            yield None
+
+    def _list(self, thread: str, entry: _Entry, mark: str) -> Listed:
+        """Return a thread of which the newest checkpoint is at hand."""
+        channels = entry.channels
+        read = partial(self._read_values, thread)
+        if not isinstance(channels.get("om"), Mapping):
+            channels = read()  # the checkpoint holds only what changed
+        record = complete_record(channels.get("om") or {})
+        said = channels.get(self._key)
+        return Listed(
+            thread,
+            mark,
+            read_stored_label(channels, read),
+            record["resource_id"],
+            entry.updated,
+            len(said) if isinstance(said, list) else None,
+            read_figures(record),
+        )
+
+    def _read_values(self, thread: str) -> Any:
+        return self._graph.get_state(_config_of(thread)).values
+
+    async def complete(self, thread: Listed) -> Listed:
+        """Return the thread with figures of its newest state."""
+        if thread.figures is not None:
+            return thread
+        return fill(thread, await self.state(thread.id), self._key)
+
+    async def state(self, thread: str) -> Any:
+        """Return the newest state of a thread; `None` where there is no such thread."""
+        found = await asyncio.to_thread(self._graph.get_state, _config_of(thread))
+        return found if found.created_at else None
+
+    async def history(self, thread: str) -> Any:
+        """Return its checkpoints."""
+        config = _config_of(thread)
+        return await asyncio.to_thread(lambda: list(self._graph.get_state_history(config)))
+
+    async def version(self, thread: str) -> str | None:
+        """Return the id of the newest checkpoint."""
+        found = await asyncio.to_thread(self._graph.checkpointer.get_tuple, _config_of(thread))
+        return None if found is None else str(found.config["configurable"]["checkpoint_id"])
+
+    async def write(self, thread: str, update: Sequence[Any]) -> None:
+        """Write a checkpoint."""
+        values = {"om": list(update)}
+        await asyncio.to_thread(self._graph.update_state, _config_of(thread), values)
+
+
+class ServerThreads:
+    """The threads of a LangGraph server, by its SDK's asynchronous client.
+
+    Args:
+        client: The client.
+        messages_key: The channel of the conversation.
+    """
+
+    def __init__(self, client: Any, messages_key: str) -> None:
+        self._client, self._key = client, messages_key
+
+    async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
+        """Yield those that were updated last."""
+        offset = _read_number(wanted.behind)
+        while True:
+            found = await self._client.threads.search(
+                limit=_PAGE,
+                offset=offset,
+                sort_by="updated_at",
+                sort_order="desc",
+                extract={**server_labels(), "user": "values.om.resource_id"},
+            )
+            for number, own in enumerate(found, start=offset + 1):
+                user = (own.get("extracted") or {}).get("user")
+                at = own.get("updated_at")
+                listed = Listed(
+                    str(own["thread_id"]),
+                    str(number),
+                    read_server_label(own),
+                    user if isinstance(user, str) else None,
+                    _read_time(at),
+                )
+                if wanted.fits(listed):
+                    yield listed
+            if len(found) < _PAGE:
+                return
+            offset += _PAGE
+
+    async def complete(self, thread: Listed) -> Listed:
+        """Return the thread with figures of its newest state."""
+        return fill(thread, await self.state(thread.id), self._key)
+
+    async def state(self, thread: str) -> Any:
+        """Return the newest state of a thread; `None` where there is no such thread."""
+        return await self._ask(self._client.threads.get_state, thread)
+
+    async def history(self, thread: str) -> Any:
+        """Return its checkpoints."""
+        return await self._client.threads.get_history(thread, limit=1000)
+
+    async def version(self, thread: str) -> str | None:
+        """Return when the thread was last updated, and whether a run is at work."""
+        found = await self._ask(self._client.threads.get, thread)
+        return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
+
+    async def write(self, thread: str, update: Sequence[Any]) -> None:
+        """Write a checkpoint."""
+        await self._client.threads.update_state(thread, {"om": list(update)})
+
+    async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
+        """Ask the server about a thread; `None` where it has none of this id."""
+        try:
+            return await ask(thread)
+        except Exception as error:
+            response = getattr(error, "response", None)
+            if getattr(response, "status_code", None) in _UNKNOWN:
+                return None
+            raise
+
+
+class ArchivedThreads:
+    """Threads that an archive lists, page by page, and that another place has the states of.
+
+    Args:
+        archive: The archive.
+        place: Where the states are.
+    """
+
+    def __init__(self, archive: ListingArchive, place: Threads) -> None:
+        self._archive, self._place = archive, place
+        self.complete, self.state, self.history = place.complete, place.state, place.history
+        self.version, self.write = place.version, place.write
+
+    async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
+        """Yield those that were updated last."""
+        behind, limit = _read_mark(wanted.behind), _PAGE
+        while True:
+            found = await asyncio.to_thread(
+                self._archive.list_threads,
+                text=wanted.text,
+                resource_id=wanted.user or None,
+                limit=limit,
+                behind=behind,
+            )
+            for own in found:
+                kept = own.thread
+                mark = _write_mark(kept)
+                yield Listed(
+                    kept.id, mark, kept.title, kept.resource_id, kept.updated, own.messages
+                )
+            if len(found) < limit:
+                return
+            last = found[-1].thread
+            behind = (last.updated, last.id)
+
+
+_MAX_DIGITS: Final = 9
+
+
+def _read_number(mark: str) -> int:
+    """Return the number of a thread in a list; 0 for what is none."""
+    return int(mark) if mark.isdecimal() and len(mark) <= _MAX_DIGITS else 0
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_TIME: Final = 17
+"""Digits of a time in a mark: microseconds since 1970, up to the year 5138."""
+
+
+def _write_mark(thread: ArchivedThread) -> str:
+    since = thread.updated - _EPOCH
+    return f"{(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds}~{thread.id}"
+
+
+def _read_mark(mark: str) -> tuple[datetime, str] | None:
+    at, found, thread = mark.partition("~")
+    if not found or not at.isdecimal() or len(at) > _LONGEST_TIME:
+        return None
+    seconds, micros = divmod(int(at), 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros), thread
+
+
+def read_figures(record: MemoryRecord) -> Figures:
+    """Return how large a memory is, from its record alone."""
+    counts = record["token_cache"]["counts"].values()
+    usage: Mapping[str, Mapping[str, Any]] = record["usage"]
+    return Figures(
+        sum(int(count[1]) for count in counts),
+        log_tokens(record),
+        {
+            name: (int(spent.get("inputTokens", 0)), int(spent.get("outputTokens", 0)))
+            for name, spent in usage.items()
+        },
+    )
+
+
+def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
+    """Return a thread of the list with what its state tells; as it is where there is none."""
+    values = state.get("values") if isinstance(state, Mapping) else getattr(state, "values", None)
+    if not isinstance(values, Mapping):
+        return thread
+    record = complete_record(values.get("om") or {})
+    said = values.get(messages_key)
+    messages = len(said) if isinstance(said, list) else None
+    return replace(
+        thread,
+        title=thread.title or find_label(record),
+        user=thread.user or record["resource_id"],
+        messages=messages if thread.messages is None else thread.messages,
+        figures=read_figures(record),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The newest checkpoint of a thread."""
+
+    id: str
+    channels: Mapping[str, Any]
+    updated: datetime | None
+
+
+def _read_newest(saver: Any, wanted: int) -> tuple[dict[str, _Entry], Literal["more", "cut", ""]]:
+    """Return the newest checkpoint by thread, and what is left of threads.
+
+    Ids grow with time. Databases list the newest first, and are read until there are enough; the
+    checkpointer in memory lists thread by thread, and is read to its end.
+    """
+    found: dict[str, _Entry] = {}
+    is_by_time, before = True, None
+    for number, entry in enumerate(saver.list(None)):
+        own = entry.config["configurable"]
+        is_by_time = is_by_time and (before is None or own["checkpoint_id"] <= before)
+        before = own["checkpoint_id"]
+        if number == _NEWEST:
+            return found, "cut"
+        if is_by_time and len(found) == wanted:
+            return found, "more"
+        point, key = entry.checkpoint, str(own["thread_id"])
+        if key not in found:
+            channels = point["channel_values"]
+            found[key] = _Entry(before, channels, _read_time(point.get("ts")))
+    return found, ""
+
+
+def _read_time(text: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+    if not isinstance(at, datetime):
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _config_of(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
