@@ -118,7 +118,7 @@ ACTS: Final = (
         build=lambda updates, given, _: updates.set_title(given["text"]),
         label="Name it",
         done="The thread has its title.",
-        told="done; `--clear` takes it back",
+        told='the title is "{title}"; `--clear` takes it back',
         tells=("title",),
         value=read_title,
         clearing=Clearing(
@@ -126,7 +126,7 @@ ACTS: Final = (
             help="let memory make titles again",
             label="Let memory name it",
             done="Memory names the thread.",
-            told="done; memory makes titles again",
+            told="the title is gone; memory makes titles again",
             is_offered=is_named,
         ),
     ),
