@@ -33,6 +33,7 @@ from langgraph_om.features import (
 from langgraph_om.features.extract import Extractor
 from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
 from langgraph_om.features.redact import redactor
+from langgraph_om.features.summarize import Summary
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
@@ -100,6 +101,7 @@ __all__ = [
     "SearchHit",
     "ServerBuffering",
     "StepResult",
+    "Summary",
     "ThreadBusyError",
     "ThreadMemory",
     "Thresholds",

@@ -32,6 +32,7 @@ from langgraph_om import (
     ReflectionConfig,
     SearchHit,
     StepResult,
+    Summary,
     ThreadBusyError,
     ThreadMemory,
     Thresholds,
@@ -106,6 +107,7 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     assert_type(thread.remember("x", date="2026-03-02"), str)
     assert_type(thread.pin_message("m1"), str)
     assert_type(thread.view(history=True), MemoryView)
+    assert_type(memory.summarize([], extract={"gist": "A gist."}), Summary)
     assert_type(thread.search("x", limit=3), list[SearchHit])
     assert_type(thread.observe(), AdoptReport)
     assert_type(thread.title(), str | None)
