@@ -243,10 +243,12 @@ class CoreOptions(TypedDict, total=False):
     of the view, oldest messages first. `None`: the profile, or the first prompt that is
     refused, tells it."""
     cache_seconds: Annotated[
-        float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(300.0)
+        float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(core.DefaultNumber(300))
     ]
     """Seconds for which the Actor's provider keeps a prompt in its cache. Dates in the Actor's
-    view ("2 weeks ago") hold still for so long, and are renewed after a longer pause."""
+    view ("2 weeks ago") hold still for so long, and are renewed after a longer pause. One that is
+    given is also what `activate_after_idle="auto"` waits for, in place of what is known of the
+    provider."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None,
         Takes(Callable[..., Any] | None),
@@ -405,7 +407,7 @@ def _resolve_limits(
     resolve = partial(
         resolve_thresholds,
         share_token_budget=_shares_room(given, budget, observation, reflection),
-        cache_seconds=float(given["cache_seconds"]),
+        cache_seconds=None if is_default(given["cache_seconds"]) else float(given["cache_seconds"]),
         deadline=float(given["deadline"]),
     )
     if budget is not None:

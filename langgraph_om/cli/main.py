@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableLambda
@@ -124,7 +125,9 @@ _LIMITS: Final = (
 )
 _MAX_SHOWN: Final = 160
 _AROUND: Final = 60
-_HIT_COLUMNS: Final = ("where", "id", "thread", "when")
+_HIT_COLUMNS: Final = ("where", "when", "id", "thread")
+_BELOW: Final[Any] = {"initial_indent": "  ", "subsequent_indent": "  "}
+"""How a text stands below the line that it belongs to."""
 
 
 def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
@@ -232,14 +235,10 @@ def _show_hits(hits: Sequence[Mapping[str, Any]], args: Namespace, out: Output) 
     if out.as_json:
         out.value(hits)
     else:
-        names = [
-            name for name in _HIT_COLUMNS if name != "thread" or any("thread" in h for h in hits)
-        ]
-        rows = [
-            [*(h.get(name) or "" for name in names), _cut(h["text"], words)]
-            for h in hits[: args.limit]
-        ]
-        out.table([*(name.replace("when", "day") for name in names), "text"], rows)
+        for hit in hits[: args.limit]:
+            head = "  ".join(hit[name] for name in _HIT_COLUMNS if hit.get(name))
+            out.text(fill(head, 80, subsequent_indent="  ", break_long_words=False), "bold")
+            out.text(fill(_cut(hit["text"], words), 80, **_BELOW))
         if len(hits) > args.limit:
             out.text("and more; a higher --limit shows them")
     return DONE if hits else FOUND_SOMETHING
@@ -348,7 +347,8 @@ def change(
         out.value({**done, **{key: update[0][key] for key in act.tells}})
     else:
         told = clearing.told if clearing is not None and args.clear else act.told
-        out.text(told.format(**done))
+        what = act.what(source.state(args.thread)["om"], update[0]["id"])
+        out.text(told.format_map({**update[0], "what": what}))
     return DONE
 
 
@@ -422,22 +422,23 @@ _HELP: Final = """\
 See what an agent remembers, and change it.
 
 Say where the memory is, with one of
-  --checkpointer sqlite:///checkpoints.db      or postgresql://user:password@host/database
-  --url http://127.0.0.1:2024                  a LangGraph server
-  --archive sqlite:///memory.db                with --resource ID, the log that its threads share
-  --record file.json                           a record or a state, as a file
+  --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
+  --url http://127.0.0.1:2024               a LangGraph server
+  --archive sqlite:///memory.db             with --resource ID: the shared log
+  --record file.json                        a record or a state, as a file
 
 and which one, with --thread ID. Begin like this:
 
-  langgraph-om list    --checkpointer sqlite:///checkpoints.db
-  langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t-1 --ids
-  langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t-1 \\
-                       --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
+  langgraph-om list    --checkpointer sqlite:///memory.db
+  langgraph-om show    --checkpointer sqlite:///memory.db --thread t-1 --ids
+  langgraph-om correct --checkpointer sqlite:///memory.db --thread t-1 \\
+               --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
 """
 _CODES: Final = """\
 exit codes:
   0  done
-  1  done, and there is something to see: doctor has advice, diff a difference; search found nothing
+  1  done, and there is something to see: doctor has advice, diff a difference,
+     or search found nothing
   2  an argument cannot be meant
   3  the source cannot be reached or written to, or has no such thread
   4  no item matches, or several do; the message lists them

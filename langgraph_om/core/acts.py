@@ -68,7 +68,10 @@ class Act:
     done: str
     """Told on the page when it is done."""
     told: str = "done"
-    """Told by the command; `{id}` stands for the id of the act."""
+    """Told by the command; `{id}` stands for the id of the act, `{what}` for what `what` returns,
+    and the name of a key of the update for its value."""
+    what: Callable[[Mapping[str, Any], str], str] = lambda _record, _id: ""
+    """Reads from a record, after the act, the words that it changed, given the act's id."""
     tells: tuple[str, ...] = ()
     """Keys of the update that the command writes, too, where it writes JSON."""
     value: Callable[[Mapping[str, Any]], str | None] = lambda _: None

@@ -25,15 +25,21 @@ decisions in turn always reaches the Actor. A turn waives what it has done as of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Literal
 
+from langchain_core.messages import BaseMessage
+
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.blocks import has_provider_changed, holds_bound_reasoning
+from langgraph_om.core.content.blocks import (
+    find_cache_life,
+    has_provider_changed,
+    holds_bound_reasoning,
+)
 from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.record.record import count_failures, log_tokens, place_reflection
@@ -228,15 +234,22 @@ def _decide_activation(
     now: datetime,
 ) -> Decision | None:
     """Decide what of the work made ahead of need is put into the log, if any."""
-    cold = _find_cold_cache(record, window, thresholds, now)
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
-    if cold is not None and _has_buffered_reflection(record):
-        return Decision("activate", "reflection", 1, cold)
+    pause, on_change = (
+        thresholds.reflect_activate_after,
+        thresholds.reflect_activate_on_provider_change,
+    )
+    if _has_buffered_reflection(record):
+        cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
+        if cold is not None:
+            return Decision("activate", "reflection", 1, cold)
     ready = select_ready_chunks(live, window, thresholds)
     if ready and _is_activation_due(record, window, thresholds):
         count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
+    pause, on_change = thresholds.activate_after, thresholds.activate_on_provider_change
+    cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
     if ready and cold is not None:
         return Decision("activate", "observation", len(ready), cold)
     return None
@@ -266,22 +279,39 @@ def _has_buffered_reflection(record: MemoryRecord) -> bool:
 
 
 def _find_cold_cache(
-    record: MemoryRecord, window: Window, thresholds: Thresholds, now: datetime
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    pause: float | Literal["auto"] | None,
+    on_change: bool,
 ) -> Trigger | None:
     """Say why the Actor's provider has nothing of the prompt in its cache, if so.
 
     Never while reasoning waits for its tools, which a change of the log would make invalid.
+
+    Args:
+        record: The memory.
+        window: The unobserved messages.
+        now: The current time.
+        pause: Seconds after which that is so; `"auto"`: as long as the provider keeps a prompt.
+        on_change: Whether another provider's answer counts.
     """
-    head, pause = record.get("head"), thresholds.activate_after
+    head = record.get("head")
     why: Trigger | None = None
     if head is not None and pause is not None:
         passed = (now - datetime.fromisoformat(head["at"])).total_seconds()
-        why = "idle" if passed > pause else None
-    if why is None and thresholds.activate_on_provider_change:
-        entries = (entry.message for entry in reversed(window.entries))
-        observed = (message for _, message in reversed(window.observed))
-        why = "provider" if has_provider_changed(chain(entries, observed)) else None
+        most = find_cache_life(_list_newest(window)) if pause == "auto" else pause
+        why = "idle" if passed > most else None
+    if why is None and on_change:
+        why = "provider" if has_provider_changed(_list_newest(window)) else None
     return None if why is not None and is_reasoning_under_way(window) else why
+
+
+def _list_newest(window: Window) -> Iterable[BaseMessage]:
+    """Return the messages that are known, the newest first."""
+    entries = (entry.message for entry in reversed(window.entries))
+    return chain(entries, (message for _, message in reversed(window.observed)))
 
 
 # --- Blocking work -------------------------------------------------------------------------------

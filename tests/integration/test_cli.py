@@ -288,7 +288,7 @@ def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
     assert {hit["thread"] for hit in hits} == {"t-1", "t-2"}
     assert all(0 < hit["score"] <= 1 for hit in hits)
     text = run(capsys, "search", "painted", *where, "--limit", "1")
-    assert "thread" in text.splitlines()[0]
+    assert text.splitlines()[0].endswith(("  t-1", "  t-2"))
     assert "and more" in text
     one = json.loads(
         run(capsys, "search", "painted", "--archive", url, "--thread", "t-1", "--json")
@@ -571,3 +571,33 @@ def test_a_pickle_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
             "UPDATE checkpoints SET type = 'pickle', checkpoint = ?", (b"cos\nabort\n(tR.",)
         )
     run(capsys, "list", "--checkpointer", f"sqlite:///{place}", code=3)
+
+
+@pytest.mark.needs("steering")
+def test_a_command_that_changes_something_says_what(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--record", str(record_file))
+    assert run(capsys, "remember", "Lives in Ghent", *where).startswith(
+        "remembered: Lives in Ghent"
+    )
+    changed = run(capsys, "correct", "Lives in Ghent", "Rows in Oslo", *where)
+    assert changed.startswith("corrected: Lives in Ghent (noted by a person) -> Rows in Oslo")
+    assert run(capsys, "forget", "Rows in Oslo", *where).startswith("forgotten: Rows in Oslo")
+    undone = run(capsys, "undo", *where)
+    assert undone.startswith("undone: ")
+    assert "Rows in Oslo" in undone
+
+
+def test_what_is_found_and_helped_with_fits_eighty_columns(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(record_file.read_text(encoding="utf-8"))
+    said = "Tea is what I like, " * 20
+    messages = [{"type": "human", "content": said, "id": f"message-{'0' * 60}{n}"} for n in (1, 2)]
+    record_file.write_text(json.dumps({"om": record, "messages": messages}))
+    found = run(capsys, "search", "tea", "--record", str(record_file))
+    assert found.count("Tea is what I like") > 1
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert max(map(len, (found + capsys.readouterr().out).splitlines())) <= 80

@@ -285,9 +285,12 @@ def test_without_words_nothing_is_searched(archive: SQLAlchemyArchive) -> None:
 # --- How much ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("top_k", "reach", "count"), [(1, 0, 1), (3, 0, 3), (2, 1, 6)])
+@pytest.mark.parametrize(
+    ("top_k", "reach", "count"),
+    [(1, 0, 1), (3, 0, 3), (2, 1, 6), (1, {"before": 2}, 3), (1, {"before": 1, "after": 3}, 5)],
+)
 def test_the_options_say_how_many_hits_and_neighbours_are_shown(
-    archive: SQLAlchemyArchive, top_k: int, reach: int, count: int
+    archive: SQLAlchemyArchive, top_k: int, reach: Any, count: int
 ) -> None:
     said: list[BaseMessage] = []
     for n in range(12):
@@ -447,6 +450,8 @@ def test_a_search_that_fails_leaves_the_turn_as_it_is(
         ({"top_k": 0}, "`retrieval.inject.top_k` is 0; pass a whole number from 1 to 50"),
         ({"min_score": 2}, "`retrieval.inject.min_score` is 2; pass a number from 0 to 1"),
         ({"message_range": -1}, "`retrieval.inject.message_range` is -1"),
+        ({"message_range": {"around": 1}}, "`retrieval.inject.message_range` is {'around': 1}"),
+        ({"message_range": {"before": 21}}, '{"before": 4, "after": 1}'),
         ({"topK": 3}, "`retrieval.inject` has the unknown key 'topK'"),
         ("yes", "`retrieval.inject` is 'yes'; pass True, False, or a mapping"),
     ],

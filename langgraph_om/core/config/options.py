@@ -419,11 +419,12 @@ class ObservationOptions(TypedDict, total=False):
     words with the messages."""
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
-        Hint("a number of seconds above 0, 'auto' for `cache_seconds`, or None"),
+        Hint("a number of seconds above 0, 'auto' for the provider's cache, or None"),
     ]
-    """Seconds of a pause after which the next turn takes prepared observations into the log, or
-    `"auto"` for `cache_seconds`. The provider's cache is cold after such a pause. `None`: only
-    at the threshold."""
+    """Seconds of a pause after which the next turn takes prepared observations into the log. The
+    provider's cache is cold after such a pause. `"auto"`: as long as the cache of the provider
+    that answered last keeps a prompt (5 minutes where that is not known), or `cache_seconds`.
+    `None`: only at the threshold."""
     activate_on_provider_change: Flag
     """Whether the same is done once another provider answers, as its cache is empty."""
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")]
@@ -462,6 +463,14 @@ class ReflectionOptions(TypedDict, total=False):
     ]
     """Where a turn begins to wait for the Reflector: a multiplier in (1, 2), or tokens; `None`
     is 1.2."""
+    activate_after_idle: Annotated[
+        Annotated[_Number, Field(gt=0)] | Literal["auto"] | Off | None,
+        Hint("a number of seconds above 0, 'auto' for the provider's cache, False, or None"),
+    ]
+    """The same as in `observation` for a prepared reflection; `False`: only at the threshold,
+    `None`: as there."""
+    activate_on_provider_change: Annotated[bool | None, Hint("True, False or None")]
+    """The same as in `observation` for a prepared reflection; `None`: as there."""
     form: Annotated[ReflectionForm, one_of(ReflectionForm)]
     """Whether the Reflector edits single items of the log (`"edits"`), or writes the log anew
     (`"rewrite"`, for models that cannot do edits)."""
@@ -509,4 +518,6 @@ class ReflectionConfig:
     )
     buffer_activation: float = DefaultNumber(0.5)
     block_after: float | None = None
+    activate_after_idle: float | Literal["auto"] | Literal[False] | None = None  # noqa: PYI030
+    activate_on_provider_change: bool | None = None
     form: ReflectionForm = "edits"

@@ -175,10 +175,15 @@ class Thresholds:
     """Window and log together, when they share one budget; `None`: each has its own."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
-    activate_after: float | None = None
-    """The pause, in seconds, after which what was made ahead of need is activated; `None`: none."""
+    activate_after: float | Literal["auto"] | None = None
+    """The pause, in seconds, after which what was observed ahead of need is activated; `"auto"`: as
+    long as the provider keeps a prompt, `None`: none."""
     activate_on_provider_change: bool = False
     """Whether that is done when another provider answers, too."""
+    reflect_activate_after: float | Literal["auto"] | None = None
+    """The same pause for a reflection."""
+    reflect_activate_on_provider_change: bool = False
+    """The same for a reflection."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
     deadline: float | None = None
@@ -277,10 +282,17 @@ def resolve_thresholds(
     reflection: ReflectionConfig,
     *,
     share_token_budget: bool = False,
-    cache_seconds: float = 300.0,
+    cache_seconds: float | None = None,
     deadline: float | None = None,
 ) -> Thresholds:
     """Turn the options into absolute token counts and seconds.
+
+    Args:
+        observation: Settings of the Observer.
+        reflection: Settings of the Reflector.
+        share_token_budget: Whether window and log share one budget.
+        cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
+        deadline: Seconds that one call of the Actor waits at most.
 
     Raises:
         ConfigurationError: When an option is out of range or contradicts another.
@@ -295,6 +307,10 @@ def resolve_thresholds(
     else:
         interval = interval_tokens(observation.buffer_tokens, messages)
     buffered = interval is not None
+    pause = _read_pause(observation.activate_after_idle, cache_seconds)
+    own = reflection.activate_after_idle
+    on_change = observation.activate_on_provider_change
+    reflects_on_change = reflection.activate_on_provider_change
     return Thresholds(
         message_tokens=messages,
         buffer_tokens=interval,
@@ -305,15 +321,21 @@ def resolve_thresholds(
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
         keep_turns=observation.keep_turns,
-        activate_after=_read_pause(observation.activate_after_idle, cache_seconds),
-        activate_on_provider_change=observation.activate_on_provider_change,
+        activate_after=pause,
+        activate_on_provider_change=on_change,
+        reflect_activate_after=pause if own is None else _read_pause(own or None, cache_seconds),
+        reflect_activate_on_provider_change=(
+            on_change if reflects_on_change is None else reflects_on_change
+        ),
         scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
         deadline=deadline,
     )
 
 
-def _read_pause(value: float | str | None, cache_seconds: float) -> float | None:
-    return cache_seconds if isinstance(value, str) else value
+def _read_pause(
+    value: float | Literal["auto"] | None, cache_seconds: float | None
+) -> float | Literal["auto"] | None:
+    return cache_seconds if value == "auto" and cache_seconds is not None else value
 
 
 def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -> int:

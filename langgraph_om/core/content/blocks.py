@@ -437,6 +437,39 @@ def find_provider(message: BaseMessage) -> str | None:
     return named if isinstance(named, str) and named else None
 
 
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+USUAL_CACHE_SECONDS: Final = 5 * _MINUTE
+"""How long a provider keeps a prompt of which nothing else is known."""
+_CACHE_SECONDS: Final = (
+    (re.compile("openai|azure"), re.compile(r"gpt-4|gpt-5($|-|\.[1-4]($|-))"), 5 * _MINUTE),
+    (re.compile("openai|azure"), re.compile(""), _HOUR),
+    (re.compile("google|gemini"), re.compile("gemini|^$"), 24 * _HOUR),
+    (re.compile("deepseek"), re.compile(""), _HOUR),
+    (re.compile("groq"), re.compile(""), 2 * _HOUR),
+)
+"""Of a provider's models, how many seconds their prompts are kept; those of Anthropic, xAI and
+OpenRouter are usual."""
+
+
+def find_cache_life(newest_first: Iterable[BaseMessage]) -> int:
+    """Return how many seconds the provider of the newest answer keeps a prompt in its cache.
+
+    Args:
+        newest_first: The messages of a conversation, the newest first.
+    """
+    for message in newest_first:
+        provider = find_provider(message)
+        if provider is None:
+            continue
+        model = str(message.response_metadata.get("model_name") or "").lower()
+        for providers, models, seconds in _CACHE_SECONDS:
+            if providers.match(provider.lower()) and models.match(model):
+                return seconds
+        break
+    return USUAL_CACHE_SECONDS
+
+
 def has_provider_changed(newest_first: Iterable[BaseMessage]) -> bool:
     """Return whether the newest answer is of another provider than the one before it.
 

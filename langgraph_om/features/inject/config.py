@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.options import Hint, Takes
+
+_Count = Annotated[int, Field(ge=0, le=20)]
+
+
+class MessageRange(TypedDict, total=False):
+    """How many messages around one that was found are shown."""
+
+    before: int
+    """Those before it."""
+    after: int
+    """Those after it."""
 
 
 class InjectOptions(TypedDict, total=False):
@@ -17,8 +28,13 @@ class InjectOptions(TypedDict, total=False):
 
     top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")]
     """How many messages at most."""
-    message_range: Annotated[int, Field(ge=0, le=20), Hint("a whole number from 0 to 20")]
-    """How many messages before and after each of them are shown with it."""
+    message_range: Annotated[
+        int | MessageRange,
+        Takes(_Count | Mapping[Literal["before", "after"], _Count]),
+        Hint('a whole number from 0 to 20, or a mapping such as {"before": 4, "after": 1}'),
+    ]
+    """How many messages before and after each of them are shown with it: one number, or one for
+    each side (0 where it is left out)."""
     min_score: Annotated[
         float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
     ]
@@ -32,7 +48,7 @@ class InjectConfig:
     keys = InjectOptions
 
     top_k: int = 4
-    message_range: int = 2
+    message_range: int | MessageRange = 2
     min_score: float | None = None
 
 

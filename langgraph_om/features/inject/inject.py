@@ -225,11 +225,23 @@ class Finder:
         self, source: RecallSource, message: RecallMessage
     ) -> Iterator[tuple[int, RecallMessage]]:
         """Yield the messages around one, with how far from it they are."""
-        limit, thread, at = self.config.message_range, message.thread_id, message.position
-        if not limit:
-            return
-        before = source.messages(thread, start=None, stop=at, limit=limit, newest_first=True)
-        after = source.messages(thread, start=at + 1, stop=None, limit=limit, newest_first=False)
+        reach, thread, at = self.config.message_range, message.thread_id, message.position
+        sides = (
+            (reach, reach)
+            if isinstance(reach, int)
+            else (
+                reach.get("before", 0),
+                reach.get("after", 0),
+            )
+        )
+        before, after = list[RecallMessage](), list[RecallMessage]()
+        if sides[0]:
+            before = source.messages(thread, start=None, stop=at, limit=sides[0], newest_first=True)
+        if sides[1]:
+            begin = at + 1
+            after = source.messages(
+                thread, start=begin, stop=None, limit=sides[1], newest_first=False
+            )
         yield from enumerate(reversed(before), start=1)
         yield from enumerate(after, start=1)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from langgraph_om.core.content.parts import parts_of
 from langgraph_om.core.content.text import as_label, escape, find_longest_head, sanitize, show_key
@@ -25,7 +25,13 @@ from langgraph_om.features.recall.arguments import (
     quote_reference,
     read_arguments,
 )
-from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, show_time
+from langgraph_om.features.recall.pages import (
+    AnswerWriter,
+    RecallAnswer,
+    Wanted,
+    name_calls,
+    show_time,
+)
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -285,12 +291,19 @@ def _answer_messages(
         )
         raise RefusedError(msg)
     number = asked.page or 1
+    if asked.anchor is not None and anchor is not None:
+        msg = f"`anchor` is {quote(asked.anchor)} beside a `cursor`; leave one of them out"
+        raise RefusedError(msg)
+    if asked.anchor == "end":
+        number = -abs(number)
     # One message per page, so that the next page is always the next message.
     limit = 1 if asked.detail == "high" else asked.limit
+    wanted = Wanted(asked.part_type, asked.tool_name)
+    chosen = source if wanted.is_all else ChosenParts(source, wanted)
     if anchor is None and number < 0:
-        page = _read_back_from_end(source, thread_id, scope, number, limit)
+        page = _read_back_from_end(chosen, thread_id, scope, number, limit)
     else:
-        page = _read_page(source, thread_id, anchor, number, limit)
+        page = _read_page(chosen, thread_id, anchor, number, limit)
     answer: RecallAnswer = {
         "messages": _describe_empty(page, number),
         "count": 0,
@@ -303,8 +316,74 @@ def _answer_messages(
     if not page.shown:
         return answer
     if asked.detail == "high":
-        return writer.write_first_part(page.shown[0], answer, [*_write_neighbours(page, number)])
-    return writer.write_overview(page.shown, answer, is_backward=number < 0)
+        hints = [*_write_neighbours(page, number)]
+        return writer.write_first_part(page.shown[0], answer, wanted, hints)
+    return writer.write_overview(page.shown, answer, wanted, is_backward=number < 0)
+
+
+class Readable(Protocol):
+    """The messages of conversations, in their order."""
+
+    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
+        """Return a message by its id, from one thread or any."""
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        start: int | None,
+        stop: int | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[RecallMessage]:
+        """Return messages from a position on and before another, oldest first."""
+
+
+_BATCH: Final = 100
+_MOST_LOOKED_AT: Final = 5_000
+"""Of a conversation, how many messages are looked at for parts that are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenParts:
+    """The messages of a source that have parts that are asked for."""
+
+    source: RecallSource
+    wanted: Wanted
+
+    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
+        """Return a message by its id, whatever its parts."""
+        return self.source.find(key, thread_id)
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        start: int | None,
+        stop: int | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[RecallMessage]:
+        """Return the first such messages from a position on, or the last ones before another."""
+        kept: list[RecallMessage] = []
+        for _ in range(_MOST_LOOKED_AT // _BATCH):
+            batch = self.source.messages(
+                thread_id, start=start, stop=stop, limit=_BATCH, newest_first=newest_first
+            )
+            names = name_calls(batch)
+            chosen = [
+                message
+                for message in batch
+                if any(self.wanted.takes(part, names) for part in parts_of(message.message))
+            ]
+            kept = [*chosen, *kept] if newest_first else [*kept, *chosen]
+            if len(batch) < _BATCH or len(kept) >= limit:
+                break
+            if newest_first:
+                stop = batch[0].position
+            else:
+                start = batch[-1].position + 1
+        return kept[-limit:] if newest_first else kept[:limit]
 
 
 def _describe_empty(page: _Page, number: int) -> str:
@@ -328,7 +407,7 @@ def _write_neighbours(page: _Page, number: int) -> Iterator[str]:
 
 
 def _read_back_from_end(
-    source: RecallSource, thread_id: str, scope: RecallScope, number: int, limit: int
+    source: Readable, thread_id: str, scope: RecallScope, number: int, limit: int
 ) -> _Page:
     """Read a page back from the end of a conversation.
 
@@ -342,7 +421,7 @@ def _read_back_from_end(
 
 
 def _read_page(
-    source: RecallSource, thread_id: str, anchor: RecallMessage | None, number: int, limit: int
+    source: Readable, thread_id: str, anchor: RecallMessage | None, number: int, limit: int
 ) -> _Page:
     """Read a page: from the anchor on, or, with a negative number, up to it."""
     skipped, wanted = (abs(number) - 1) * limit, abs(number) * limit + 1

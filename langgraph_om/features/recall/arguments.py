@@ -73,6 +73,12 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         "conversation that has this message.",
         modes=("messages", "search"),
     ),
+    "anchor": RecallArgument(
+        'Without a `cursor`, the end of the conversation to read from: "start", or "end", where '
+        "page 1 has the newest messages and 2 those before.",
+        choices=("start", "end"),
+        modes=("messages",),
+    ),
     "thread_id": RecallArgument(
         'The conversation to read, or to search: an id that mode "threads" has listed, or '
         '"current". Not needed together with `cursor`.',
@@ -126,8 +132,13 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         modes=("search",),
     ),
     "tool_name": RecallArgument(
-        "Search: only calls of this tool and their results.",
-        modes=("search",),
+        "Only calls of this tool and their results.",
+        modes=("messages", "search"),
+    ),
+    "part_type": RecallArgument(
+        "Messages: only parts of this type, and messages that have one.",
+        choices=("text", "tool-call", "tool-result", "reasoning", "image", "file"),
+        modes=("messages",),
     ),
 }
 """The arguments of recall, described for a model."""
@@ -150,6 +161,8 @@ class RecallRequest:
     after: datetime | None
     role: str | None
     tool_name: str | None
+    part_type: str | None
+    anchor: str | None
 
 
 class RefusedError(Exception):
@@ -215,6 +228,8 @@ def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
         after=_read_time(given, "after", timezone),
         role=_read_text(given, "role"),
         tool_name=_read_text(given, "tool_name"),
+        part_type=_read_choice(given, "part_type") if "part_type" in given else None,
+        anchor=_read_choice(given, "anchor") if "anchor" in given else None,
     )
 
 

@@ -27,6 +27,40 @@ from langgraph_om.core.content.text import (
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.search.source import RecallLimits, RecallMessage, RecallScope
 
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The parts of messages that are asked for; `None`: all are."""
+
+    kind: str | None = None
+    """Their type; `tool-result` stands for failed ones too."""
+    tool: str | None = None
+    """The tool that they call, or whose results they are."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every part is."""
+        return self == Wanted()
+
+    def takes(self, part: Part, names: Mapping[str, str]) -> bool:
+        """Return whether a part is one of them.
+
+        Args:
+            part: The part.
+            names: Of calls, the tools by the calls' ids.
+        """
+        kind = "tool-result" if part.kind == "tool-error" else part.kind
+        is_of_tool = kind in ("tool-call", "tool-result")
+        tool = (part.name or names.get(part.call_id, "")) if is_of_tool else ""
+        return self.kind in (None, kind) and self.tool in (None, tool)
+
+
+def name_calls(messages: Sequence[RecallMessage]) -> dict[str, str]:
+    """Return the tools that messages call, by the calls' ids."""
+    parts = (part for message in messages for part in parts_of(message.message))
+    return {part.call_id: part.name for part in parts if _is_call(part)}
+
+
 # Render an overview of messages, and hold how much of each part it shows.
 #
 # Only our own lines begin at the left edge; further lines of a content are indented.
@@ -199,17 +233,23 @@ class AnswerWriter:
     # --- A page at low detail --------------------------------------------------------------------
 
     def write_overview(
-        self, page: Sequence[RecallMessage], answer: RecallAnswer, *, is_backward: bool
+        self,
+        page: Sequence[RecallMessage],
+        answer: RecallAnswer,
+        wanted: Wanted,
+        *,
+        is_backward: bool,
     ) -> RecallAnswer:
         """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
             page: The messages, oldest first.
             answer: The other fields of the answer.
+            wanted: Which of their parts to show.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
         overview = Overview(
-            [*self._build_entries(page)],
+            [*self._build_entries(page, wanted)],
             self.counter.count_text,
             is_backward=is_backward,
             is_beginning=not answer["has_prev_page"],
@@ -232,14 +272,17 @@ class AnswerWriter:
         trimmed = max(1, all_tokens - self.counter.count_text(text))
         return {**whole, "messages": text, "count": len(overview.entries), "token_offset": trimmed}
 
-    def _build_entries(self, page: Sequence[RecallMessage]) -> Iterator[MessageEntry]:
+    def _build_entries(
+        self, page: Sequence[RecallMessage], wanted: Wanted
+    ) -> Iterator[MessageEntry]:
         parts = [[*parts_of(message.message)] for message in page]
-        names = {part.call_id: part.name for shown in parts for part in shown if _is_call(part)}
+        names = name_calls(page)
         for message, shown in zip(page, parts, strict=True):
             is_user = role_of(message.message) == "user"
             lines = [
                 self._build_line(index, part, names, is_user=is_user)
                 for index, part in enumerate(shown)
+                if wanted.takes(part, names)
             ]
             yield MessageEntry(show_key(message.key), self.write_head(message), lines)
 
@@ -285,29 +328,33 @@ class AnswerWriter:
     # --- Whole parts -----------------------------------------------------------------------------
 
     def write_first_part(
-        self, message: RecallMessage, answer: RecallAnswer, hints: Sequence[str]
+        self, message: RecallMessage, answer: RecallAnswer, wanted: Wanted, hints: Sequence[str]
     ) -> RecallAnswer:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
+            message: The message.
             answer: The other fields of the answer.
+            wanted: Which of its parts are asked for.
             hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
-        label = _write_label(parts[0], {})
-        colon = ": " if _is_call(parts[0]) else ""
-        text = part_text(parts[0])
+        names = name_calls([message])
+        index = next((at for at, part in enumerate(parts) if wanted.takes(part, names)), 0)
+        label = _write_label(parts[index], {})
+        colon = ": " if _is_call(parts[index]) else ""
+        text = part_text(parts[index])
         key = show_key(message.key)
-        more = f"Next part: cursor {key}, part_index 1 (of 0 to {len(parts) - 1})."
+        more = f"Next part: cursor {key}, part_index {index + 1} (of 0 to {len(parts) - 1})."
 
         def build(end: int) -> RecallAnswer:
-            body = indent(text[:end])
             is_cut = end < len(text)
-            rest = f"Rest of this part: cursor {key}, part_index 0, char_offset {end}."
+            body = f"{colon}{indent(text[:end])}{'…' if is_cut else ''}"
+            rest = f"Rest of this part: cursor {key}, part_index {index}, char_offset {end}."
             lines = [
-                f"{self.write_head(message)}\n  [p0] {label}{colon}{body}{'…' if is_cut else ''}",
+                f"{self.write_head(message)}\n  [p{index}] {label}{body}",
                 *([rest] if is_cut else []),
-                *([more] if len(parts) > 1 else []),
+                *([more] if len(parts) > index + 1 else []),
                 *hints,
             ]
             cut = {"truncated": True, "token_offset": len(text), "next_char_offset": end}

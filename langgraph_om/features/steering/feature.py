@@ -10,7 +10,7 @@ from langgraph_om.core.additions import AddedChange, Additions, Log, as_event, r
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.items import is_protected
+from langgraph_om.core.items import is_protected, list_items
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
 from langgraph_om.core.step.step import Feature, Step
@@ -120,7 +120,19 @@ def _threads_of(act: SteeredItem) -> set[str | None]:
 
 
 _ITEM: Final = Argument("item", "an item's id, or words of it")
-_TOLD: Final = "done; `langgraph-om undo --act {id}` takes it back"
+
+
+def _tell(done: str) -> str:
+    return f"{done}: {{what}}\n`langgraph-om undo --act {{id}}` takes it back"
+
+
+def _read_what(record: Mapping[str, Any], act_id: str) -> str:
+    """Return the words of an item before an act and after it."""
+    acts = [act for act in list_acts(record) if act["id"] == act_id]
+    groups = [group for act in acts for group in (act["before"], act["after"]) if group]
+    words = [item.words for group in groups for item in list_items([group], [])]
+    return " -> ".join(dict.fromkeys(words))
+
 
 ACTS: Final = (
     Act(
@@ -133,7 +145,8 @@ ACTS: Final = (
         build=lambda updates, given, _: updates.remember(given["text"], date=given.get("date")),
         label="Remember",
         done="It is remembered.",
-        told=_TOLD,
+        told=_tell("remembered"),
+        what=_read_what,
         undone_by="undo",
     ),
     Act(
@@ -143,7 +156,8 @@ ACTS: Final = (
         build=lambda updates, given, state: updates.pin(given["item"], state=state),
         label="Pin",
         done="It is pinned: no reflection changes it.",
-        told=_TOLD,
+        told=_tell("pinned"),
+        what=_read_what,
         undone_by="undo",
         is_offered=lambda item: not is_protected(item.group),
     ),
@@ -154,7 +168,8 @@ ACTS: Final = (
         build=lambda updates, given, state: updates.unpin(given["item"], state=state),
         label="Unpin",
         done="It is not pinned any more.",
-        told=_TOLD,
+        told=_tell("not pinned any more"),
+        what=_read_what,
         undone_by="undo",
         is_offered=lambda item: bool(item.group.get("person")),
     ),
@@ -165,7 +180,8 @@ ACTS: Final = (
         build=lambda updates, given, state: updates.forget(given["item"], state=state),
         label="Forget",
         done="An item that stood here is forgotten.",
-        told=_TOLD,
+        told=_tell("forgotten"),
+        what=_read_what,
         undone_by="undo",
     ),
     Act(
@@ -177,7 +193,8 @@ ACTS: Final = (
         ),
         label="Correct",
         done="It is corrected.",
-        told=_TOLD,
+        told=_tell("corrected"),
+        what=_read_what,
         undone_by="undo",
     ),
     Act(
@@ -187,7 +204,8 @@ ACTS: Final = (
         build=lambda updates, given, _: updates.undo(given.get("act")),
         label="Undo the last change",
         done="The last change is undone.",
-        told=_TOLD,
+        told=_tell("undone"),
+        what=_read_what,
         undone_by="undo",
     ),
 )

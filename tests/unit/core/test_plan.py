@@ -642,3 +642,80 @@ def test_another_provider_begins_with_all_that_is_ready(
     assert decision.kind == kind
     assert kind == "proceed" or decision.why == "provider"
     assert plan(record, window, BUFFERING, NOW).kind == "proceed"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "seconds"),
+    [
+        (None, "", 300),
+        ("anthropic", "claude-sonnet-4-5", 300),
+        ("xai", "grok-4", 300),
+        ("openai", "gpt-4o", 300),
+        ("openai", "gpt-5", 300),
+        ("openai", "gpt-5.2-mini", 300),
+        ("openai", "gpt-5.6", 3600),
+        ("azure", "o4-mini", 3600),
+        ("google_genai", "gemini-2.5-flash", 86_400),
+        ("google_vertexai", "claude-sonnet-4-5", 300),
+        ("deepseek", "deepseek-chat", 3600),
+        ("groq", "openai/gpt-oss-120b", 7200),
+    ],
+)
+def test_auto_waits_as_long_as_the_provider_keeps_a_prompt(
+    provider: str | None, model: str, seconds: int
+) -> None:
+    limit = replace(BUFFERING, activate_after="auto")
+    metadata = {} if provider is None else {"model_provider": provider, "model_name": model}
+    answer = AIMessage("ok", id="b1", response_metadata=metadata)
+    record, window = made_ahead(*talk(10), answer, HumanMessage("On.", id="h2"))
+    at = [NOW + timedelta(seconds=seconds + more) for more in (0, 1)]
+    assert [plan(record, window, limit, now).kind for now in at] == ["proceed", "activate"]
+
+
+def test_seconds_that_the_user_knows_stand_for_auto() -> None:
+    observation = ObservationConfig(activate_after_idle="auto")
+    assert resolve_thresholds(observation, ReflectionConfig()).activate_after == "auto"
+    said = resolve_thresholds(observation, ReflectionConfig(), cache_seconds=60)
+    assert said.activate_after == 60
+
+
+@pytest.mark.parametrize(
+    ("own", "pause"), [(None, 30), (False, None), (5.0, 5.0), ("auto", "auto")]
+)
+def test_a_prepared_reflection_has_a_pause_of_its_own(own: Any, pause: Any) -> None:
+    observation = ObservationConfig(activate_after_idle=30, activate_on_provider_change=True)
+    found = resolve_thresholds(observation, ReflectionConfig(activate_after_idle=own))
+    assert (found.activate_after, found.reflect_activate_after) == (30, pause)
+    assert found.reflect_activate_on_provider_change
+    still = ReflectionConfig(activate_on_provider_change=False)
+    assert not resolve_thresholds(observation, still).reflect_activate_on_provider_change
+
+
+@pytest.mark.parametrize(
+    ("own", "kind"), [(None, "activate"), (False, "proceed"), (5.0, "activate")]
+)
+def test_a_pause_takes_a_prepared_reflection_below_the_threshold(own: Any, kind: str) -> None:
+    idle = 10.0 if own is None else None
+    limit = resolve_thresholds(
+        ObservationConfig(activate_after_idle=idle),
+        ReflectionConfig(observation_tokens=100, activate_after_idle=own),
+    )
+    reflection = {
+        "cycle_id": "r",
+        "group_ids": ["g"],
+        "groups": [group("h", 20)],
+        "input_tokens": 80,
+        "tokens": 20,
+        "created_at": "2026-03-02T09:00:00+00:00",
+    }
+    record, window = buffered(*talk(10), log=80)
+    head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
+    record = fold(
+        record, [{"reflection": reflection, "chunks": [], "head": {**head, "at": NOW.isoformat()}}]
+    )
+    early, late = (NOW + timedelta(seconds=seconds) for seconds in (1, 11))
+    assert plan(record, window, limit, early).kind != "activate"
+    decision = plan(record, window, limit, late)
+    assert (decision.kind == "activate") == (kind == "activate")
+    if kind == "activate":
+        assert (decision.operation, decision.why) == ("reflection", "idle")

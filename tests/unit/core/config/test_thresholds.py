@@ -41,6 +41,8 @@ DEFAULTS = {
     "keep_turns": 0,
     "activate_after": None,
     "activate_on_provider_change": False,
+    "reflect_activate_after": None,
+    "reflect_activate_on_provider_change": False,
     "scales_interval": False,
     "deadline": None,
     "scaled_from": None,

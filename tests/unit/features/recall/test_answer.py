@@ -474,3 +474,58 @@ def test_lists_and_hits_name_ids_whole(keys: list[str], other: str) -> None:
     assert f"[{other}]" in found
     assert f"cursor {keys[1]}" in found
     assert look_up(source, "resource", thread_id=other)["cursor"] == keys[1]
+
+
+# --- Parts that are asked for --------------------------------------------------------------------
+
+
+def work(count: int) -> list[Any]:
+    """Rounds of a question, a call of one of two tools, its result, and an answer."""
+    rounds: list[Any] = []
+    for at in range(count):
+        name = "weather" if at % 3 == 0 else "search"
+        call = {"name": name, "args": {"q": f"q{at}"}, "id": f"c{at}"}
+        rounds += [
+            HumanMessage(f"Question {at}?", id=f"h{at}"),
+            AIMessage("Let me look.", id=f"a{at}", tool_calls=[call]),
+            ToolMessage(f"Result {at}.", id=f"r{at}", tool_call_id=f"c{at}"),
+            AIMessage(f"Answer {at}.", id=f"b{at}"),
+        ]
+    return rounds
+
+
+def test_a_page_holds_only_parts_of_the_type_that_is_asked_for() -> None:
+    answer = ask(work(70), part_type="tool-result", limit=3)
+    assert keys_in(answer) == ["m2", "m6", "m10"]
+    assert answer["has_next_page"]
+    again = ask(work(70), part_type="tool-result", limit=3, page=2)
+    assert keys_in(again) == ["m14", "m18", "m22"]
+    back = ask(work(70), part_type="tool-result", limit=3, page=-1)
+    assert keys_in(back) == ["m270", "m274", "m278"]
+    assert not back["has_next_page"]
+    calls = ask(work(2), part_type="tool-call")
+    assert keys_in(calls) == ["m1", "m5"]
+    assert "Let me look." not in calls["messages"]
+    assert "[p1]" in calls["messages"], "parts keep the number by which they are read"
+
+
+def test_a_page_holds_only_calls_and_results_of_the_tool_that_is_asked_for() -> None:
+    answer = ask(work(7), tool_name="weather")
+    assert keys_in(answer) == ["m1", "m2", "m13", "m14", "m25", "m26"]
+    assert not answer["has_next_page"]
+    results = ask(work(7), tool_name="weather", part_type="tool-result", cursor="m5")
+    assert keys_in(results) == ["m14", "m26"]
+    assert ask(work(7), tool_name="none")["count"] == 0
+    one = ask(work(7), tool_name="weather", part_type="tool-call", detail="high")
+    assert "[p1] tool call weather [c0]" in one["messages"]
+
+
+def test_the_end_of_a_conversation_is_an_anchor() -> None:
+    newest = ask(work(9), anchor="end", limit=2)
+    assert keys_in(newest) == ["m34", "m35"]
+    assert newest == ask(work(9), page=-1, limit=2)
+    assert keys_in(ask(work(9), anchor="end", page=2, limit=2)) == ["m32", "m33"]
+    assert keys_in(ask(work(9), anchor="start", limit=2)) == ["m0", "m1"]
+    assert "leave one of them out" in ask(work(9), anchor="end", cursor="m0")["error"]
+    assert '"start" or "end"' in ask(work(9), anchor="middle")["error"]
+    assert '"tool-result"' in ask(work(9), part_type="result")["error"]

@@ -159,8 +159,8 @@ def test_nothing_a_model_writes_raises(
 
 def test_arguments_are_described_for_a_schema() -> None:
     assert list(RECALL_ARGUMENTS) == [
-        *("mode", "query", "cursor", "thread_id", "page", "limit"),
-        *("detail", "part_index", "char_offset", "before", "after", "role", "tool_name"),
+        *("mode", "query", "cursor", "anchor", "thread_id", "page", "limit", "detail"),
+        *("part_index", "char_offset", "before", "after", "role", "tool_name", "part_type"),
     ]
     assert all(argument.description.endswith(".") for argument in RECALL_ARGUMENTS.values())
 
