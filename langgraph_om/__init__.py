@@ -22,6 +22,7 @@ from langgraph_om.errors import (
     ModelTierError,
     ObservationalMemoryError,
     ObserverError,
+    ThreadBusyError,
 )
 from langgraph_om.features import (
     ObservationConfig,
@@ -31,6 +32,7 @@ from langgraph_om.features import (
 )
 from langgraph_om.features.extract import Extractor
 from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
+from langgraph_om.features.redact import redactor
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
@@ -38,7 +40,7 @@ from langgraph_om.integrations.nodes import MemoryTransformer
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.integrations.working import add_working_memory
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.memory import ObservationalMemory, ThreadMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.executors import (
@@ -98,6 +100,8 @@ __all__ = [
     "SearchHit",
     "ServerBuffering",
     "StepResult",
+    "ThreadBusyError",
+    "ThreadMemory",
     "Thresholds",
     "TiktokenCounter",
     "TokenCounter",
@@ -106,6 +110,7 @@ __all__ = [
     "add_observational_memory",
     "add_working_memory",
     "create_memory_agent",
+    "redactor",
     "worker_graph",
 ]
 

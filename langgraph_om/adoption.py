@@ -16,9 +16,9 @@ from langgraph_om.core.record.record import complete_record, forget_wait, log_to
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import check_graph, choose_node
-from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
-from langgraph_om.runtime.flows import RunFlow, Work, call_graph, supervise
+from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
+from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
@@ -131,64 +131,35 @@ class Adoption:
         )
 
 
-class Adoptable:
-    """The methods of a memory with which a thread is observed outside of its turns."""
+class ObservingActs(Handle):
+    """The methods of a thread's memory that observe it outside of its turns."""
 
-    _runner: StepRunner
+    asking = ("adopt", "observe")
 
-    def adopt(
-        self,
-        graph: Any,
-        config: RunnableConfig,
-        *,
-        progress: Progress | None = None,
-        as_node: str | None = None,
-    ) -> AdoptReport:
+    @waited
+    def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
         """Observe what a long thread has already, so that its next turn need not wait for that.
 
         What is left fits the window. Without it, the first turn with memory does the same.
 
         Args:
-            graph: The agent's compiled graph, with memory and a checkpointer.
-            config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` where a
-                log is shared.
             progress: Called after each batch that was observed, with an `AdoptProgress`.
-            as_node: As for `graph.update_state`, with which the memory is written; needed where
-                the thread was imported, and several nodes could have answered last.
 
         Raises:
-            ConfigurationError: When the graph has no memory, the thread is in the middle of a run,
-                or its state is none.
+            ConfigurationError: When the graph has no memory, the thread waits in the middle of a
+                run, or its state is none.
+            ThreadBusyError: When a run is under way.
             ArchiveError: When the archive's storage fails.
         """
-        self._runner.warn_in_coroutine("adopt")
-        return fulfil(adopt_thread(self._runner, graph, config, as_node, progress))
+        return self._observe(progress)
 
-    async def aadopt(
-        self,
-        graph: Any,
-        config: RunnableConfig,
-        *,
-        progress: Progress | None = None,
-        as_node: str | None = None,
-    ) -> AdoptReport:
-        """Do the same as `adopt` without blocking the event loop."""
-        flow = adopt_thread(self._runner, graph, config, as_node, progress)
-        return await afulfil(flow)
-
-    def observe(
-        self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
-    ) -> AdoptReport:
-        """Observe all that a thread has unobserved, now, because its session ends.
+    @waited
+    def observe(self) -> Requests[AdoptReport]:
+        """Observe all that the thread has unobserved, now, because its session ends.
 
         Jobs at work for it are waited for, what they made is put into the log, and the rest is
         observed, however little it is. With a shared log, the other threads then know it. The
         newest `keep_turns` user turns stay verbatim, and a tool call without an answer stays too.
-
-        Args:
-            graph: The agent's compiled graph, with memory and a checkpointer.
-            config: As for `adopt`.
-            as_node: As for `adopt`.
 
         Returns:
             What it came to; `error` says why something is left, where it failed. With memory
@@ -196,18 +167,51 @@ class Adoptable:
 
         Raises:
             ConfigurationError: As for `adopt`.
+            ThreadBusyError: As for `adopt`.
             ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
         """
-        self._runner.warn_in_coroutine("observe")
-        flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return fulfil(flow)
+        return self._observe(everything=True)
 
-    async def aobserve(
-        self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
-    ) -> AdoptReport:
-        """Do the same as `observe` without blocking the event loop."""
-        flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return await afulfil(flow)
+    aadopt, aobserve = awaited(adopt), awaited(observe)
+
+    def _observe(
+        self, progress: Progress | None = None, *, everything: bool = False
+    ) -> Requests[AdoptReport]:
+        """Observe the thread, and write what that came to into its state.
+
+        Args:
+            progress: Told of each batch that was observed.
+            everything: Whether all of it is observed, or only what does not fit the window.
+        """
+        runner, config, node = self._runner, self._config, self._as_node
+        is_on = may_write(runner, config)
+        state = (yield from self._rest()) if is_on else (yield from self._read())
+        check_idle(state)
+        messages, record = runner.conversation(state), runner.record(state)
+        identity = runner.identity(config)
+        adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
+        context = replace(runner.context(config), emit=adoption.watch)
+        outcome = (yield from supervise(adoption.flow(), context)).result
+        store = getattr(self._graph, "store", None)
+        scope = RunScope(runner, config, values_of(state, runner.messages_key), store)
+        if is_on:
+            yield from settle(runner, outcome, scope)
+        if adoption.has_changed(outcome):
+            update = {**build_update(outcome, runner.messages_key), **scope.changes}
+            yield from self._call("update_state", config, update, as_node=node)
+            written = (yield from self._read()) if node is None else None
+            if written is not None and not is_kept(written, outcome):
+                # An imported thread has run no node: whose update it is has to be said.
+                node = choose_node(self._graph.nodes)
+                update = {"om": outcome.record}
+                yield from self._call("update_state", config, update, as_node=node)
+        return adoption.report(outcome)
+
+
+class Adoptable:
+    """The methods of a memory with which a conversation without a graph is observed."""
+
+    _runner: StepRunner
 
     def observe_messages(
         self,
@@ -217,7 +221,7 @@ class Adoptable:
         thread_id: str = "",
         config: RunnableConfig | None = None,
     ) -> StepResult:
-        """Do the same as `observe` without a graph, beside `step`.
+        """Do the same as `observe` of a thread without a graph, beside `step`.
 
         Args:
             record: The memory that the last step returned; `None` at first.
@@ -226,7 +230,7 @@ class Adoptable:
             config: As for `step`.
         """
         runner = self._runner
-        runner.warn_in_coroutine("observe_messages")
+        runner.warn_in_coroutine("memory.observe_messages")
         flow = end_session(runner, record, messages, thread_id, config)
         return drive(flow, runner.context(config)).result
 
@@ -257,62 +261,6 @@ def check_idle(state: Any) -> None:
             f"end first"
         )
         raise ConfigurationError(msg)
-
-
-def adopt_thread(
-    runner: StepRunner,
-    graph: Any,
-    config: RunnableConfig,
-    as_node: str | None,
-    progress: Progress | None = None,
-    *,
-    everything: bool = False,
-) -> Requests[AdoptReport]:
-    """Observe a graph's thread outside of its turns, and write what that came to into its state.
-
-    Args:
-        runner: The memory's.
-        graph: The agent's graph, which is only looked at; the driver calls it.
-        config: The thread.
-        as_node: The node that writes; `None`: the one that ran last, or the one that answers.
-        progress: Told of each batch that was observed.
-        everything: Whether all of it is observed, or only what does not fit the window.
-
-    Raises:
-        ConfigurationError: When the graph has no memory, no thread is named, it is in the middle of
-            a run, or its state is none.
-    """
-    is_on = may_write(runner, config)
-    if is_on:
-        check_graph(graph, runner.messages_key, config)
-    identity = runner.identity(config)
-    if not identity.thread_id:
-        msg = (
-            "`config` names no thread; pass the one to observe, "
-            '{"configurable": {"thread_id": "..."}}'
-        )
-        raise ConfigurationError(msg)
-    state = yield from call_graph(graph, "get_state", config)
-    check_idle(state)
-    messages = runner.conversation(state)
-    record = runner.record(state)
-    adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
-    context = replace(runner.context(config), emit=adoption.watch)
-    outcome = (yield from supervise(adoption.flow(), context)).result
-    values, store = values_of(state, runner.messages_key), getattr(graph, "store", None)
-    scope = RunScope(runner, config, values, store)
-    if is_on:
-        yield from settle(runner, outcome, scope)
-    if adoption.has_changed(outcome):
-        update = {**build_update(outcome, runner.messages_key), **scope.changes}
-        yield from call_graph(graph, "update_state", config, update, as_node=as_node)
-        written = (yield from call_graph(graph, "get_state", config)) if as_node is None else None
-        if written is not None and not is_kept(written, outcome):
-            # An imported thread has run no node: whose update it is has to be said.
-            update = {"om": outcome.record}
-            node = choose_node(graph.nodes)
-            yield from call_graph(graph, "update_state", config, update, as_node=node)
-    return adoption.report(outcome)
 
 
 def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[None]:

@@ -32,3 +32,7 @@ class ObserverError(ObservationalMemoryError):
 
 class SourceError(ObservationalMemoryError):
     """The place that a memory is read from cannot be reached, or has no such thread or log."""
+
+
+class ThreadBusyError(ObservationalMemoryError):
+    """A run of the thread is under way, which would write over a change of its memory."""

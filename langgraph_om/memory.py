@@ -15,10 +15,11 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langgraph_om.adoption import Adoptable
+from langgraph_om.adoption import Adoptable, ObservingActs
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
@@ -27,7 +28,7 @@ from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import FeatureMethods
+from langgraph_om.features import FeatureActs, FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -44,12 +45,13 @@ from langgraph_om.options import (
     signature_of_options,
     with_defaults,
 )
+from langgraph_om.runtime.acting import awaited, waited
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
-from langgraph_om.searching import Searchable
+from langgraph_om.searching import Searchable, SearchingActs
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -346,6 +348,40 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         settings, actor = self._runner.read_window(record)
         return build_status(record, window, settings.thresholds, step=step, actor=actor)
 
+    # --- One thread ------------------------------------------------------------------------------
+
+    def of(
+        self,
+        graph: Any,
+        config: RunnableConfig,
+        *,
+        as_node: str | None = None,
+        wait: float = 30.0,
+    ) -> ThreadMemory:
+        """Return the memory of one thread, to see it and to change it.
+
+            thread = memory.of(agent, {"configurable": {"thread_id": "trip"}})
+            thread.remember("User is allergic to hazelnuts")
+            print(thread.view())
+
+        Nothing is read yet; a thread that never ran has a blank memory.
+
+        Args:
+            graph: The agent's compiled graph, with memory and a checkpointer, or a `RemoteGraph`.
+            config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` where a
+                log is shared. With a `checkpoint_id`, it is the memory as of then, and a change
+                begins a fork there; with a `checkpoint_ns`, that of a subgraph.
+            as_node: As for `graph.update_state`, with which changes are written; needed where the
+                thread was imported, and several nodes could have answered last.
+            wait: Seconds that a change waits at most for a run under way to end. 0: it is written
+                at once, and a run that goes on writes over it.
+
+        Raises:
+            ConfigurationError: When the graph is none, or has no checkpointer, or no thread is
+                named.
+        """
+        return ThreadMemory(self, graph, config, as_node=as_node, wait=wait)
+
     # --- Without a graph -------------------------------------------------------------------------
 
     def step(
@@ -471,6 +507,100 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
+    """The memory of one thread: `memory.of(graph, config)`.
+
+    Each method reads or writes the thread as it is then, and has a coroutine function of the same
+    name with an `a` before it: `await thread.aremember(...)`. Those that change memory return the
+    id of the act, and raise `ThreadBusyError` where a run under way would write over it.
+    """
+
+    def __init__(self, memory: ObservationalMemory, *thread: Any, **options: Any) -> None:
+        super().__init__(runner_of(memory), *thread, **options)
+        self._memory = memory
+
+    @waited
+    def view(self, *, history: bool = False) -> Requests[MemoryView]:
+        """Return a readable summary; asks no model.
+
+        Args:
+            history: Whether to show what each of the last ten generations of the log changed.
+        """
+        state = yield from self._read()
+        states = (yield from self._list_generations(10)) if history else None
+        return self._memory.view(state, history=states)
+
+    @waited
+    def status(self) -> Requests[dict[str, Any]]:
+        """Return the `data` of `data-om-status`; asks no model."""
+        return self._memory.status((yield from self._read()))
+
+    @waited
+    def history(self, limit: int = 10) -> Requests[list[MemoryRecord]]:
+        """Return the last record of each generation of the log in the thread, newest first.
+
+        Args:
+            limit: How many generations to return at most.
+        """
+        check_count("limit", limit)
+        return self._memory.history((yield from self._list_generations(limit)), limit)
+
+    aview, astatus, ahistory = awaited(view), awaited(status), awaited(history)
+
+    def _list_generations(self, limit: int) -> Requests[list[Any]]:
+        """Return the newest state of each generation; no more are read than are needed."""
+
+        def take(state: Any, found: list[Any]) -> bool:
+            numbers = [self._runner.stored_record(each)["generation"] for each in (*found, state)]
+            if numbers[-1] not in numbers[:-1]:
+                found.append(state)
+            return len(found) <= limit
+
+        def read() -> list[Any]:
+            found: list[Any] = []
+            for state in self._graph.get_state_history(self._config):
+                if not take(state, found):
+                    break
+            return found
+
+        async def aread() -> list[Any]:
+            found: list[Any] = []
+            async for state in self._graph.aget_state_history(self._config):
+                if not take(state, found):
+                    break
+            return found
+
+        reply: CallReply = yield Call(read, "om_graph", awaited=aread)
+        states: list[Any] = reply.unwrap()
+        return states
+
+    def delete(self) -> list[str]:
+        """Delete the thread: messages, observations, search entries, jobs and checkpoints.
+
+        Returns:
+            As `delete_thread` of the memory: the threads whose checkpoints are left and may hold
+            words of it. The thread itself is one of them behind a `RemoteGraph`; delete it with the
+            server's client.
+
+        Raises:
+            ConfigurationError: As `delete_thread` of the memory.
+            ArchiveError: As `delete_thread` of the memory.
+        """
+        return self._memory.delete_thread(self.thread_id, **self._reach())
+
+    async def adelete(self) -> list[str]:
+        """Do the same as `delete` without blocking the event loop."""
+        return await self._memory.adelete_thread(self.thread_id, **self._reach())
+
+    def _reach(self) -> dict[str, Any]:
+        saver = getattr(self._graph, "checkpointer", None)
+        return {
+            "resource_id": self._runner.runs.find_resource(self._config),
+            "store": getattr(self._graph, "store", None),
+            "checkpointer": saver if hasattr(saver, "delete_thread") else None,
+        }
 
 
 def runner_of(memory: ObservationalMemory) -> StepRunner:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
@@ -15,9 +16,11 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_messages
+from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.acting import Handle, awaited, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
 from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
@@ -102,14 +105,46 @@ class Lookup:
         wanted: Filter,
         *,
         limit: int,
+        store: Any = None,
     ) -> list[SearchHit]:
         """Search a conversation, and the observations in its record."""
         keyed = keyed_messages(messages)
         times = self.settings.times_of(keyed, record["stamps"])
         entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
         thread_id, title = record["thread_id"], find_label(record)
-        source = IndexedStateSource(thread_id, entries, title, record["log"])
+        who = Identity(thread_id, record["resource_id"])
+        near = self._find_near(who, store, in_resource=False)
+        source = IndexedStateSource(thread_id, entries, title, record["log"], near)
         return _look_up(source, query, wanted, limit)
+
+    def search_thread(
+        self,
+        query: str,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        wanted: Filter,
+        *,
+        limit: int,
+        store: Any = None,
+    ) -> list[SearchHit]:
+        """Search a thread as it is now, with the messages that are in the archive alone.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        found = self.search_messages(query, record, messages, wanted, limit=limit, store=store)
+        if self.archive is None or not record["thread_id"]:
+            return found
+        branch = cast("Mapping[str, Any]", record).get("branch")
+        who = Identity(record["thread_id"], record["resource_id"])
+        times = self.settings.times_of
+        source = ArchiveSource(
+            self.archive, who, "thread", times, stamps=record["stamps"], branch=branch
+        )
+        here = {message.id for message in messages}
+        archived = _look_up(source, query, wanted, limit)
+        found += [hit for hit in archived if hit.kind == "message" and hit.id not in here]
+        return sorted(found, key=lambda hit: -hit.score)[:limit]
 
     def _read_log_of_resource(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
         """Return the ids of the observations in a resource's log, by the threads they are about."""
@@ -203,6 +238,53 @@ def _look_up(
         )
         for hit in hits
     ]
+
+
+class SearchingActs(Handle):
+    """The method of a thread's memory that finds what was said and noted."""
+
+    @waited
+    def search(
+        self,
+        query: str,
+        *,
+        before: datetime | str | None = None,
+        after: datetime | str | None = None,
+        role: str | None = None,
+        tool_name: str | None = None,
+        limit: int = 8,
+    ) -> Requests[list[SearchHit]]:
+        """Find messages and observations of the thread by words, the best first; asks no model.
+
+        Messages that left the state by `evict` are found in the archive. What was forgotten or
+        corrected is not found. With `retrieval={"vector": True}`, the graph's store is searched by
+        meaning, too.
+
+        Args:
+            query: As for `ObservationalMemory.search`, and so are the others.
+            before: Only what was said before this time.
+            after: Only what was said at this time or later.
+            role: Only messages of this role.
+            tool_name: Only calls of this tool and their results.
+            limit: How many hits to return at most.
+
+        Raises:
+            ConfigurationError: When an argument cannot be meant.
+            ArchiveError: When the archive's storage fails.
+        """
+        runner, state = self._runner, (yield from self._read())
+        record, messages = runner.record(state), runner.conversation(state)
+        wanted = build_filter(before, after, role, tool_name, runner.settings.timezone)
+        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
+        store = getattr(self._graph, "store", None)
+        look = partial(
+            lookup.search_thread, query, record, messages, wanted, limit=limit, store=store
+        )
+        reply: CallReply = yield Call(look, "om_search")
+        hits: list[SearchHit] = reply.unwrap()
+        return hits
+
+    asearch = awaited(search)
 
 
 class Searchable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict, assert_type
 
@@ -15,6 +16,7 @@ from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om import (
+    AdoptReport,
     BackgroundBuffering,
     EstimatingCounter,
     Extractor,
@@ -28,12 +30,16 @@ from langgraph_om import (
     ObservationOptions,
     ParallelBuffering,
     ReflectionConfig,
+    SearchHit,
     StepResult,
+    ThreadBusyError,
+    ThreadMemory,
     Thresholds,
     TiktokenCounter,
     TokenCounter,
     add_observational_memory,
     create_memory_agent,
+    redactor,
 )
 from langgraph_om.testing import ScriptedChatModel
 
@@ -57,6 +63,7 @@ def construct(model: BaseChatModel) -> None:
         token_counter=EstimatingCounter(),
         timezone=UTC,
         on_error="abort",
+        hooks={"before_observation": redactor(tools=["read_mail"])},
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
@@ -94,9 +101,27 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     )
     assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}
-    assert_type(ObservationalMemory().remember(agent, config, "x", date="2026-03-02"), str)
-    assert_type(ObservationalMemory().pin_message(agent, config, "m1"), str)
+    thread = memory.of(agent, config)
+    assert_type(thread, ThreadMemory)
+    assert_type(thread.remember("x", date="2026-03-02"), str)
+    assert_type(thread.pin_message("m1"), str)
+    assert_type(thread.view(history=True), MemoryView)
+    assert_type(thread.search("x", limit=3), list[SearchHit])
+    assert_type(thread.observe(), AdoptReport)
+    assert_type(thread.title(), str | None)
+    assert_type(thread.delete(), list[str])
     create_memory_agent(ScriptedChatModel(actor="ok"))
+
+
+async def thread_memory(thread: ThreadMemory) -> None:
+    assert_type(await thread.aremember("x", date="2026-03-02"), str)
+    assert_type(await thread.acorrect("x", "y"), str)
+    assert_type(await thread.aview(), MemoryView)
+    assert_type(await thread.asearch("x", role="user"), list[SearchHit])
+    assert_type(await thread.aadopt(progress=print), AdoptReport)
+    assert_type(await thread.ahistory(3), list[MemoryRecord])
+    with suppress(ThreadBusyError):
+        await thread.aundo()
 
 
 async def no_graph(memory: ObservationalMemory, messages: list[BaseMessage]) -> None:

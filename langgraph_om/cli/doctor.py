@@ -153,8 +153,7 @@ def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
     if overlooked:
         yield Advice(
             "overlooked",
-            f"{overlooked}; say what matters of them in a new message, or note it with "
-            f"`memory.remember`",
+            f"{overlooked}; say what matters of them in a new message, or note it with `remember`",
         )
 
 

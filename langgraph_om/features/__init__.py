@@ -29,27 +29,28 @@ from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
-from langgraph_om.features.pinned import CanPin, Pinning, PinUpdates
+from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall import Recall, Recallable
 from langgraph_om.features.recall.config import RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
-from langgraph_om.features.standing import Standing, StandingOptions, WithRules
+from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
-from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
+from langgraph_om.features.steering.updates import SteeringActs, SteeringUpdates
 from langgraph_om.features.titles import (
     AskedTitles,
-    Nameable,
     NamedThreads,
     SuggestConfig,
     SuggestedTitles,
     SuggestOptions,
+    TitleActs,
     TitleOptions,
     TitleUpdates,
 )
 from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
-from langgraph_om.runtime.acting import Acting, Updates
+from langgraph_om.runtime.acting import Handle, Updates
+from langgraph_om.runtime.runner import StepRunner
 
 FEATURES: tuple[type[Feature], ...] = (
     ContinuationHints,
@@ -150,17 +151,25 @@ class FeatureUpdates(
     """The updates of `om` that features bring."""
 
 
+class FeatureActs(
+    SteeringActs,
+    PinActs,
+    RuleActs,
+    TitleActs,
+    Handle,
+):
+    """The methods of a thread's memory that features bring."""
+
+
 class FeatureMethods(
     HasWorkingMemory,
     WithRules,
     Extractable,
-    Steerable,
-    CanPin,
     Recallable,
-    Nameable,
-    Acting,
 ):
     """The methods of a memory that features bring."""
+
+    _runner: StepRunner
 
     @property
     def updates(self) -> FeatureUpdates:

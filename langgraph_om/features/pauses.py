@@ -87,7 +87,8 @@ class PauseWork(Feature):
             msg = (
                 f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
                 f"{type(buffering).__name__}(), which does nothing between turns; pass "
-                f"BackgroundBuffering(), or call `memory.observe` when a session ends"
+                f"BackgroundBuffering(), or call `memory.of(graph, config).observe()` when a "
+                f"session ends"
             )
             raise ConfigurationError(msg)
         return cls(seconds)

@@ -1,16 +1,21 @@
-"""A person's acts: updates of `om`, and how they are written into a thread of a graph."""
+"""The handle of a thread's memory: updates of `om`, and how they are written into a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from datetime import datetime, timedelta
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.effects import Requests
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.core.effects import Pause, Requests
+from langgraph_om.errors import ConfigurationError, ThreadBusyError
+from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 
@@ -22,50 +27,229 @@ class Updates:
     """Updates of `om` with which a person changes what is remembered; nothing is written here.
 
     For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
-    `Command(update=...)`. The methods of the memory itself write them. Features add those methods.
+    `Command(update=...)`. The methods of `memory.of(graph, config)` write them. Features add both.
     """
 
     def __init__(self, runner: StepRunner) -> None:
         self._runner = runner
 
 
-class Acting:
-    """Base of the methods of a memory with which a person changes a thread.
+class Handle:
+    """Base of the methods with which one sees and changes the memory of a thread.
 
-    Each takes the agent's compiled graph, with memory and a checkpointer, and the thread's
-    configuration; with a `checkpoint_id` in it, the change begins a fork there. They return the id
-    of the act, and raise what their namesakes of `updates` raise, and a `ConfigurationError` where
-    the graph has no memory.
+    Each method is a flow that `waited` runs; `awaited` makes its coroutine function of it.
+
+    Args:
+        runner: The memory's.
+        graph: The agent's compiled graph, or a `RemoteGraph`.
+        config: The thread; with a `checkpoint_id`, a change begins a fork there.
+        as_node: The node as which updates are written; `None`: the one that ran last, or answers.
+        wait: Seconds to wait at most for a run under way to end, before anything is written.
+
+    Raises:
+        ConfigurationError: When the graph has no state to read, or `config` names no thread.
     """
 
-    _runner: StepRunner
+    asking: ClassVar[Collection[str]] = ()
+    """Methods that ask models, and so would hold up an event loop for long."""
 
-    def _act(
-        self, graph: Any, config: RunnableConfig, build: Callable[[Any], Update]
-    ) -> Requests[str]:
-        """Write an update into a thread, wherever its run stands, and see that it is kept.
+    def __init__(
+        self,
+        runner: StepRunner,
+        graph: Any,
+        config: RunnableConfig,
+        *,
+        as_node: str | None = None,
+        wait: float = 30.0,
+    ) -> None:
+        if not hasattr(graph, "update_state"):
+            msg = f"`graph` is {type(graph).__name__}; pass a compiled graph, or a `RemoteGraph`"
+            raise ConfigurationError(msg)
+        if getattr(graph, "checkpointer", True) is None and not _is_in_run(config):
+            msg = (
+                f"`graph` is {graph.name!r}, which has no checkpointer, so its threads have no "
+                f"memory; compile it with one"
+            )
+            raise ConfigurationError(msg)
+        thread_id = config.get("configurable", {}).get("thread_id")
+        if not thread_id:
+            msg = '`config` names no thread; pass {"configurable": {"thread_id": "..."}}'
+            raise ConfigurationError(msg)
+        self._runner, self._graph, self._config = runner, graph, config
+        self._as_node, self._wait = as_node, wait
+        self.thread_id = str(thread_id)
+
+    @property
+    def _is_fork(self) -> bool:
+        """Whether changes begin a fork, beside whatever runs."""
+        return "checkpoint_id" in self._config.get("configurable", {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.thread_id!r})"
+
+    def _call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
+        return call_graph(self._graph, method, *arguments, as_node=as_node)
+
+    def _read(self) -> Requests[Any]:
+        """Return the thread's state."""
+        state = yield from self._call("get_state", self._config)
+        return state
+
+    def _rest(self) -> Requests[Any]:
+        """Return the thread's state once no run is under way.
+
+        Raises:
+            ConfigurationError: When the graph has no memory.
+            ThreadBusyError: When that took too long, or this is called within the run.
+        """
+        check_graph(self._graph, self._runner.messages_key, self._config)
+        waited_for, pause = 0.0, _FIRST_PAUSE
+        while True:
+            state = yield from self._read()
+            if self._is_fork or self._wait <= 0 or is_at_rest(self._graph, state):
+                return state
+            if waited_for >= self._wait or _is_in_run(var_child_runnable_config.get(), self):
+                raise _describe_busy(self, f"before {', '.join(map(repr, state.next))}")
+            yield Pause(pause)
+            waited_for, pause = waited_for + pause, min(2 * pause, _LONGEST_PAUSE)
+
+    def _act(self, build: Callable[[Any], Update]) -> Requests[str]:
+        """Write an update into the thread, wherever its run stands, and see that it is kept.
 
         Args:
             build: Returns the update, given the thread's state.
         """
-        check_graph(graph, self._runner.messages_key, config)
-        state = yield from call_graph(graph, "get_state", config)
-        update = build(state)
-        act = str(update[0]["id"])
-        written = yield from call_graph(graph, "update_state", config, {"om": update})
-        after = yield from call_graph(graph, "get_state", written)
-        if act not in str(self._runner.stored_record(after)):
-            # `create_agent` drops what stands for the input, so a node has to be named.
-            gate = [name for name in graph.nodes if name.endswith("Middleware.before_model")]
-            node = gate[0] if gate and state.next else choose_node(graph.nodes)
-            yield from call_graph(graph, "update_state", config, {"om": update}, as_node=node)
-        return act
+        update: Update = []
+        for _ in range(_ATTEMPTS):
+            state = yield from self._rest()
+            update = update or build(state)
+            act = str(update[0]["id"])
+            try:
+                yield from self._write(update, state, act)
+            except Exception as error:
+                if not _is_conflict(error):
+                    raise
+                yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
+                continue
+            if self._is_fork or self._has((yield from self._read()), act):
+                return act
+        raise _describe_busy(self, "which writes over every change")
 
-    def _change(
-        self, graph: Any, config: RunnableConfig, build: Callable[..., Update], *words: str
-    ) -> Requests[str]:
+    def _write(self, update: Update, state: Any, act: str) -> Requests[None]:
+        values, node = {"om": update}, self._as_node
+        written = yield from self._call("update_state", self._config, values, as_node=node)
+        if node is None and not self._has((yield from self._call("get_state", written)), act):
+            # `create_agent` drops what stands for the input, so a node has to be named.
+            nodes: Any = getattr(self._graph, "nodes", ())
+            gate = [name for name in nodes if name.endswith("Middleware.before_model")]
+            node = gate[0] if gate and state.next else choose_node(nodes)
+            yield from self._call("update_state", self._config, values, as_node=node)
+
+    def _has(self, state: Any, act: str) -> bool:
+        return act in str(self._runner.stored_record(state))
+
+    def _change(self, build: Callable[..., Update], *words: str) -> Requests[str]:
         """Write a change of something that is looked up before anything is written."""
-        return self._act(graph, config, lambda state: build(*words, state=state))
+        return self._act(lambda state: build(*words, state=state))
+
+
+HandleT = TypeVar("HandleT", bound=Handle)
+ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
+
+
+def waited(
+    flow: Callable[Concatenate[HandleT, P], Requests[ResultT]],
+) -> Callable[Concatenate[HandleT, P], ResultT]:
+    """Return a method that runs a flow and waits for its result."""
+
+    @wraps(flow)
+    def wait(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        if flow.__name__ in handle.asking:
+            handle._runner.warn_in_coroutine(f"thread.{flow.__name__}")  # noqa: SLF001 its own
+        return fulfil(flow(handle, *args, **kwargs))
+
+    _tell_result(wait, flow)
+    return wait
+
+
+def awaited(
+    method: Callable[Concatenate[HandleT, P], ResultT],
+) -> Callable[Concatenate[HandleT, P], Coroutine[Any, Any, ResultT]]:
+    """Return the coroutine function of a method that `waited` made: the same flow, awaited."""
+    flow: Callable[..., Requests[ResultT]] = getattr(method, "__wrapped__")  # noqa: B009 typed so
+
+    @wraps(flow)
+    async def run(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return await afulfil(flow(handle, *args, **kwargs))
+
+    _tell_result(run, flow)
+    run.__name__ = f"a{flow.__name__}"
+    run.__qualname__ = flow.__qualname__.replace(flow.__name__, run.__name__)
+    run.__doc__ = f"Do the same as `{flow.__name__}` without blocking the event loop."
+    return run
+
+
+def _tell_result(method: Any, flow: Callable[..., Any]) -> None:
+    """Let `help` say what comes of a flow, instead of the flow."""
+    told = signature(flow)
+    result = str(told.return_annotation).removeprefix("Requests[").removesuffix("]")
+    method.__signature__ = told.replace(return_annotation=result)
+    method.__annotations__ = {**flow.__annotations__, "return": result}
+
+
+# Whether a run is under way.
+
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+_ATTEMPTS: Final = 3
+_ABANDONED: Final = timedelta(hours=1)
+"""A run that has stored nothing for so long counts as over: its process was killed."""
+_CONFLICT: Final = 409
+
+
+def is_at_rest(graph: Any, state: Any) -> bool:
+    """Return whether a state is one in which no run goes on by itself.
+
+    LangGraph does not say whether somebody runs a thread. A thread waits where its turn is over, at
+    an interrupt or a compiled breakpoint, after an error, and behind an update.
+    """
+    waiting = {*(state.next or ())}
+    if not waiting or any(task.interrupts or task.error for task in state.tasks):
+        return True
+    if (state.metadata or {}).get("source") in ("update", "fork"):
+        return True
+    before: Any = getattr(graph, "interrupt_before_nodes", ())
+    after: Any = getattr(graph, "interrupt_after_nodes", ())
+    if before == "*" or waiting.intersection(before) or after:
+        return True
+    stored = datetime.fromisoformat(state.created_at) if state.created_at else None
+    return stored is None or datetime.now(stored.tzinfo) - stored > _ABANDONED
+
+
+def _is_in_run(config: RunnableConfig | None, handle: Handle | None = None) -> bool:
+    """Return whether a configuration is a run's, and of a handle's thread where one is given."""
+    configurable = (config or {}).get("configurable", {})
+    is_run = "__pregel_task_id" in configurable or "__pregel_checkpointer" in configurable
+    return is_run and (handle is None or configurable.get("thread_id") == handle.thread_id)
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Return whether a server refuses because a run is under way."""
+    return _CONFLICT in (
+        getattr(error, "status_code", None),
+        getattr(getattr(error, "response", None), "status_code", None),
+    )
+
+
+def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:
+    return ThreadBusyError(
+        f"the thread {handle.thread_id!r} is in the middle of a run, {where}, which would write "
+        f"over the change; call again when it has ended, return the update of `memory.updates` "
+        f"from a node or a tool of the run, or, where nothing runs any more (a killed process, a "
+        f"breakpoint of one call), pass `wait=0` to `memory.of`"
+    )
 
 
 def make_act_id() -> str:
@@ -116,5 +300,8 @@ def choose_node(nodes: Iterable[str]) -> str:
     answering = [name for name in names if name != "tools"]
     if len(answering) == 1:
         return str(answering[0])
-    msg = f"the thread ran no node yet; pass `as_node`, the node that answers, one of {names}"
+    msg = (
+        f"the thread ran no node yet; pass `as_node` to `memory.of`, the node that answers, one of "
+        f"{names}"
+    )
     raise ConfigurationError(msg)

@@ -311,10 +311,10 @@ class StepRunner:
         except RuntimeError:
             return
         self.runs.warn_once(
-            "`memory.%s` blocks the event loop that it is called in until the models have "
-            "answered; await `memory.a%s`",
+            "`%s` blocks the event loop that it is called in until the models have answered; await "
+            "`%s`",
             method,
-            method,
+            ".a".join(method.split(".")),
         )
 
     # --- The run ---------------------------------------------------------------------------------

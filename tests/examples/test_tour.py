@@ -110,7 +110,7 @@ def test_the_tour_corrects_finds_and_forks(tour: tuple[Scope, list[Cell], list[C
     asked = text_of(run, "in shown[1:]")
     assert asked.startswith("False\n")
     assert "7 July" in asked
-    corrected = text_of(run, "memory.correct")
+    corrected = text_of(run, ").correct(")
     assert "8 July" in corrected
     assert "Minister (noted by a person)" in corrected
     searched = text_of(run, "memory.search")

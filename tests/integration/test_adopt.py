@@ -49,7 +49,7 @@ def test_what_a_thread_has_is_observed_before_its_first_turn(door: str) -> None:
     agent = old_thread(door)
     seen: list[AdoptProgress] = []
     before = values(agent.graph, on_thread())["messages"]
-    report = agent.memory.adopt(agent.graph, on_thread(), progress=seen.append)
+    report = agent.memory.of(agent.graph, on_thread()).adopt(progress=seen.append)
     state = values(agent.graph, on_thread())
     assert state["messages"] == before
     assert state["om"] == report.record
@@ -63,20 +63,20 @@ def test_what_a_thread_has_is_observed_before_its_first_turn(door: str) -> None:
     say(agent.graph, on_thread(), turn(99))
     assert agent.asked("observer") + agent.asked("reflector") <= asked + 1
     assert len(agent.prompts()[-1]) < 20
-    again = agent.memory.adopt(agent.graph, on_thread())
+    again = agent.memory.of(agent.graph, on_thread()).adopt()
     assert again.calls == 0
 
 
 async def test_it_does_not_block_the_loop() -> None:
     agent = old_thread("plain")
-    report = await agent.memory.aadopt(agent.graph, on_thread())
+    report = await agent.memory.of(agent.graph, on_thread()).aadopt()
     assert report.record == values(agent.graph, on_thread())["om"]
     assert report.log_tokens > 0
 
 
 def test_a_short_thread_has_nothing_to_observe() -> None:
     agent = old_thread("plain", 1)
-    report = agent.memory.adopt(agent.graph, on_thread())
+    report = agent.memory.of(agent.graph, on_thread()).adopt()
     assert (report.calls, report.observed_tokens, report.messages) == (0, 0, 2)
 
 
@@ -94,13 +94,13 @@ def test_a_failure_keeps_what_was_observed_and_can_be_gone_on_from() -> None:
 
     is_down = True
     failing = make_agent("plain", agent.graph.checkpointer, model=scripted(observer=observer))  # type: ignore[arg-type]
-    first = failing.memory.adopt(failing.graph, on_thread())
+    first = failing.memory.of(failing.graph, on_thread()).adopt()
     assert first.error is not None
     assert "no key" in first.error
     assert first.observed_tokens > 0
     is_down = False
     say(failing.graph, on_thread(), turn(99))
-    second = failing.memory.adopt(failing.graph, on_thread())
+    second = failing.memory.of(failing.graph, on_thread()).adopt()
     assert second.error is None
     assert second.remaining_tokens < 480
 
@@ -109,7 +109,7 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     agent = old_thread("plain")
     agent.graph.update_state(on_thread(), {"messages": [turn(50)]}, as_node="__start__")
     with pytest.raises(ConfigurationError, match="in the middle of a run"):
-        agent.memory.adopt(agent.graph, on_thread())
+        agent.memory.of(agent.graph, on_thread()).adopt()
 
 
 @pytest.mark.parametrize("method", ["adopt", "observe"])
@@ -119,7 +119,7 @@ def test_a_graph_without_memory_is_refused_before_a_model_is_asked(method: str) 
     bare = bare_agent(saver)
     talk(bare, on_thread(), turns(16))
     with pytest.raises(ConfigurationError, match="whose state has no 'om'"):
-        getattr(agent.memory, method)(bare, on_thread())
+        getattr(agent.memory.of(bare, on_thread()), method)()
     assert agent.asked("observer") == 0
 
 
@@ -128,13 +128,13 @@ def test_a_memory_that_is_off_leaves_a_graph_without_memory_alone() -> None:
     agent = make_agent("plain", saver, enabled=False)
     bare = bare_agent(saver)
     talk(bare, on_thread(), turns(16))
-    assert agent.memory.adopt(bare, on_thread()).calls == 0
+    assert agent.memory.of(bare, on_thread()).adopt().calls == 0
 
 
 def test_a_configuration_without_a_thread_is_refused() -> None:
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match="`config` names no thread"):
-        agent.memory.adopt(agent.graph, {"configurable": {}})
+        agent.memory.of(agent.graph, {"configurable": {}})
 
 
 def test_each_cycle_is_one_line_for_those_who_run_the_agent(

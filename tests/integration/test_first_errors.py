@@ -59,9 +59,9 @@ async def test_a_coroutine_is_told_of_the_method_that_does_not_block(
 ) -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
-    agent.memory.observe(agent.graph, on_thread())
-    await agent.memory.aobserve(agent.graph, on_thread())
-    assert [each for each in warned(caplog) if "await `memory.aobserve`" in each] == warned(caplog)
+    agent.memory.of(agent.graph, on_thread()).observe()
+    await agent.memory.of(agent.graph, on_thread()).aobserve()
+    assert [each for each in warned(caplog) if "await `thread.aobserve`" in each] == warned(caplog)
     assert len(warned(caplog)) == 1
 
 

@@ -399,7 +399,7 @@ def test_at_the_end_of_a_session_it_is_written_at_once(scope: Any) -> None:
     working = WorkingMemory(schema=Profile, scope=scope, managed_by="observer")
     run = Observed({"name": "Ana"}, limits={"message_tokens": 4000}, working=working)
     run.say(0)
-    run.memory.observe(run.graph, on())
+    run.memory.of(run.graph, on()).observe()
     kept = run.graph.get_state(on()).values["working_memory"] if scope == "thread" else run.kept()
     assert kept == {"name": "Ana"}
     assert run.record["working"]["updates"] == []

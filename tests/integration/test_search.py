@@ -157,13 +157,13 @@ def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: s
         items = [item.id for item in list_items(before["log"]) if "Lisbon" in item.words]
         words = () if act == "forget" else ("User stays at home",)
         for item in items:
-            getattr(memory, act)(graph, config, item, *words)
+            getattr(memory.of(graph, config), act)(item, *words)
         say(graph, config, turn(30))
         say(graph, on_thread("other", **ana), turn(31))
         # What was said is found as it was.
         assert all(kinds and "observations" not in kinds for kinds in found())
         for _ in items:
-            memory.undo(graph, config)
+            memory.of(graph, config).undo()
         say(graph, config, turn(32))
         say(graph, on_thread("other", **ana), turn(33))
         assert all("observations" in kinds for kinds in found())

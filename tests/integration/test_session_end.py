@@ -40,7 +40,7 @@ def test_everything_is_observed_and_the_thread_goes_on(door: str) -> None:
     talk(agent.graph, on_thread(), turns(3, lookups=("", "1")))
     before = values(agent.graph, on_thread())["messages"]
     assert agent.asked("observer") == 0
-    report = agent.memory.observe(agent.graph, on_thread())
+    report = agent.memory.of(agent.graph, on_thread()).observe()
     state = values(agent.graph, on_thread())
     assert (report.error, report.remaining_tokens) == (None, 0)
     assert status(agent)["tokens"] == 0
@@ -54,7 +54,7 @@ def test_everything_is_observed_and_the_thread_goes_on(door: str) -> None:
 async def test_it_does_not_block_the_loop() -> None:
     agent = make_agent("agent", InMemorySaver())
     await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-    report = await agent.memory.aobserve(agent.graph, on_thread())
+    report = await agent.memory.of(agent.graph, on_thread()).aobserve()
     assert report.record == values(agent.graph, on_thread())["om"]
     assert report.remaining_tokens == 0
 
@@ -62,10 +62,10 @@ async def test_it_does_not_block_the_loop() -> None:
 def test_a_second_time_nothing_is_asked_or_written() -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
-    agent.memory.observe(agent.graph, on_thread())
+    agent.memory.of(agent.graph, on_thread()).observe()
     asked = agent.asked("observer")
     written = len(list(agent.graph.get_state_history(on_thread())))
-    agent.memory.observe(agent.graph, on_thread())
+    agent.memory.of(agent.graph, on_thread()).observe()
     assert agent.asked("observer") == asked
     assert len(list(agent.graph.get_state_history(on_thread()))) == written
 
@@ -75,7 +75,7 @@ def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> No
         "agent", InMemorySaver(), buffering=BackgroundBuffering(), observation={"buffer_tokens": 80}
     )
     talk(agent.graph, on_thread(), turns(2))
-    report = agent.memory.observe(agent.graph, on_thread())
+    report = agent.memory.of(agent.graph, on_thread()).observe()
     state = values(agent.graph, on_thread())
     assert report.remaining_tokens == 0
     assert (state["om"]["chunks"], state["om"]["pending"]) == ([], {})
@@ -86,7 +86,7 @@ def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> No
 def test_the_turns_that_stay_verbatim_do_so() -> None:
     agent = make_agent("agent", InMemorySaver(), observation={"keep_turns": 1})
     talk(agent.graph, on_thread(), turns(3))
-    agent.memory.observe(agent.graph, on_thread())
+    agent.memory.of(agent.graph, on_thread()).observe()
     shown = agent.memory.llm_input_messages(values(agent.graph, on_thread()))
     assert [message.id for message in shown][-2:] == ["h2", "h2-answer"]
     assert "h1" not in [message.id for message in shown]
@@ -103,11 +103,11 @@ def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
 
     agent = make_agent("agent", InMemorySaver(), model=scripted(observer=observer))
     say(agent.graph, on_thread(), turn(1))
-    first = agent.memory.observe(agent.graph, on_thread())
+    first = agent.memory.of(agent.graph, on_thread()).observe()
     assert "no key" in str(first.error)
     assert first.remaining_tokens > 0
     is_down = False
-    again = agent.memory.observe(agent.graph, on_thread())
+    again = agent.memory.of(agent.graph, on_thread()).observe()
     assert (again.error, again.remaining_tokens) == (None, 0)
 
 
@@ -116,7 +116,7 @@ def test_with_memory_switched_off_nothing_is_done(switch: dict[str, bool]) -> No
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
     before = values(agent.graph, on_thread())["om"]
-    agent.memory.observe(agent.graph, on_thread(**switch))
+    agent.memory.of(agent.graph, on_thread(**switch)).observe()
     assert values(agent.graph, on_thread())["om"] == before
     assert agent.asked("observer") == 0
 
@@ -126,7 +126,7 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     say(agent.graph, on_thread(), turn(1))
     agent.graph.update_state(on_thread(), {"messages": [turn(2)]}, as_node="__start__")
     with pytest.raises(ConfigurationError, match="in the middle of a run"):
-        agent.memory.observe(agent.graph, on_thread())
+        agent.memory.of(agent.graph, on_thread()).observe()
 
 
 # --- Without a graph -----------------------------------------------------------------------------

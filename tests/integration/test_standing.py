@@ -186,7 +186,7 @@ def test_person_forgets_it_by_its_words() -> None:
     agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts())
     talk(agent, SAID, *turns(6))
     (rule,) = agent.memory.rules(agent.graph.get_state(CONFIG))
-    agent.memory.forget(agent.graph, CONFIG, rule.id)
+    agent.memory.of(agent.graph, CONFIG).forget(rule.id)
     assert rules(agent) == []
 
 
@@ -195,13 +195,13 @@ def test_corrected_order_is_a_persons_and_no_more_the_users_until_that_is_undone
     agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), actor)
     talk(agent, SAID, *turns(6))
     (rule,) = agent.memory.rules(agent.graph.get_state(CONFIG))
-    agent.memory.correct(agent.graph, CONFIG, rule.id, "Ask Ana before a flight is booked.")
+    agent.memory.of(agent.graph, CONFIG).correct(rule.id, "Ask Ana before a flight is booked.")
     talk(agent, *turns(6, start=6))
     assert rules(agent) == []
     assert "own words" not in actor.texts[-1]
     assert re.search(r"\* 🔴 \(\d\d:\d\d\) Ask Ana .*\(corrected by a person\)", actor.texts[-1])
     assert ORDER not in actor.texts[-1]
-    agent.memory.undo(agent.graph, CONFIG)
+    agent.memory.of(agent.graph, CONFIG).undo()
     talk(agent, *turns(1, start=12))
     assert rules(agent) == [ORDER]
     assert f'"{ORDER}"' in actor.texts[-1]
@@ -216,11 +216,11 @@ def test_corrected_order_is_a_persons_in_all_threads(tmp_path: Path) -> None:
     first, other = (on_thread(name, resource_id="ann") for name in "ab")
     for message in (SAID, *turns(8)):
         say(agent.graph, first, message)
-    agent.memory.correct(agent.graph, first, ORDER, "Ask Ana before a flight is booked.")
+    agent.memory.of(agent.graph, first).correct(ORDER, "Ask Ana before a flight is booked.")
     for thread, at in ((first, 8), (other, 9)):
         say(agent.graph, thread, turns(1, start=at)[0])
         assert held(agent, thread) == []
-    agent.memory.undo(agent.graph, first)
+    agent.memory.of(agent.graph, first).undo()
     for thread, at in ((first, 10), (other, 11)):
         say(agent.graph, thread, turns(1, start=at)[0])
         assert held(agent, thread) == [ORDER]
@@ -370,7 +370,7 @@ def test_one_that_gets_its_room_later_is_no_longer_told_as_left_out() -> None:
     [apart] = agent.memory.view(agent.graph.get_state(CONFIG)).apart
     assert SISTER in rule.words
     assert apart.left_out == [ORDER]
-    agent.memory.forget(agent.graph, CONFIG, rule.id)
+    agent.memory.of(agent.graph, CONFIG).forget(rule.id)
     talk(agent, SAID.model_copy(update={"id": "again"}), *turns(4, start=5))
     [apart] = agent.memory.view(agent.graph.get_state(CONFIG)).apart
     assert rules(agent) == [ORDER]

@@ -424,9 +424,9 @@ async def test_an_act_is_done_where_it_returns(door: Any, *, is_async: bool) -> 
     async def act(name: str, *words: Any, config: Any = None, **options: Any) -> str:
         place = config or on_thread()
         if is_async:
-            done = await getattr(own, f"a{name}")(graph, place, *words, **options)
+            done = await getattr(own.of(graph, place), f"a{name}")(*words, **options)
         else:
-            done = await asyncio.to_thread(getattr(own, name), graph, place, *words, **options)
+            done = await asyncio.to_thread(getattr(own.of(graph, place), name), *words, **options)
         assert isinstance(done, str)
         return done
 
@@ -462,4 +462,4 @@ def test_an_act_on_a_graph_without_memory_is_refused() -> None:
     builder.add_edge("__start__", "agent")
     graph = builder.compile(checkpointer=InMemorySaver())
     with pytest.raises(ConfigurationError, match="has no 'om'"):
-        memory().remember(graph, on_thread(), "Tea")
+        memory().of(graph, on_thread()).remember("Tea")

@@ -130,7 +130,7 @@ def test_a_title_of_the_observer_comes_with_the_first_observation(buffering: Any
 def test_a_title_that_a_person_sets_is_told_with_the_next_step(*, thread_title: bool) -> None:
     asking = agent(thread_title=thread_title)
     say(asking.graph, CONFIG, ASKED)
-    asking.memory.set_title(asking.graph, CONFIG, "Tents")
+    asking.memory.of(asking.graph, CONFIG).set_title("Tents")
     told = say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
     assert [data["newTitle"] for data in of_kind(told, "thread-update")] == ["Tents"]
 

@@ -86,7 +86,7 @@ def places(run: Run) -> list[StateSnapshot]:
     """All checkpoints of which LangGraph can tell whose update this would be.
 
     `create_agent` has LangChain's rule for state that is left out of its input: an update that
-    stands for the input drops it. There `as_node` is needed, as `memory.remember` sets it.
+    stands for the input drops it. There `as_node` is needed, as `memory.of(...)` sets it.
     """
     found = []
     for state in run.graph.get_state_history(ON_THREAD):

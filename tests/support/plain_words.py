@@ -57,6 +57,7 @@ PLAIN = frozenset(
         "docs/security.md",
         "docs/streaming.md",
         "docs/testing.md",
+        "docs/thread.md",
         "docs/ways-in.md",
         "docs/windows.md",
         "docs/work.md",

@@ -100,11 +100,11 @@ SURFACE = """
 from dataclasses import fields
 from inspect import signature
 import langgraph_om, langgraph_om.integrations.agent
-from langgraph_om import ObservationalMemory, ObservationConfig
+from langgraph_om import ObservationalMemory, ObservationConfig, ThreadMemory
 from langgraph_om.features import FeatureUpdates, list_configs
 
 print(*langgraph_om.__all__, *signature(ObservationalMemory).parameters)
-for kind in (ObservationalMemory, FeatureUpdates):
+for kind in (ObservationalMemory, ThreadMemory, FeatureUpdates):
     print(*(f"{kind.__name__}.{name}" for name in dir(kind)))
 for option, kind in {"observation": ObservationConfig, **list_configs()}.items():
     for field in fields(kind):

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import langgraph_om
-from langgraph_om import ObservationalMemory
+from langgraph_om import ObservationalMemory, ThreadMemory
 from langgraph_om.testing import ScriptedChatModel
 
 GONE = set(os.environ.get("OM_GONE", "").split())
@@ -81,11 +81,7 @@ MEMBERS = {
     *("with_second_try", "shorten", "actor_window"),
     *("rules", "status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
     *("search", "asearch", "threads", "athreads"),
-    *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title", "updates"),
-    *("aremember", "aforget", "acorrect", "apin", "aunpin", "aundo", "aset_title"),
-    *("pin_message", "unpin_message", "apin_message", "aunpin_message"),
-    *("adopt", "aadopt"),
-    *("observe", "aobserve", "observe_messages", "aobserve_messages"),
+    *("of", "updates", "observe_messages", "aobserve_messages"),
     *("run_job", "arun_job"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
@@ -97,6 +93,27 @@ def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
     memory = ObservationalMemory(ScriptedChatModel())
     gone = {name.removeprefix("ObservationalMemory.") for name in GONE if "." in name}
     assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS - gone
+
+
+ACTS = {
+    *("view", "status", "history", "rules", "search", "title", "observe", "adopt", "delete"),
+    *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
+    *("pin_message", "unpin_message"),
+}
+
+
+def test_each_method_of_a_thread_is_documented_and_can_be_awaited() -> None:
+    own = {name for name in dir(ThreadMemory) if not name.startswith("_")} - {"asking"}
+    gone = {name.removeprefix("ThreadMemory.") for name in GONE if "." in name}
+    assert own == {*ACTS, *(f"a{name}" for name in ACTS)} - gone
+    for name in own & ACTS:
+        method, awaited = getattr(ThreadMemory, name), getattr(ThreadMemory, f"a{name}")
+        assert inspect.signature(method) == inspect.signature(awaited)
+        assert "Requests" not in str(inspect.signature(method))
+        assert inspect.iscoroutinefunction(awaited)
+        assert not inspect.iscoroutinefunction(method)
+        assert awaited.__name__ == f"a{name}"
+        assert awaited.__doc__ == f"Do the same as `{name}` without blocking the event loop."
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, ShownValue, as_event
@@ -17,15 +16,22 @@ from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.effects import EffectFlow, Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ItemError
-from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
-from langgraph_om.runtime.drivers import afulfil, fulfil
+from langgraph_om.runtime.acting import (
+    Handle,
+    Update,
+    Updates,
+    awaited,
+    check_text,
+    make_act_id,
+    waited,
+)
 
 _ROOM: Final = 1000
 """Tokens of all of them, where standing instructions have no room."""
@@ -267,28 +273,23 @@ class PinUpdates(Updates):
         return {**event, "pin": pin, "unpin": unpin}
 
 
-class CanPin(Acting):
-    """The methods of a memory that keep messages in the Actor's sight."""
+class PinActs(Handle):
+    """The methods of a thread's memory that keep messages in the Actor's sight.
 
-    @property
-    def _pins(self) -> PinUpdates:
-        return PinUpdates(self._runner)
+    They return the id of the act.
+    """
 
-    def pin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
-        """Keep a message in the Actor's sight, word for word; return the id of the act."""
-        return fulfil(self._change(graph, config, self._pins.pin_message, message_id))
+    @waited
+    def pin_message(self, message_id: str) -> Requests[str]:
+        """Keep a message in the Actor's sight, word for word."""
+        return self._change(PinUpdates(self._runner).pin_message, message_id)
 
-    async def apin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
-        """Do the same as `pin_message` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._pins.pin_message, message_id))
+    @waited
+    def unpin_message(self, message_id: str) -> Requests[str]:
+        """Show a message as any other again."""
+        return self._change(PinUpdates(self._runner).unpin_message, message_id)
 
-    def unpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
-        """Show a message as any other again; return the id of the act."""
-        return fulfil(self._change(graph, config, self._pins.unpin_message, message_id))
-
-    async def aunpin_message(self, graph: Any, config: RunnableConfig, message_id: str) -> str:
-        """Do the same as `unpin_message` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._pins.unpin_message, message_id))
+    apin_message, aunpin_message = awaited(pin_message), awaited(unpin_message)
 
 
-__all__ = ["CanPin", "PinUpdates", "Pinning", "list_pinned"]
+__all__ = ["PinActs", "PinUpdates", "Pinning", "list_pinned"]

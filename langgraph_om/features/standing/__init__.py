@@ -21,6 +21,7 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Apart, count
 from langgraph_om.core.prompts import fill, load
@@ -42,6 +43,7 @@ from langgraph_om.features.standing.words import (
     read_marks,
     read_words,
 )
+from langgraph_om.runtime.acting import Handle, awaited, waited
 from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
@@ -463,6 +465,17 @@ class WithRules:
         return read_rules(self._runner.record(state))
 
 
+class RuleActs(Handle):
+    """The method of a thread's memory that lists standing instructions."""
+
+    @waited
+    def rules(self) -> Requests[list[StandingInstruction]]:
+        """Return the user's standing instructions that are in force, oldest first."""
+        return read_rules(self._runner.record((yield from self._read())))
+
+    arules = awaited(rules)
+
+
 def _build_group(group: Group, text: str, tokens: int, number: int) -> Group:
     """Return the group of one instruction, of the messages of the group that it was noted in."""
     return {
@@ -493,6 +506,7 @@ def _read_day(text: str) -> str:
 
 
 __all__ = [
+    "RuleActs",
     "Standing",
     "StandingInstruction",
     "StandingOptions",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any, Final
 
-from langchain_core.runnables import RunnableConfig
-
 from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
@@ -20,8 +19,15 @@ from langgraph_om.features.steering.acts import (
     find_item,
     write_item,
 )
-from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
-from langgraph_om.runtime.drivers import afulfil, fulfil
+from langgraph_om.runtime.acting import (
+    Handle,
+    Update,
+    Updates,
+    awaited,
+    check_text,
+    make_act_id,
+    waited,
+)
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
@@ -125,8 +131,8 @@ class SteeringUpdates(Updates):
         return build_change(runner.settings, runner.clock(), action, item, record=record, text=text)
 
 
-class Steerable(Acting):
-    """The methods of a memory with which a person changes what a thread remembers.
+class SteeringActs(Handle):
+    """The methods of a thread's memory with which a person changes the log.
 
     They return the id of the act, as `om["steered"]` has it and `undo` takes it.
     """
@@ -135,59 +141,38 @@ class Steerable(Acting):
     def _changes(self) -> SteeringUpdates:
         return SteeringUpdates(self._runner)
 
-    def remember(
-        self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
-    ) -> str:
+    @waited
+    def remember(self, text: str, *, date: date | str | None = None) -> Requests[str]:
         """Add what a person wants to be remembered; no reflection changes it."""
-        return fulfil(self._act(graph, config, lambda _: self._changes.remember(text, date=date)))
+        return self._act(lambda _: self._changes.remember(text, date=date))
 
-    async def aremember(
-        self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
-    ) -> str:
-        """Do the same as `remember` without blocking the event loop."""
-        return await afulfil(
-            self._act(graph, config, lambda _: self._changes.remember(text, date=date))
-        )
-
-    def forget(self, graph: Any, config: RunnableConfig, item: str) -> str:
+    @waited
+    def forget(self, item: str) -> Requests[str]:
         """Take an item out of the log; its messages and earlier checkpoints stay."""
-        return fulfil(self._change(graph, config, self._changes.forget, item))
+        return self._change(self._changes.forget, item)
 
-    async def aforget(self, graph: Any, config: RunnableConfig, item: str) -> str:
-        """Do the same as `forget` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._changes.forget, item))
-
-    def correct(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
+    @waited
+    def correct(self, item: str, text: str) -> Requests[str]:
         """Put another text in the place of an item; no reflection changes it."""
-        return fulfil(self._change(graph, config, self._changes.correct, item, text))
+        return self._change(self._changes.correct, item, text)
 
-    async def acorrect(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
-        """Do the same as `correct` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._changes.correct, item, text))
-
-    def pin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+    @waited
+    def pin(self, item: str) -> Requests[str]:
         """Let no reflection change an item."""
-        return fulfil(self._change(graph, config, self._changes.pin, item))
+        return self._change(self._changes.pin, item)
 
-    async def apin(self, graph: Any, config: RunnableConfig, item: str) -> str:
-        """Do the same as `pin` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._changes.pin, item))
-
-    def unpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+    @waited
+    def unpin(self, item: str) -> Requests[str]:
         """Let reflections change an item again that a person pinned or wrote."""
-        return fulfil(self._change(graph, config, self._changes.unpin, item))
+        return self._change(self._changes.unpin, item)
 
-    async def aunpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
-        """Do the same as `unpin` without blocking the event loop."""
-        return await afulfil(self._change(graph, config, self._changes.unpin, item))
-
-    def undo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
+    @waited
+    def undo(self, act: str | None = None) -> Requests[str]:
         """Take back what a person did: the act of this id, or the newest that stands."""
-        return fulfil(self._act(graph, config, lambda _: self._changes.undo(act)))
+        return self._act(lambda _: self._changes.undo(act))
 
-    async def aundo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
-        """Do the same as `undo` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, lambda _: self._changes.undo(act)))
+    aremember, aforget, acorrect = awaited(remember), awaited(forget), awaited(correct)
+    apin, aunpin, aundo = awaited(pin), awaited(unpin), awaited(undo)
 
 
 def build_remember(

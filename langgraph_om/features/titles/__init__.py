@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
-from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -18,7 +17,7 @@ from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.effects import EffectFlow, Requests, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
@@ -39,8 +38,16 @@ from langgraph_om.features.titles.record import (
     read_title_state,
     tell_title,
 )
-from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
-from langgraph_om.runtime.drivers import afulfil, drive, fulfil
+from langgraph_om.runtime.acting import (
+    Handle,
+    Update,
+    Updates,
+    awaited,
+    check_text,
+    make_act_id,
+    waited,
+)
+from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.flows import RunFlow
 
@@ -63,18 +70,24 @@ class TitleUpdates(Updates):
         return build_title(self._runner.clock(), text)
 
 
-class Nameable(Acting):
-    """The methods of a memory with which a person gives a thread a title."""
+class TitleActs(Handle):
+    """The methods of a thread's memory about its title."""
 
-    def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
-        """Give the thread a title that memory never changes; `None` gives it back."""
-        updates = TitleUpdates(self._runner)
-        return fulfil(self._act(graph, config, lambda _: updates.set_title(text)))
+    @waited
+    def title(self) -> Requests[str | None]:
+        """Return the thread's title; `None` while it has none."""
+        return read_title(self._runner.record((yield from self._read())))
 
-    async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
-        """Do the same as `set_title` without blocking the event loop."""
-        updates = TitleUpdates(self._runner)
-        return await afulfil(self._act(graph, config, lambda _: updates.set_title(text)))
+    @waited
+    def set_title(self, text: str | None) -> Requests[str]:
+        """Give the thread a title that memory never changes; `None` gives it back.
+
+        Returns:
+            The id of the act.
+        """
+        return self._act(lambda _: TitleUpdates(self._runner).set_title(text))
+
+    atitle, aset_title = awaited(title), awaited(set_title)
 
 
 def build_title(now: datetime, text: str | None) -> Update:

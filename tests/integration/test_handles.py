@@ -1,0 +1,365 @@
+"""`memory.of(graph, config)`: the memory of one thread, to see it and to change it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StateSnapshot
+
+from langgraph_om import (
+    ConfigurationError,
+    ItemError,
+    ObservationalMemory,
+    ThreadBusyError,
+    ThreadMemory,
+    add_observational_memory,
+    create_memory_agent,
+)
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import write_log
+from langgraph_om.testing import ScriptedChatModel
+from support.agents import DOORS, MIDDLEWARE, make_agent, on_thread, talk, turn, turns
+
+FACT = "User is allergic to walnuts"
+
+
+def log_of(thread: ThreadMemory) -> str:
+    return write_log(thread.view().record["log"])
+
+
+# --- What is read --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_thread_is_seen_as_its_state_is(door: Any) -> None:
+    agent = make_agent(door, InMemorySaver())
+    talk(agent.graph, on_thread(), turns(8))
+    thread, state = agent.memory.of(agent.graph, on_thread()), agent.graph.get_state(on_thread())
+    assert repr(thread) == "ThreadMemory('t')"
+    assert thread.view() == await thread.aview() == agent.memory.view(state)
+    assert thread.status() == await thread.astatus() == agent.memory.status(state)
+    states = agent.graph.get_state_history(on_thread())
+    assert thread.history(2) == await thread.ahistory(2) == agent.memory.history(states, 2)
+    states = agent.graph.get_state_history(on_thread())
+    assert thread.view(history=True) == agent.memory.view(state, history=states)
+
+
+def test_history_reads_no_more_states_than_it_needs() -> None:
+    agent = make_agent("agent", InMemorySaver(), reflection={"observation_tokens": 100})
+    talk(agent.graph, on_thread(), turns(14))
+    read: list[StateSnapshot] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(agent.graph, name)
+
+        def get_state_history(self, config: RunnableConfig) -> Any:
+            for state in agent.graph.get_state_history(config):
+                read.append(state)
+                yield state
+
+    found = agent.memory.of(Counting(), on_thread()).history(1)
+    assert found == agent.memory.history(agent.graph.get_state_history(on_thread()), 1)
+    assert len(read) < len([*agent.graph.get_state_history(on_thread())])
+
+
+@pytest.mark.needs("standing")
+async def test_rules_of_a_thread_are_those_of_its_state() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(), turns(3))
+    thread = agent.memory.of(agent.graph, on_thread())
+    assert thread.rules() == await thread.arules() == []
+
+
+@pytest.mark.needs("titles")
+async def test_a_title_is_set_read_and_given_back() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    thread = agent.memory.of(agent.graph, on_thread())
+    assert thread.title() is None
+    thread.set_title("Walnuts")
+    assert thread.title() == await thread.atitle() == "Walnuts"
+    await thread.aset_title(None)
+    assert thread.title() is None
+
+
+# --- What is searched ----------------------------------------------------------------------------
+
+
+@pytest.mark.needs("evict")
+@pytest.mark.parametrize("options", [{}, {"archive": "sqlite:///:memory:", "evict": True}])
+async def test_a_search_finds_messages_wherever_they_are_kept(options: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), **options)
+    said = HumanMessage("The lighthouse of Piran", id="first")
+    talk(agent.graph, on_thread(), [said, *turns(12)])
+    thread = agent.memory.of(agent.graph, on_thread())
+    ids = [message.id for message in agent.graph.get_state(on_thread()).values["messages"]]
+    assert ("first" in ids) is not options.get("evict", False)
+    found = thread.search("lighthouse Piran", role="user")
+    assert [hit.id for hit in found] == ["first"]
+    assert await thread.asearch("lighthouse Piran", role="user") == found
+    assert thread.search("zebra") == []
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
+def test_what_was_just_remembered_is_found_and_what_was_forgotten_is_not(archive: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    talk(agent.graph, on_thread(), turns(2))
+    thread = agent.memory.of(agent.graph, on_thread())
+    thread.remember(FACT)
+    assert [hit.kind for hit in thread.search("walnuts")] == ["observations"]
+    thread.forget("walnuts")
+    assert thread.search("walnuts") == []
+
+
+# --- What is changed -----------------------------------------------------------------------------
+
+ACTS: list[tuple[str, tuple[str, ...]]] = [
+    ("remember", (FACT,)),
+    ("correct", ("walnuts", "User is allergic to hazelnuts")),
+    ("pin", ("hazelnuts",)),
+    ("unpin", ("hazelnuts",)),
+    ("undo", ()),
+    ("forget", ("hazelnuts",)),
+]
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_act_is_what_folding_its_update_is(door: Any, *, is_async: bool) -> None:
+    agent = make_agent(door, InMemorySaver())
+    talk(agent.graph, on_thread(), turns(5))
+    thread = agent.memory.of(agent.graph, on_thread())
+    for name, words in ACTS:
+        before = thread.view().record
+        if is_async:
+            act = await getattr(thread, f"a{name}")(*words)
+        else:
+            act = getattr(thread, name)(*words)
+        update = getattr(agent.memory.updates, name)(*words)
+        update[0] |= {"id": act, "at": thread.view().record["steered"][-1]["at"]}
+        expected: Any = fold(before, [update])
+        after: Any = thread.view().record
+        assert {"log": after["log"], "chunks": after["chunks"], "steered": after["steered"]} == {
+            "log": expected["log"],
+            "chunks": expected["chunks"],
+            "steered": expected["steered"],
+        }, name
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("door", DOORS)
+def test_a_thread_that_does_not_exist_yet_is_blank_and_can_be_changed(door: Any) -> None:
+    agent = make_agent(door, InMemorySaver())
+    thread = agent.memory.of(agent.graph, on_thread())
+    assert "(no observations yet)" in str(thread.view())
+    assert thread.history() == []
+    with pytest.raises(ItemError):
+        thread.forget("walnuts")
+    assert agent.graph.get_state(on_thread()).created_at is None  # nothing was written
+    thread.remember(FACT)
+    thread.pin("walnuts")  # at once: nothing runs
+    talk(agent.graph, on_thread(), turns(1))
+    assert FACT in log_of(thread)
+
+
+@pytest.mark.needs("steering")
+def test_a_change_with_a_checkpoint_begins_a_fork_there() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(), turns(2))
+    past = agent.graph.get_state(on_thread()).config
+    agent.memory.of(agent.graph, on_thread()).remember("Only here")
+    agent.memory.of(agent.graph, past).remember("Only there")
+    log = log_of(agent.memory.of(agent.graph, on_thread()))
+    assert "Only there" in log
+    assert "Only here" not in log
+
+
+@pytest.mark.needs("steering")
+def test_the_memory_of_a_subgraph_is_reached_by_its_namespace() -> None:
+    inner = make_agent("plain", checkpointer=True)
+    builder = StateGraph(MessagesState)
+    builder.add_node("inner", inner.graph)
+    builder.add_edge(START, "inner")
+    outer = builder.compile(checkpointer=InMemorySaver())
+    talk(outer, on_thread(), turns(3))
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "inner"}}
+    thread = inner.memory.of(outer, config)
+    assert thread.status()["threadId"] == "t"
+    with pytest.raises(ConfigurationError, match="has no 'om'"):
+        inner.memory.of(outer, on_thread()).remember(FACT)
+
+
+@pytest.mark.needs("steering")
+def test_the_node_that_writes_can_be_named_where_several_could_have_answered() -> None:
+    memory = ObservationalMemory(ScriptedChatModel())
+    builder = StateGraph(MessagesState)
+    for name in ("one", "two"):
+        builder.add_node(name, lambda _: {})
+        builder.add_edge(name, "__end__")
+    gate = add_observational_memory(builder, memory, before="one")
+    builder.add_edge(START, gate)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    messages = [HumanMessage("Hello", id="h"), AIMessage("Hi", id="a")]
+    graph.update_state(on_thread(), {"messages": messages}, as_node="two")
+    thread = memory.of(graph, on_thread(), as_node="one")
+    thread.remember(FACT)
+    assert FACT in log_of(thread)
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_with_a_shared_log_other_threads_know_it_after_the_next_step(
+    *, is_async: bool
+) -> None:
+    agent = make_agent("agent", InMemorySaver(), scope="resource", archive="sqlite:///:memory:")
+
+    def config(name: str) -> Any:
+        return {"configurable": {"thread_id": name, "resource_id": "ana"}}
+
+    talk(agent.graph, config("one"), turns(1))
+    thread = agent.memory.of(agent.graph, config("one"))
+    await thread.aremember(FACT) if is_async else thread.remember(FACT)
+    agent.graph.invoke({"messages": [turn(1)]}, config("one"))
+    agent.graph.invoke({"messages": [turn(2)]}, config("two"))
+    assert FACT in log_of(agent.memory.of(agent.graph, config("two")))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_deleted_thread_is_blank(*, is_async: bool) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(), turns(6))
+    thread = agent.memory.of(agent.graph, on_thread())
+    left = await thread.adelete() if is_async else thread.delete()
+    assert left == []
+    assert agent.graph.get_state(on_thread()).values == {}
+    assert thread.view().record["log"] == []
+
+
+# --- A run that is under way ---------------------------------------------------------------------
+
+
+class Held:
+    """An agent whose model waits in its second turn until it is let go."""
+
+    def __init__(self) -> None:
+        self.at_work, self.may_end = threading.Event(), threading.Event()
+        self.is_held = False
+
+        def act(_: Any) -> AIMessage:
+            if self.is_held:
+                self.at_work.set()
+                self.may_end.wait()
+            return AIMessage("Noted")
+
+        self.memory = ObservationalMemory(ScriptedChatModel(act))
+        self.graph = create_memory_agent(
+            ScriptedChatModel(act), memory=self.memory, checkpointer=InMemorySaver()
+        )
+        self.graph.invoke({"messages": [turn(0)]}, on_thread())
+
+    def begin(self) -> threading.Thread:
+        self.is_held = True
+        asked = {"messages": [turn(1)]}
+        run = threading.Thread(target=lambda: self.graph.invoke(asked, on_thread()))
+        run.start()
+        self.at_work.wait()
+        return run
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_change_waits_for_the_run_under_way_and_is_kept(*, is_async: bool) -> None:
+    held = Held()
+    run = held.begin()
+    thread = held.memory.of(held.graph, on_thread(), wait=3600)
+    work: Callable[[], Any] = lambda: asyncio.to_thread(thread.remember, FACT)  # noqa: E731
+    change = asyncio.ensure_future(thread.aremember(FACT) if is_async else work())
+    await asyncio.sleep(0.1)
+    assert not change.done()
+    held.may_end.set()
+    await change
+    await asyncio.to_thread(run.join)
+    assert FACT in log_of(thread)
+
+
+@pytest.mark.needs("steering")
+def test_a_run_that_does_not_end_is_told_and_nothing_is_written() -> None:
+    held = Held()
+    run = held.begin()
+    before = held.graph.get_state(on_thread())
+    with pytest.raises(ThreadBusyError, match=r"'t' is in the middle of a run, before 'agent'"):
+        held.memory.of(held.graph, on_thread(), wait=0.01).remember(FACT)
+    assert held.graph.get_state(on_thread()) == before
+    held.may_end.set()
+    run.join()
+
+
+@pytest.mark.needs("steering")
+def test_a_tool_that_changes_its_own_thread_is_told_at_once() -> None:
+    own: list[Any] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note something about the user."""
+        try:
+            return own[0].of(own[1], on_thread(), wait=1e9).remember(text)
+        except ThreadBusyError as error:
+            return str(error)
+
+    call: Any = {"name": "note", "args": {"text": FACT}, "id": "c1"}
+    answers = iter([AIMessage("", tool_calls=[call]), AIMessage("Done")])
+    memory = ObservationalMemory(ScriptedChatModel())
+    graph = create_memory_agent(
+        ScriptedChatModel(lambda _: next(answers)),
+        [note],
+        memory=memory,
+        checkpointer=InMemorySaver(),
+    )
+    own += [memory, graph]
+    answer = graph.invoke({"messages": [turn(0)]}, on_thread())
+    assert "return the update of `memory.updates`" in answer["messages"][-2].text
+
+
+@pytest.mark.needs("steering")
+@pytest.mark.parametrize("door", [door for door in DOORS if door not in MIDDLEWARE])
+def test_a_breakpoint_of_one_call_can_be_written_at_without_waiting(door: Any) -> None:
+    agent = make_agent(door, InMemorySaver())
+    talk(agent.graph, on_thread(), turns(1))
+    agent.graph.invoke({"messages": [turn(1)]}, on_thread(), interrupt_before=["agent"])
+    with pytest.raises(ThreadBusyError, match="pass `wait=0`"):
+        agent.memory.of(agent.graph, on_thread(), wait=0.01).remember(FACT)
+    agent.memory.of(agent.graph, on_thread(), wait=0).remember(FACT)
+    agent.graph.invoke(None, on_thread())
+    assert FACT in log_of(agent.memory.of(agent.graph, on_thread()))
+
+
+# --- What cannot be meant ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({}, "`config` names no thread"), ({"configurable": {"thread_id": ""}}, "names no thread")],
+)
+def test_a_configuration_without_a_thread_is_refused(config: Any, said: str) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    with pytest.raises(ConfigurationError, match=said):
+        agent.memory.of(agent.graph, config)
+
+
+def test_a_graph_that_keeps_nothing_is_refused() -> None:
+    agent = make_agent("agent")
+    with pytest.raises(ConfigurationError, match="has no checkpointer"):
+        agent.memory.of(agent.graph, on_thread())
+    with pytest.raises(ConfigurationError, match="`graph` is StateGraph; pass a compiled graph"):
+        agent.memory.of(StateGraph(MessagesState), on_thread())
