@@ -12,11 +12,15 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+FROM_CHECKOUT = " @ file:///path/to/checkout"
+"""How pages say that a package is installed, as long as no repository is known."""
 _RELATIVE_LINK = re.compile(r"(!?)\[([^]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 
 
 def complete_links(text: str, repository: str, tag: str) -> str:
-    """Return a Markdown text whose links into the repository are whole addresses.
+    """Return a Markdown text with links and commands for those who have no checkout.
+
+    Links into the repository are whole addresses then, and `pip` installs from a package index.
 
     Args:
         text: The text.
@@ -30,7 +34,7 @@ def complete_links(text: str, repository: str, tag: str) -> str:
         mark, words, path = found.groups()
         return f"{mark}[{words}]({repository}/{'raw' if mark else 'blob'}/{tag}/{path})"
 
-    return _RELATIVE_LINK.sub(complete, text)
+    return _RELATIVE_LINK.sub(complete, text.replace(FROM_CHECKOUT, ""))
 
 
 def list_urls(repository: str, documentation: str) -> dict[str, str]:

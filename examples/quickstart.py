@@ -4,6 +4,7 @@
 #     python examples/quickstart.py                     # offline: nothing but this folder speaks
 #     python examples/quickstart.py --verbose           # every message, and all that memory does
 #     python examples/quickstart.py --db trip.sqlite    # run it twice: the thread goes on
+#     python examples/quickstart.py --token-budget 8000  # larger windows; 0: the defaults
 #     GOOGLE_API_KEY=... python examples/quickstart.py  # real models (or OPENAI_API_KEY)
 #
 # Watch the two windows: messages fill up, become dated observations, and leave the prompt of your
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -66,8 +68,22 @@ class Clock:
         return self._times.get(message.id)
 
 
+SMALL: Mapping[str, Any] = {
+    "observation": {"message_tokens": 2_400, "buffer_tokens": 0.5},
+    "reflection": {"observation_tokens": 1_800},
+}
+"""Windows in which one trip suffices to see it all; the defaults are 30,000 and 40,000 tokens."""
+
+
+def read_limits(token_budget: int | None) -> Mapping[str, Any]:
+    """Return the sizes of both windows: those of this example, a budget, or with 0 the defaults."""
+    if token_budget is None:
+        return SMALL
+    return {"token_budget": token_budget} if token_budget else {}
+
+
 def build(
-    model: Any, saver: SqliteSaver, steps: deque[Step], clock: Clock
+    model: Any, saver: SqliteSaver, steps: deque[Step], clock: Clock, limits: Mapping[str, Any]
 ) -> tuple[Any, ObservationalMemory]:
     """Make the agent and its memory; `steps` is what the offline agent says next."""
 
@@ -82,9 +98,7 @@ def build(
     )
     memory = ObservationalMemory(
         model or offline,
-        # Small, so that one trip suffices to see it all; the defaults are 30,000 and 40,000.
-        observation={"message_tokens": 2_400, "buffer_tokens": 0.5},
-        reflection={"observation_tokens": 1_800},
+        **limits,
         clock=lambda: clock.now,
         message_time=clock.time_of,
     )
@@ -95,11 +109,17 @@ def build(
 
 
 def converse(
-    screen: Screen, model: Any, saver: SqliteSaver, prices: Prices, delay: float
+    screen: Screen,
+    model: Any,
+    saver: SqliteSaver,
+    prices: Prices,
+    *,
+    delay: float,
+    limits: Mapping[str, Any],
 ) -> tuple[ObservationalMemory, dict[str, Any], Bill]:
     """Play what is left of the story, or what comes after it."""
     steps, clock = deque[Step](), Clock()
-    agent, memory = build(model, saver, steps, clock)
+    agent, memory = build(model, saver, steps, clock, limits)
     state = {"om": {}, "messages": [], **agent.get_state(CONFIG).values}
     bill, told = Bill(state, PROMPT, prices), state["messages"]
     if told:
@@ -211,6 +231,11 @@ def main() -> None:
         metavar=("AGENT_READS", "MEMORY_READS", "MEMORY_WRITES"),
         help="dollars per million tokens (3 0.3 2.5)",
     )
+    parser.add_argument(
+        "--token-budget",
+        type=int,
+        help="tokens for messages and observations together; 0: the defaults of memory",
+    )
     options = parser.parse_args()
     if not all(0 <= price < inf for price in options.price):
         parser.error(
@@ -225,7 +250,12 @@ def main() -> None:
         stack.callback(screen.stop)
         try:
             memory, state, bill = converse(
-                screen, model, saver, Prices(*options.price), options.delay
+                screen,
+                model,
+                saver,
+                Prices(*options.price),
+                delay=options.delay,
+                limits=read_limits(options.token_budget),
             )
         except KeyboardInterrupt:
             screen.line("Stopped. Run it again with the same --db, and the thread goes on.")

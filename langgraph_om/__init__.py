@@ -32,6 +32,8 @@ from langgraph_om.features import (
 )
 from langgraph_om.features.extract import Extractor
 from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
+from langgraph_om.features.redact import redactor
+from langgraph_om.features.summarize import Summary
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
@@ -99,6 +101,7 @@ __all__ = [
     "SearchHit",
     "ServerBuffering",
     "StepResult",
+    "Summary",
     "ThreadBusyError",
     "ThreadMemory",
     "Thresholds",
@@ -109,6 +112,7 @@ __all__ = [
     "add_observational_memory",
     "add_working_memory",
     "create_memory_agent",
+    "redactor",
     "worker_graph",
 ]
 

@@ -80,6 +80,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
     __signature__ = signature_of_options()
 
     def __init__(self, model: ModelValue | None = None, **options: Unpack[MemoryOptions]) -> None:
+        self._given = model, options
         chosen = read_options(with_defaults(model, options))
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering

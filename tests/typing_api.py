@@ -32,6 +32,7 @@ from langgraph_om import (
     ReflectionConfig,
     SearchHit,
     StepResult,
+    Summary,
     ThreadBusyError,
     ThreadMemory,
     Thresholds,
@@ -39,6 +40,7 @@ from langgraph_om import (
     TokenCounter,
     add_observational_memory,
     create_memory_agent,
+    redactor,
 )
 from langgraph_om.testing import ScriptedChatModel
 
@@ -62,6 +64,7 @@ def construct(model: BaseChatModel) -> None:
         token_counter=EstimatingCounter(),
         timezone=UTC,
         on_error="abort",
+        hooks={"before_observation": redactor(tools=["read_mail"])},
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
@@ -104,6 +107,7 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     assert_type(thread.remember("x", date="2026-03-02"), str)
     assert_type(thread.pin_message("m1"), str)
     assert_type(thread.view(history=True), MemoryView)
+    assert_type(memory.summarize([], extract={"gist": "A gist."}), Summary)
     assert_type(thread.search("x", limit=3), list[SearchHit])
     assert_type(thread.observe(), AdoptReport)
     assert_type(thread.title(), str | None)

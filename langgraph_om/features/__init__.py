@@ -38,6 +38,7 @@ from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import SteeringActs, SteeringUpdates
+from langgraph_om.features.summarize import Summarizing
 from langgraph_om.features.titles import (
     AskedTitles,
     NamedThreads,
@@ -166,6 +167,7 @@ class FeatureMethods(
     WithRules,
     Extractable,
     Recallable,
+    Summarizing,
 ):
     """The methods of a memory that features bring."""
 

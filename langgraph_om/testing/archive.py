@@ -25,18 +25,18 @@ from langgraph_om.testing.archive_messages import (
     make_entries,
 )
 
-# Checks of an archive: threads with their ends. One that has no `thread_ends` passes them all.
+# Checks of an archive: lists of threads. Those of a method that an archive does not have pass.
 
 
 Check = Callable[[Any, str], None]
 
 
-def _where_it_lists_ends(check: Check) -> Check:
-    """Leave a check out where the archive has no `thread_ends`, which is optional."""
+def _where_it_has(method: str, check: Check) -> Check:
+    """Leave a check out where the archive does not have a method that is optional."""
 
     @wraps(check)
     def run(archive: Any, name: str) -> None:
-        if hasattr(archive, "thread_ends"):
+        if hasattr(archive, method):
             check(archive, name)
 
     return run
@@ -96,8 +96,51 @@ def parts_of_ends_meet(archive: Any, name: str) -> None:
 
 
 ENDS_CHECKS = tuple(
-    _where_it_lists_ends(check)
+    _where_it_has("thread_ends", check)
     for check in (ends_are_those_of_the_current_branch, parts_of_ends_meet)
+)
+
+
+def lists_have_everybodys_threads(archive: Any, name: str) -> None:
+    """Page by page each thread comes once, newest first; a text is found in any of its names."""
+    for number, owner in enumerate((f"{name}-ana", f"{name}-ana", f"{name}-b%_\\", None)):
+        thread = f"{name}-{number}"
+        archive.append(
+            thread, owner, make_entries("a", "b")[: 1 + number % 2], now=at(2), after=None
+        )
+    archive.set_title(f"{name}-0", f"{name} 100%_\\ Ümlaut Trip", at(1))
+    archive.append(f"{name}-in", None, make_entries("a"), after=None, now=at(3), parent=f"{name}-0")
+
+    def find(text: str = name, **options: Any) -> list[tuple[str, int]]:
+        listed = archive.list_threads(text=text, limit=options.pop("limit", 100), **options)
+        return [(own.thread.id.removeprefix(f"{name}-"), own.messages) for own in listed]
+
+    every = [("0", 1), ("1", 2), ("2", 1), ("3", 2)]
+    expect(find(), every, "all threads")
+    expect(find(resource_id=f"{name}-ana"), every[:2], "the threads of a resource")
+    expect(find(f"{name}-ANA"), every[:2], "a text in the resource")
+    expect(find(f"{name} 100%_\\".upper()), every[:1], "a text in the title, as it is")
+    expect(find(f"{name}-b%_\\"), every[2:3], "signs of a pattern in the resource")
+    expect(find(f"{name}-%"), [], "a sign of a pattern that is nowhere")
+    expect(find(f"{name}-3"), every[3:], "a text in the id")
+    second = archive.list_threads(text=name, limit=2)[-1].thread
+    expect(find(behind=(second.updated, second.id)), every[2:], "what comes behind a thread")
+    expect(archive.list_threads(limit=0), [], "no thread")
+
+
+def places_are_those_of_the_current_branch(archive: Any, name: str) -> None:
+    """Messages of other branches and threads have no place."""
+    archive.append(name, None, make_entries("a", "b", "c"), after=None, now=at(1))
+    archive.append(name, None, make_entries("d"), after="a", now=at(2))
+    archive.append(f"{name}-2", None, make_entries("e"), after=None, now=at(3))
+    found = archive.places(name, ["d", "a", "b", "e", "zebra", "a"])
+    expect(dict(found), {"a": 0, "d": 1}, "places")
+    expect(dict(archive.places(name, [])), {}, "no places")
+
+
+LIST_CHECKS = (
+    _where_it_has("list_threads", lists_have_everybodys_threads),
+    _where_it_has("places", places_are_those_of_the_current_branch),
 )
 
 
@@ -428,5 +471,5 @@ def archive_conformance(
 
         return run
 
-    checks = (*MESSAGE_CHECKS, *ENDS_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
+    checks = (*MESSAGE_CHECKS, *ENDS_CHECKS, *LIST_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
     return [(check.__name__, bind(check)) for check in checks]

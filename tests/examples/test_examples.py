@@ -257,6 +257,18 @@ def test_quickstart_reckons_with_other_prices() -> None:
     assert "--price is [3.0, -1.0, 2.0]" in refused.stderr
 
 
+def test_quickstart_takes_other_windows() -> None:
+    """As the README's table does: the smaller the room, the more memory saves."""
+    saved = [
+        re.search(
+            r"in all: \$([\d.]+) with memory", succeed("quickstart.py", "--token-budget", each)
+        )
+        for each in (8000, 20000)
+    ]
+    small, large = (float(found[1]) for found in saved if found)
+    assert small < large < 3.2
+
+
 def test_quickstart_tells_the_whole_story_when_asked(in_full: str) -> None:
     assert in_full.count("\nYou: ") == 64
     assert in_full.count("\n   calls ") >= 30

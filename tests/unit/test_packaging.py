@@ -45,6 +45,8 @@ def test_links_of_the_readme_are_whole_addresses_once_the_repository_is_known(ho
     assert f"]({REPOSITORY}/raw/v1.2.3/docs/shift.png)" in text
     assert f"[options]({REPOSITORY}/blob/v1.2.3/docs/options.md)" in text
     assert set(re.findall(r"\]\((?!https:)[^)]*\)", text)) == set()
+    assert "pip install 'langgraph-om[openai]'\n" in text
+    assert "checkout'" not in text
     assert made["urls"]["Issues"] == f"{REPOSITORY}/issues"
     assert "Documentation" not in made["urls"]
 

@@ -80,7 +80,7 @@ MEMBERS = {
     *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
     *("with_second_try", "shorten", "actor_window"),
     *("rules", "status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
-    *("search", "asearch", "threads", "athreads"),
+    *("search", "asearch", "threads", "athreads", "summarize", "asummarize"),
     *("of", "updates", "observe_messages", "aobserve_messages"),
     *("run_job", "arun_job"),
     *("flush", "aflush", "close", "aclose"),

@@ -58,3 +58,10 @@ def test_a_page_is_linked_as_markdown_unless_it_is_generated(file: str, place: s
     lines = write(site_url="https://docs.example/")
     (title,) = [title for _, title, name in ENTRIES if name == file]
     assert any(line.startswith(f"- [{title}](https://docs.example/{place}):") for line in lines)
+
+
+def test_commands_install_from_an_index_once_the_repository_is_known() -> None:
+    name_source, page = HOOK["name_source"], (DOCS / "chat-bot.md").read_text(encoding="utf-8")
+    assert name_source(page, "") == page
+    known = name_source(page, "https://example.org/owner/name")
+    assert "pip install 'langgraph-om[openai]'\n" in known
