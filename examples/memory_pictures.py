@@ -1,30 +1,37 @@
-# Pictures of what an agent remembers, made by a browser: memory-light.png and memory-dark.png.
+# Pictures of what an agent remembers, made by a browser, light and dark: the page that
+# `memory.view(state).to_html(path)` writes, as memory-*.png, and the inspector, as inspector-*.png.
 #
-#     pip install langgraph-om          # and Chromium, as `chromium`
+#     pip install "langgraph-om[web]" uvicorn   # and Chromium, as `chromium`
 #     python examples/memory_pictures.py docs
 #
-# The models are scripted, and the clock is set, so that the pictures are the same each time. The
-# page is what `memory.view(state).to_html(path)` writes.
+# The models are scripted, and the clock is set, so that the pictures are the same each time.
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import uvicorn
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.web import memory_app
 
-SIZE = (900, 1020)
-"""Of the window, in pixels."""
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "boat", "resource_id": "noor"}}
+SIZES = {"memory": (900, 1020), "inspector": (1280, 860)}
+"""Of the windows, in pixels."""
 
 DAYS = [
     (
@@ -69,13 +76,23 @@ def observations(begin: datetime) -> str:
     )
 
 
-def talk() -> str:
-    """Have the conversation; return the page of its memory."""
+def say(week: int) -> AIMessage:
+    """Return what the agent answers, and what a model would say that it took."""
+    long = "Here is what I would do, in which order, and what you need for it. " * 30
+    read = 900 + 420 * week
+    return AIMessage(
+        long,
+        id=f"answer-{week}",
+        usage_metadata={"input_tokens": read, "output_tokens": 440, "total_tokens": read + 440},
+    )
+
+
+def talk() -> tuple[ObservationalMemory, Any]:
+    """Have the conversation; return the memory, and the agent with its threads."""
     begin = datetime(2026, 4, 4, 9, tzinfo=UTC)
     now = [begin]
     minutes: Iterator[int] = count()
-    long = "Here is what I would do, in which order, and what you need for it. " * 30
-    said = [AIMessage(long, id=f"answer-{week}") for week in range(len(DAYS))]
+    said = [say(week) for week in range(len(DAYS))]
     model = ScriptedChatModel(said, observer=[observations(begin)])
     memory = ObservationalMemory(
         model,
@@ -85,10 +102,9 @@ def talk() -> str:
         clock=lambda: now[0] + timedelta(seconds=next(minutes)),
     )
     agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
-    config: RunnableConfig = {"configurable": {"thread_id": "boat", "resource_id": "noor"}}
     for week, (text, _) in enumerate(DAYS):
         now[0] = begin + timedelta(weeks=week)
-        agent.invoke({"messages": [HumanMessage(text, id=f"message-{week}")]}, config)
+        agent.invoke({"messages": [HumanMessage(text, id=f"message-{week}")]}, CONFIG)
     for update in (
         memory.updates.set_title("An old boat in Tromsø"),
         memory.updates.correct(
@@ -96,33 +112,49 @@ def talk() -> str:
         ),
         memory.updates.pin("her dog Rex"),
     ):
-        agent.update_state(config, {"om": update})
-    page = Path(tempfile.gettempdir()) / "memory.html"
-    memory.view(agent.get_state(config)).to_html(page)
-    return page.read_text(encoding="utf-8")
+        agent.update_state(CONFIG, {"om": update})
+    return memory, agent
 
 
-def take(page: str, scheme: str, target: Path) -> None:
+@contextmanager
+def serve(memory: ObservationalMemory, agent: Any) -> Iterator[str]:
+    """Serve the inspector on this machine; yield its address."""
+    app = memory_app(memory, graph=agent, edit=True)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def take(address: str, scheme: str, size: tuple[int, int], target: Path) -> None:
     """Have the browser show a page to people who like it light, or dark, and keep the picture."""
-    chosen = page.replace("(prefers-color-scheme:dark)", " all" if scheme == "dark" else " not all")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "memory.html"
-        path.write_text(chosen, encoding="utf-8")
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        size = f"--window-size={SIZE[0]},{SIZE[1]}"
-        shot = f"--screenshot={target}"
-        command = ["chromium", *options, size, shot, path.as_uri()]
+        options += [f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        options += [f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"]
+        command = ["chromium", *options, f"--screenshot={target}", address]
         subprocess.run(command, check=True, capture_output=True, timeout=120)  # noqa: S603
 
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    page = talk()
-    for scheme in ("light", "dark"):
-        target = folder / f"memory-{scheme}.png"
-        take(page, scheme, target)
-        print(f"{target.name}: {target.stat().st_size // 1000} kB")
+    memory, agent = talk()
+    with tempfile.TemporaryDirectory() as pages, serve(memory, agent) as inspector:
+        page = Path(pages) / "memory.html"
+        memory.view(agent.get_state(CONFIG)).to_html(page)
+        for name, address in (
+            ("memory", page.as_uri()),
+            ("inspector", f"{inspector}/memory/boat?message=0"),
+        ):
+            for scheme in ("light", "dark"):
+                target = folder / f"{name}-{scheme}.png"
+                take(address, scheme, SIZES[name], target)
+                print(f"{target.name}: {target.stat().st_size // 1000} kB")
 
 
 if __name__ == "__main__":

@@ -506,6 +506,7 @@ def read_page(
         "user": record["resource_id"],
         "windows": [(each, *_fill(each.tokens, each.ahead, each.threshold)) for each in windows],
         "reads": describe_actor_window(status),
+        "next": _read_next(state),
         "pending": [name_operation(name) for name in record["pending"]],
         "trouble": _list_trouble(record),
         "unread": list_unread(record),
@@ -551,6 +552,12 @@ def _read_channels(state: Any) -> Any:
     """Return the channels of a state, by name."""
     found = state.get("values") if isinstance(state, Mapping) else state.values
     return found if isinstance(found, Mapping) else {}
+
+
+def _read_next(state: Any) -> list[str]:
+    """Return the nodes that the graph goes on with; none where its last run has ended."""
+    found = state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())
+    return [str(node) for node in found or ()]
 
 
 def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:

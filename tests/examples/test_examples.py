@@ -903,8 +903,9 @@ def test_scale_finds_where_workers_and_the_database_are_busy_all_the_time() -> N
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
 def test_pictures_of_the_page_are_small_and_of_two_schemes(tmp_path: Path) -> None:
     succeed("memory_pictures.py", tmp_path)
-    light, dark = ((tmp_path / f"memory-{name}.png").read_bytes() for name in ("light", "dark"))
-    assert light != dark
-    for picture in (light, dark):
-        assert picture.startswith(b"\x89PNG")
-        assert 20_000 < len(picture) < 150_000
+    for page in ("memory", "inspector"):
+        light, dark = ((tmp_path / f"{page}-{name}.png").read_bytes() for name in ("light", "dark"))
+        assert light != dark
+        for picture in (light, dark):
+            assert picture.startswith(b"\x89PNG")
+            assert 20_000 < len(picture) < 250_000
