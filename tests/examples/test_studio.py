@@ -23,10 +23,11 @@ import pytest
 
 pytest.importorskip("langgraph_cli")
 
+from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import BadRequestError
 
-from langgraph_om import ObservationalMemory
+from langgraph_om import ObservationalMemory, ThreadBusyError
 from langgraph_om.cli.main import main
 from langgraph_om.testing import ScriptedChatModel
 from support.langgraph_server import COMPLAINTS, Server, check_log, serve
@@ -776,3 +777,55 @@ async def test_a_browser_opens_the_pages_of_the_server(server: Server, tmp_path:
     shown = await asyncio.to_thread(browse, f"/memory/{thread}")
     assert '<h1 dir="auto">Memory of Books &amp; &lt;whales&gt;</h1>' in shown
     assert "Noor" in shown
+
+
+# --- The memory of a thread on a server ----------------------------------------------------------
+
+
+@pytest.mark.needs("steering")
+@each_graph
+async def test_the_memory_of_a_thread_is_seen_and_changed_through_a_remote_graph(
+    server: Server, graph: str
+) -> None:
+    own = ObservationalMemory(ScriptedChatModel())
+    async with server.client() as client:
+        with server.sync_client() as sync_client:
+            remote = RemoteGraph(graph, client=client, sync_client=sync_client)
+            await see_and_change(own, remote, client, graph)
+
+
+async def see_and_change(
+    own: ObservationalMemory, remote: RemoteGraph, client: LangGraphClient, graph: str
+) -> None:
+    config: Any = {"configurable": {"thread_id": await new_thread(client)}}
+    thread = own.of(remote, config)
+    await say(client, thread.thread_id, graph, "The museum opens at ten.")
+    assert "(no observations yet)" in str(await thread.aview())
+    await thread.aremember("Noor likes whales")
+    await asyncio.to_thread(thread.pin, "whales")
+    assert "Noor likes whales" in str(await asyncio.to_thread(thread.view))
+    assert [hit.kind for hit in await thread.asearch("whales")] == ["observations"]
+    assert "user" in {hit.role for hit in await thread.asearch("museum")}
+    assert len(await thread.ahistory()) == 1
+    await say(client, thread.thread_id, graph, "Thank you.")
+    assert "Noor likes whales" in json.dumps((await values(client, thread.thread_id))["om"])
+
+
+@pytest.mark.needs("steering")
+async def test_a_change_is_refused_while_a_run_goes_on_at_the_server(server: Server) -> None:
+    own, run = ObservationalMemory(ScriptedChatModel()), ""
+    async with server.client() as client:
+        name = await new_thread(client)
+        config: Any = {"configurable": {"thread_id": name}}
+        thread = own.of(RemoteGraph("stuck", client=client), config, wait=0.01)
+        answered = {"role": "assistant", "content": "Go on."}
+        said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]
+        stream = client.runs.stream(
+            name, "stuck", input={"messages": said}, stream_mode=["custom", "values"]
+        )
+        async for event in stream:
+            run = event.data["run_id"] if event.event == "metadata" else run
+            if event.event == "custom" and event.data["type"] == "data-om-observation-start":
+                with pytest.raises(ThreadBusyError):
+                    await thread.aremember("Noor likes whales")
+                await client.runs.cancel(name, run, wait=True)

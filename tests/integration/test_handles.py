@@ -363,3 +363,39 @@ def test_a_graph_that_keeps_nothing_is_refused() -> None:
         agent.memory.of(agent.graph, on_thread())
     with pytest.raises(ConfigurationError, match="`graph` is StateGraph; pass a compiled graph"):
         agent.memory.of(StateGraph(MessagesState), on_thread())
+
+
+# --- Checkpointers -------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("steering")
+def test_a_thread_is_seen_and_changed_in_every_checkpointer(checkpointer: Any) -> None:
+    agent = make_agent("agent", checkpointer)
+    talk(agent.graph, on_thread(), turns(6))
+    thread = agent.memory.of(agent.graph, on_thread())
+    thread.remember(FACT)
+    assert FACT in log_of(thread)
+    assert thread.search("walnuts")
+    assert thread.history()
+    assert thread.observe().remaining_tokens == 0
+    thread.undo()
+    assert FACT not in log_of(thread)
+    assert thread.delete() == []
+
+
+@pytest.mark.needs("steering")
+async def test_a_thread_is_seen_and_changed_in_every_checkpointer_async(
+    async_checkpointer: Any,
+) -> None:
+    agent = make_agent("agent", async_checkpointer)
+    for each in turns(6):
+        await agent.graph.ainvoke({"messages": [each]}, on_thread())
+    thread = agent.memory.of(agent.graph, on_thread())
+    await thread.aremember(FACT)
+    assert FACT in str((await thread.aview()).record["log"])
+    assert await thread.asearch("walnuts")
+    assert await thread.ahistory()
+    assert (await thread.aobserve()).remaining_tokens == 0
+    await thread.aundo()
+    assert FACT not in str((await thread.aview()).record["log"])
+    assert await thread.adelete() == []
