@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.additions import find_label
@@ -296,7 +295,7 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     Raises:
         ConfigurationError: When it is no checkpointer.
     """
-    if not isinstance(checkpointer, BaseCheckpointSaver):
+    if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"
         raise ConfigurationError(msg)
     times: dict[str, list[datetime]] = {}
