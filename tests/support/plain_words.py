@@ -61,6 +61,7 @@ PLAIN = frozenset(
         "docs/scale.md",
         "docs/search.md",
         "docs/security.md",
+        "docs/see-and-steer.md",
         "docs/streaming.md",
         "docs/testing.md",
         "docs/thread.md",
