@@ -27,6 +27,7 @@ from langgraph_om.features.extract import (
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
+from langgraph_om.features.limits import LimitActs, LimitUpdates, OwnLimits
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
@@ -75,6 +76,7 @@ FEATURES: tuple[type[Feature], ...] = (
     Steering,
     NamedThreads,
     SuggestedTitles,
+    OwnLimits,
 )
 """In the order in which they take part in a step."""
 
@@ -147,6 +149,7 @@ class FeatureUpdates(
     SteeringUpdates,
     PinUpdates,
     TitleUpdates,
+    LimitUpdates,
     Updates,
 ):
     """The updates of `om` that features bring."""
@@ -157,6 +160,7 @@ class FeatureActs(
     PinActs,
     RuleActs,
     TitleActs,
+    LimitActs,
     Handle,
 ):
     """The methods of a thread's memory that features bring."""

@@ -170,10 +170,14 @@ class StepRunner:
         return join_windows(self.windows, select_learned(record, self._models))
 
     def settings_of(self, record: MemoryRecord) -> Settings:
-        """Return the settings of a thread: what it has learned of the Actor's window holds there.
+        """Return the settings of a thread, with what it has learned and limits of its own.
 
-        It does not hold for other threads: whoever may write to a thread may write to its record.
+        These do not hold for other threads: whoever may write to a thread may write to its record.
         """
+        return _limit(self._fit_to(record), record)
+
+    def _fit_to(self, record: MemoryRecord) -> Settings:
+        """Return the settings with what a thread has learned of the Actor's window."""
         windows = self.list_windows(record)
         if windows is self.windows:
             return self.settings
@@ -191,7 +195,8 @@ class StepRunner:
         if smallest is not None:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
-        return (self.settings, None) if kept is None else (self._fit(kept["tokens"]), kept)
+        settings = self.settings if kept is None else self._fit(kept["tokens"])
+        return _limit(settings, record), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
@@ -680,3 +685,11 @@ class StepRunner:
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Return the events that change memory."""
     return list(filter(is_folded, events))
+
+
+def _limit(settings: Settings, record: MemoryRecord) -> Settings:
+    """Return the settings with the limits that features know a thread to have."""
+    limits = settings.thresholds
+    for limit in settings.features.having("limit"):
+        limits = limit(limits, record)
+    return settings if limits is settings.thresholds else replace(settings, thresholds=limits)

@@ -98,7 +98,7 @@ def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
 ACTS = {
     *("view", "status", "history", "rules", "search", "title", "observe", "adopt", "delete"),
     *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
-    *("pin_message", "unpin_message"),
+    *("pin_message", "unpin_message", "set_limits"),
 }
 
 

@@ -18,7 +18,7 @@ from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.additions import Additions, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.config.thresholds import ActorWindows
+from langgraph_om.core.config.thresholds import ActorWindows, Thresholds
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import AskModel, EffectFlow
@@ -251,6 +251,10 @@ class Feature:
     @property
     def job_settings(self) -> Mapping[str, Any]:
         """What changes the result of a background job, by option: workers must have the same."""
+        raise NotImplementedError
+
+    def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
+        """Return the limits of a thread, where it has some of its own."""
         raise NotImplementedError
 
     def accept(self, scope: Any) -> None:
