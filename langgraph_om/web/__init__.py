@@ -46,6 +46,7 @@ from langgraph_om.core.page.html import (
 )
 from langgraph_om.core.page.page import diff_logs, list_values, select_log, write_title
 from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import ACTS
@@ -487,7 +488,9 @@ def read_page(
     runner = runner_of(memory)
     record, messages = runner.record(state), runner.conversation(state)
     step = runner.look(record, messages, runner.read_texts(state))
-    status: Any = memory.status(state)
+    fitted, actor = runner.read_window(record)
+    at = max(0, record["turn"]["step"])
+    status = build_status(record, step.window, fitted.thresholds, step=at, actor=actor)
     apart = runner.list_apart(record)
     talk = Conversation(messages, memory.archive, record["thread_id"] or thread)
     waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]

@@ -21,6 +21,7 @@ import bench_blocking
 import bench_bytes
 import bench_evict
 import bench_facts
+import bench_inspector
 import bench_peers
 import bench_prefix
 import bench_reflections
@@ -37,10 +38,11 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "evict": bench_evict.run,
     "peers": bench_peers.run,
     "facts": bench_facts.run,
+    "inspector": bench_inspector.run,
     "reflections": bench_reflections.run,
     "standing": bench_standing.run,
 }
-LONG = ("archive", "evict", "peers", "facts", "standing")
+LONG = ("archive", "evict", "peers", "facts", "inspector", "standing")
 """Run only by name or with `--all`."""
 
 

@@ -142,7 +142,8 @@ async def test_a_checkpointer_alone_is_searched_too() -> None:
 async def test_costs_are_told_in_dollars_where_prices_are_known() -> None:
     memory, graph = remember()
     for number in range(5):
-        graph.invoke({"messages": [HumanMessage(f"Turn {number}")]}, on_thread())
+        text = f"Turn {number}. {'It rains. ' * 40}"
+        graph.invoke({"messages": [HumanMessage(text)]}, on_thread())
     prices = {"agent": (3, 15, 0.3), "memory": (1000, 2000)}
     async with client(memory_app(memory, graph=graph, prices=prices)) as web:
         spent = values(graph, on_thread())["om"]["usage"].values()
