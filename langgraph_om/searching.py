@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Any, Final, cast
@@ -287,6 +287,30 @@ class SearchingActs(Handle):
     asearch = awaited(search)
 
 
+def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThread]:
+    """Return the threads of a user or entity that a checkpointer has, last updated first.
+
+    They are known by the metadata of their checkpoints, which have no titles.
+
+    Raises:
+        ConfigurationError: When it is no checkpointer.
+    """
+    if not hasattr(checkpointer, "list"):
+        msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"
+        raise ConfigurationError(msg)
+    times: dict[str, list[datetime]] = {}
+    for kept in checkpointer.list(None, filter={"resource_id": resource_id}):
+        place = kept.config.get("configurable", {})
+        if not place.get("checkpoint_ns"):
+            at = datetime.fromisoformat(kept.checkpoint["ts"])
+            times.setdefault(str(place.get("thread_id")), []).append(at)
+    threads = [
+        ArchivedThread(thread_id, resource_id, None, min(seen), max(seen))
+        for thread_id, seen in times.items()
+    ]
+    return sorted(threads, key=lambda thread: thread.updated, reverse=True)
+
+
 class Searchable:
     """The methods of a memory with which an application finds what was said and noted."""
 
@@ -385,6 +409,7 @@ class Searchable:
         after: datetime | str | None = None,
         limit: int = 20,
         page: int = 0,
+        graph: Any = None,
     ) -> list[ArchivedThread]:
         """Return the threads of a user or entity with titles and times, last updated first.
 
@@ -394,23 +419,42 @@ class Searchable:
             after: Only threads created after this time.
             limit: How many to return at most.
             page: Which page of that size, from 0.
+            graph: The agent's graph, where to look without an archive: threads are known by the
+                `resource_id` in `configurable` that their runs had. All checkpoints of the user are
+                read, which takes as long as they are many.
 
         Raises:
-            ConfigurationError: When there is no archive, or an argument cannot be meant.
+            ConfigurationError: When there is neither archive nor checkpointer, or an argument
+                cannot be meant.
             ArchiveError: When the archive's storage fails.
         """
-        if self.archive is None:
-            msg = "`threads` lists what the `archive` keeps, and there is none; set `archive`"
-            raise ConfigurationError(msg)
         timezone = self._runner.settings.timezone
+        earliest = read_time("after", after, timezone)
+        latest = read_time("before", before, timezone)
+        if graph is not None:
+            check_count("limit", limit)
+            listed = [
+                thread
+                for thread in list_checkpointed(graph.checkpointer, resource_id)
+                if (latest is None or thread.created < latest)
+                and (earliest is None or thread.created >= earliest)
+            ]
+            shown = listed[page * limit : (page + 1) * limit]
+            return [replace(thread, title=self._read_label(graph, thread.id)) for thread in shown]
+        if self.archive is None:
+            msg = (
+                "`threads` lists what the `archive` keeps, and there is none; set `archive`, or "
+                "pass the agent's `graph`, whose checkpointer is read"
+            )
+            raise ConfigurationError(msg)
         found, _ = self.archive.threads(
-            resource_id,
-            page=page,
-            limit=limit,
-            before=read_time("before", before, timezone),
-            after=read_time("after", after, timezone),
+            resource_id, page=page, limit=limit, before=latest, after=earliest
         )
         return found
+
+    def _read_label(self, graph: Any, thread_id: str) -> str | None:
+        state = graph.get_state({"configurable": {"thread_id": thread_id}})
+        return find_label(self._runner.record(state))
 
     async def athreads(
         self,
@@ -420,8 +464,15 @@ class Searchable:
         after: datetime | str | None = None,
         limit: int = 20,
         page: int = 0,
+        graph: Any = None,
     ) -> list[ArchivedThread]:
         """Do the same as `threads` without blocking the event loop."""
         return await asyncio.to_thread(
-            self.threads, resource_id, before=before, after=after, limit=limit, page=page
+            self.threads,
+            resource_id,
+            before=before,
+            after=after,
+            limit=limit,
+            page=page,
+            graph=graph,
         )
