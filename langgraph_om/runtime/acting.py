@@ -103,12 +103,15 @@ class Handle:
             ThreadBusyError: When that took too long, or this is called within the run.
         """
         check_graph(self._graph, self._runner.messages_key, self._config)
+        is_certain = self._is_fork or self._wait <= 0
+        if not is_certain and _is_in_run(var_child_runnable_config.get(), self):
+            raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
             state = yield from self._read()
-            if self._is_fork or self._wait <= 0 or is_at_rest(self._graph, state):
+            if is_certain or is_at_rest(self._graph, state):
                 return state
-            if waited_for >= self._wait or _is_in_run(var_child_runnable_config.get(), self):
+            if waited_for >= self._wait:
                 raise _describe_busy(self, f"before {', '.join(map(repr, state.next))}")
             yield Pause(pause)
             waited_for, pause = waited_for + pause, min(2 * pause, _LONGEST_PAUSE)

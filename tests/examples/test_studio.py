@@ -821,7 +821,11 @@ async def test_a_change_is_refused_while_a_run_goes_on_at_the_server(server: Ser
         answered = {"role": "assistant", "content": "Go on."}
         said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]
         stream = client.runs.stream(
-            name, "stuck", input={"messages": said}, stream_mode=["custom", "values"]
+            name,
+            "stuck",
+            input={"messages": said},
+            stream_mode=["custom", "values"],
+            durability="sync",
         )
         async for event in stream:
             run = event.data["run_id"] if event.event == "metadata" else run

@@ -271,7 +271,9 @@ class Held:
     def begin(self) -> threading.Thread:
         self.is_held = True
         asked = {"messages": [turn(1)]}
-        run = threading.Thread(target=lambda: self.graph.invoke(asked, on_thread()))
+        run = threading.Thread(
+            target=lambda: self.graph.invoke(asked, on_thread(), durability="sync")
+        )
         run.start()
         self.at_work.wait()
         return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ItemError, ObservationalMemory, create_memory_agent
+from langgraph_om.cli.main import main
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 
 pytestmark = pytest.mark.needs("pinned")
@@ -147,3 +150,30 @@ async def test_it_can_be_pinned_without_blocking_the_event_loop() -> None:
     assert CONTRACT in prompts[-1]
     await memory.of(agent, CONFIG).aunpin_message("contract")
     assert agent.get_state(CONFIG).values["om"]["pinned"]["messages"] == []
+
+
+def test_the_command_pins_lists_and_lets_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent, _, _ = build()
+    say(agent, CONTRACT, id="contract")
+    values = agent.get_state(CONFIG).values
+    messages = [message.model_dump() for message in values["messages"]]
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps({**values, "messages": messages}), encoding="utf-8")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main((*arguments, "--record", str(file))) == code
+        return capsys.readouterr().out
+
+    assert json.loads(run("pinned", "--json")) == []
+    assert run("pin-message", "contract") == "done\n"
+    assert json.loads(run("pinned", "--json")) == [
+        {"id": "contract", "role": "user", "shown": "whole", "text": CONTRACT}
+    ]
+    assert CONTRACT in run("pinned")
+    assert CONTRACT in run("show")
+    run("pin-message", "nothing", code=4)
+    run("unpin-message", "contract")
+    run("unpin-message", "contract", code=4)
+    assert json.loads(run("pinned", "--json")) == []

@@ -159,7 +159,7 @@ async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
         assert "tea" not in log()
         for form, said in (
             ({"action": "forget", "item": "zebra"}, "no item matches"),
-            ({"action": "drop"}, "pass remember"),
+            ({"action": "drop"}, "remember, pin, unpin"),
         ):
             failed = await send(**form)
             assert failed.status_code == 400

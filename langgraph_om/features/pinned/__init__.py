@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
+from langgraph_om.core.acts import Act, Argument, Listing
 from langgraph_om.core.additions import Additions, ShownValue, as_event
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.message_keys import content_digest, key_of
@@ -134,6 +135,38 @@ def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedM
     }
 
 
+def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": each["id"],
+            "role": each["role"],
+            "shown": "whole" if each["is_whole"] else "in part",
+            "text": " ".join(each["text"].split()),
+        }
+        for each in list_pinned(record)
+    ]
+
+
+ACTS: Final = (
+    Act(
+        name="pin-message",
+        help="keep a message in the agent's sight, word for word",
+        arguments=(Argument("text", "the id of a message", "Id of a message"),),
+        build=lambda updates, given, state: updates.pin_message(given["text"], state=state),
+        label="Pin the message",
+        done="The message is pinned: the agent reads it in each prompt.",
+    ),
+    Act(
+        name="unpin-message",
+        help="show a message as any other again",
+        arguments=(Argument("text", "the id of a pinned message", "Id of a pinned message"),),
+        build=lambda updates, given, state: updates.unpin_message(given["text"], state=state),
+        label="Unpin the message",
+        done="The message is not pinned any more.",
+    ),
+)
+
+
 class Pinning(Feature):
     """Shows the messages that a person pinned.
 
@@ -150,6 +183,15 @@ class Pinning(Feature):
         shown=_show,
         texts=_list_texts,
         tags=("pinned-message",),
+    )
+    acts = ACTS
+    listings = (
+        Listing(
+            name="pinned",
+            help="list the messages that a person pinned",
+            columns=("id", "role", "shown", "text"),
+            read=_list_rows,
+        ),
     )
 
     def __init__(self, tokens: int = _ROOM) -> None:
