@@ -32,7 +32,6 @@ from langgraph_om.features import (
 )
 from langgraph_om.features.extract import Extractor
 from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
-from langgraph_om.features.redact import redactor
 from langgraph_om.features.summarize import Summary
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
@@ -44,6 +43,7 @@ from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory, ThreadMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
+from langgraph_om.redaction import redactor
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
     Executor,

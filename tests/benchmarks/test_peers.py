@@ -167,7 +167,7 @@ def test_the_picture_is_small_and_the_same_every_time(
 
 def test_the_picture_of_the_readme_shows_the_figures_of_the_page_about_work() -> None:
     figures = json.loads(picture.FIGURES.read_text("utf-8"))
-    page = (Path(__file__).parents[2] / "docs" / "work.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "maintainers" / "work.md").read_text("utf-8")
     for room, arms in figures["rooms"].items():
         assert list(arms) == list(picture.ARMS)
         _, rest = page.split(f"| {int(room):,} tokens for what is remembered | full |", 1)
