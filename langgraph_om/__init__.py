@@ -37,13 +37,13 @@ from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.nodes import MemoryTransformer
+from langgraph_om.integrations.redaction import redactor
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory, ThreadMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
-from langgraph_om.redaction import redactor
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
     Executor,
