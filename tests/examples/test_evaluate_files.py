@@ -291,7 +291,7 @@ def test_an_answer_of_calls_alone_calls_tools(answer: str, calls: int) -> None:
 
 
 def test_questions_about_a_chat_may_stand_in_one_prompt(
-    evaluation: Evaluation, person: Person
+    evaluation: Evaluation, person: Person, tmp_path: Path
 ) -> None:
     options = (LOCOMO, "--memory", "full", "--at-once", "--answers", person.folder)
     assert evaluation.run(*options)[0] == UNANSWERED
@@ -299,10 +299,8 @@ def test_questions_about_a_chat_may_stand_in_one_prompt(
     assert "[9] " in asked.read_text()
     answer_of(asked).write_text("[1] one\ntwo\n\n**[3]** three\n[12] nothing", encoding="utf-8")
     assert evaluation.run(*options)[0] == 0
-    rows = [
-        json.loads(line)
-        for line in (person.folder / "results" / "results.jsonl").read_text().splitlines()
-    ]
+    (written,) = tmp_path.rglob("results.jsonl")
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
     answers = [row["answer"] for row in rows if row["kind"] == "answer"]
     assert answers == ["one\ntwo", "", "three", *[""] * 6]
 
