@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph import START
 
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests
@@ -146,7 +147,11 @@ class Handle:
             nodes: Any = getattr(self._graph, "nodes", ())
             gate = [name for name in nodes if name.endswith("Middleware.before_model")]
             node = gate[0] if gate and state.next else choose_node(nodes)
-            yield from self._call("update_state", self._config, values, as_node=node)
+            written = yield from self._call("update_state", self._config, values, as_node=node)
+            if node in state.next:  # it is the one that waits, and has to go on waiting
+                where = written if self._is_fork else self._config
+                given: dict[str, Any] = {self._runner.messages_key: []}
+                yield from self._call("update_state", where, given, as_node=START)
 
     def _has(self, state: Any, act: str) -> bool:
         return act in str(self._runner.stored_record(state))

@@ -618,10 +618,6 @@ def test_deep_agent_remembers() -> None:
     agent = deep(scripted())
     talk(agent.graph, CONFIG, turns(9, lookups=("", "2,1")))
     assert remembers(agent)
-    assert (
-        "ObservationalMemoryMiddleware.before_model:om_observe"
-        in agent.graph.get_graph(xray=True).nodes
-    )
 
 
 class Small(ScriptedChatModel):

@@ -28,7 +28,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
-from support.agents import READY, Graph, Part, Saver, dumped, of_kind
+from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
     Actor,
@@ -40,7 +40,7 @@ from support.laws.cast import (
     label_of,
     request,
 )
-from support.laws.doors import actor_node, build, last_node
+from support.laws.doors import ENTERED, actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
@@ -358,7 +358,7 @@ class World:
             assert thread.last is not None
             assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
         trimmed = _trimmed(parts)
-        if is_resumed and self.rules.door in READY:  # an idle step states itself again
+        if is_resumed and self.rules.door in ENTERED:  # an idle step states itself again
             trimmed = trimmed[len(trimmed) - len(got[1:]) :]
         moments = self._moments(thread, steps, got[is_resumed:], trimmed)
         thread.told.learn(steps[-1].values["messages"])
@@ -407,7 +407,7 @@ class World:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
         ends: list[StateSnapshot | None] = [*steps[1:], None]
-        enters = self.rules.door in READY
+        enters = self.rules.door in ENTERED
         states = [
             _as_entered(step, end) if enters else step.values
             for step, end in zip(steps, ends, strict=True)
