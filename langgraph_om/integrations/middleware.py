@@ -31,6 +31,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
@@ -428,10 +429,11 @@ class _Turns:
         """Take a turn, and carry out in a graph what is due."""
 
         def enter(work: Work) -> list[Event]:
-            events: list[Event] = []
-            for mode, data in graph.stream(_given(work), stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _take(mode, data, runtime, events)
-            return events
+            given, found = _given(work), _Found()
+            while found.of != given["of"]:
+                for mode, data in graph.stream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                    found.take(mode, data, runtime)
+            return found.events
 
         flow = _prepare_model(self._runner, self._neighbours, state)
         return drive(flow, self._runner.context(emit=emit, work=enter)).result
@@ -440,11 +442,12 @@ class _Turns:
         """Do the same as `take` without blocking the event loop."""
 
         async def enter(work: Work) -> list[Event]:
-            events: list[Event] = []
-            given = _given(work)
-            async for mode, data in graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _take(mode, data, runtime, events)
-            return events
+            given, found = _given(work), _Found()
+            while found.of != given["of"]:
+                stream = graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
+                async for mode, data in stream:
+                    found.take(mode, data, runtime)
+            return found.events
 
         flow = _prepare_model(self._runner, self._neighbours, state)
         return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
@@ -481,16 +484,30 @@ def _to_update(taken: _Taken) -> _Update | None:
 
 def _given(work: Work) -> dict[str, Any]:
     """Return the state with which the graph of the work is entered."""
-    needed = select_needed(work.record, work.messages)
-    return {"messages": needed, "om": work.record, "events": []}
+    needed, record = select_needed(work.record, work.messages), work.record
+    groups = (group["id"] for group in record["log"])
+    of = derive_id("work", work.decision.kind, *record["cursor"], *groups)
+    return {"messages": needed, "om": record, "events": [], "of": of}
 
 
-def _take(mode: str, data: Any, runtime: Runtime[Any], events: list[Event]) -> list[Event]:
-    """Show what the work shows; return the events that it has come to so far."""
-    if mode == "custom":
-        runtime.stream_writer(data)
-        return events
-    return cast("list[Event]", data["events"])
+@dataclass
+class _Found:
+    """What comes out of the graph of the work.
+
+    A run that is taken up finds in it what came of the work of the first try, in the same order.
+    Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
+    """
+
+    of: str = ""
+    """Of which work it is."""
+    events: list[Event] = field(default_factory=list)
+
+    def take(self, mode: str, data: Any, runtime: Runtime[Any]) -> None:
+        """Show what the work shows, and keep what it has come to so far."""
+        if mode == "custom":
+            runtime.stream_writer(data)
+        else:
+            self.of, self.events = data.get("of", ""), data["events"]
 
 
 def _prepare_model(
@@ -541,6 +558,8 @@ class _WorkState(TypedDict):
 
     messages: list[AnyMessage]
     om: MemoryRecord
+    of: str
+    """Names the work, as far as it depends on the memory."""
     events: Annotated[list[Event], operator.add]
 
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.graph import START
 
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests
@@ -151,7 +150,7 @@ class Handle:
             if node in state.next:  # it is the one that waits, and has to go on waiting
                 where = written if self._is_fork else self._config
                 given: dict[str, Any] = {self._runner.messages_key: []}
-                yield from self._call("update_state", where, given, as_node=START)
+                yield from self._call("update_state", where, given, as_node=_INPUT)
 
     def _has(self, state: Any, act: str) -> bool:
         return act in str(self._runner.stored_record(state))
@@ -215,6 +214,8 @@ _ATTEMPTS: Final = 3
 _ABANDONED: Final = timedelta(hours=1)
 """A run that has stored nothing for so long counts as over: its process was killed."""
 _CONFLICT: Final = 409
+_INPUT: Final = "__start__"
+"""LangGraph's name for the node that stands for the input."""
 
 
 def is_at_rest(graph: Any, state: Any) -> bool:

@@ -63,9 +63,22 @@ def answers(turns: int) -> list[AIMessage]:
 
 
 def own_graph(
-    model: TimedModel, saver: SqliteSaver, memory: ObservationalMemory | None, *, delta: bool
+    model: TimedModel,
+    saver: SqliteSaver,
+    memory: ObservationalMemory | None,
+    *,
+    delta: bool,
+    with_gate: bool = False,
 ) -> Graph:
-    """An agent that is built by hand, with a tool, and with memory where one is given."""
+    """An agent that is built by hand, with a tool.
+
+    Args:
+        model: Its model.
+        saver: Where its threads are kept.
+        memory: Its memory; `None`: it has none.
+        delta: Whether the channels are kept as deltas.
+        with_gate: Whether a node that does nothing stands before it.
+    """
 
     def agent(state: Any) -> dict[str, Any]:
         shown = [SystemMessage(PROMPT), *state["messages"][-SHOWN:]]
@@ -82,6 +95,10 @@ def own_graph(
     gate = "agent"
     if memory is not None:
         gate = add_observational_memory(builder, memory, before="agent")
+    elif with_gate:
+        gate = "gate"
+        builder.add_node(gate, lambda _: {})
+        builder.add_edge(gate, "agent")
     builder.add_edge(START, gate)
     builder.add_conditional_edges("agent", route, ["tools", END])
     builder.add_edge("tools", gate)
@@ -124,8 +141,9 @@ def time_turns(
     Args:
         messages: The thread so far.
         record: What is remembered of it.
-        kinds: The agents: "bare", the ready agent with "memory" or an "archive" too, an "own graph"
-            with memory, "create_agent" without and "middleware" with memory.
+        kinds: The agents: "bare", the same with an "idle node", the ready agent with "memory" or an
+            "archive" too, an "own graph" with memory, "create_agent" without and "middleware" with
+            memory.
         turns: How many turns each takes for the bytes; the first one is not counted.
         rounds: How often the agents begin anew; the first turns of all rounds are timed.
         delta: Whether the channels are kept as deltas.
@@ -181,7 +199,7 @@ def _agent(
     with new_saver() as saver, tempfile.TemporaryDirectory() as folder:
         values: dict[str, Any] = {"messages": messages}
         memory, node = None, "agent"
-        if kind not in ("bare", "create_agent"):
+        if kind not in ("bare", "idle node", "create_agent"):
             values["om"] = dict(record)
             place = f"sqlite:///{Path(folder, 'archive.db')}"
             options = {"archive": place} if kind == "archive" else {}
@@ -189,7 +207,7 @@ def _agent(
         if kind in ("create_agent", "middleware"):
             graph, node = langchain_agent(model, saver, memory, delta=delta), "model"
         elif memory is None or kind == "own graph":
-            graph = own_graph(model, saver, memory, delta=delta)
+            graph = own_graph(model, saver, memory, delta=delta, with_gate=kind == "idle node")
         else:
             graph = create_memory_agent(
                 model, [lookup], memory=memory, prompt=PROMPT, checkpointer=saver, delta=delta

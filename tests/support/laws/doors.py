@@ -23,6 +23,8 @@ delta channels, `create_agent` with both, and with memory in a node of its own, 
 a loop of one's own."""
 ENTERED = {"agent", "agent-plain", "middleware", "middleware-delta"}
 """Where the node that calls the Actor's model may inspect by itself."""
+WITHIN = {"middleware", "middleware-delta"}
+"""Where it also does what is due, so that all of it is written with the answer alone."""
 
 
 def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) -> Graph:

@@ -40,7 +40,7 @@ from support.laws.cast import (
     label_of,
     request,
 )
-from support.laws.doors import ENTERED, actor_node, build, last_node
+from support.laws.doors import ENTERED, WITHIN, actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
@@ -157,6 +157,8 @@ class Thread:
     name: str
     told: Told = field(default_factory=Told)
     last: Moment | None = None
+    fallen: tuple[StateSnapshot, list[BaseMessage]] | None = None
+    """The state before a call that failed, and its prompt, where what memory did is not written."""
     points: list[Point] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     """Checkpoints that were looked at."""
@@ -354,13 +356,23 @@ class World:
             worker.gate.settle()
         steps = self._new_checkpoints(thread, worker)
         got = self.actor.prompts[prompts:]
+        trimmed, is_within = _trimmed(parts), self.rules.door in WITHIN
         if is_resumed:
-            assert thread.last is not None
-            assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
-        trimmed = _trimmed(parts)
+            assert thread.last is not None or thread.fallen is not None
+            former = thread.fallen[1] if thread.fallen else thread.last.prompt  # type: ignore[union-attr]
+            assert dumped(got[0]) == dumped(former), "a resumed turn has its own prompt"
+        called, judged = steps, got
+        if is_within and thread.fallen is not None and is_resumed:  # it is written by now
+            called = [thread.fallen[0], *steps]
+        elif is_resumed:
+            judged = got[1:]
+        thread.fallen = None
+        if is_within and fell:
+            called, thread.fallen = steps[:-1], (steps[-1], got[-1])
+            judged, trimmed = got[:-1], trimmed[:-1]
         if is_resumed and self.rules.door in ENTERED:  # an idle step states itself again
-            trimmed = trimmed[len(trimmed) - len(got[1:]) :]
-        moments = self._moments(thread, steps, got[is_resumed:], trimmed)
+            trimmed = trimmed[len(trimmed) - len(judged) :]
+        moments = self._moments(thread, called, judged, trimmed)
         thread.told.learn(steps[-1].values["messages"])
         ended = [*of_kind(parts, "observation-end"), *of_kind(parts, "buffering-end")]
         self.oracle.landed.update(part["cycleId"] for part in ended)
@@ -588,7 +600,7 @@ class World:
 
     def _folded_otherwise(self, thread: Thread, steps: Sequence[StateSnapshot]) -> list[str]:
         """Law 3: events give the same record one by one, all at once, and when they come again."""
-        if self.rules.door == "step" or not steps:
+        if self.rules.door == "step" or not steps or not steps[-1].values.get("om"):
             return []
         problems, everything = [], list[Any]()
         first = steps[0].values.get("om")
