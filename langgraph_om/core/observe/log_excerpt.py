@@ -34,7 +34,10 @@ _TELLING: Final = 3
 long texts win."""
 _MOST: Final = 32
 """How many items that hold a word are looked at, the newest: a word in more of them tells next to
-nothing, and to go through all of them for each message would cost more than the rest."""
+nothing."""
+_LOOKED: Final = 48
+"""How many items are looked at for one message, those that hold its rarest words: to look for all
+of its words at all that hold them would cost more than the rest of an observation."""
 _LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 
@@ -136,14 +139,20 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
     for message in said:
         counts: Counter[int] = Counter()
         scores: dict[int, float] = defaultdict(float)
+        left = _LOOKED
         for word in sorted(message & rarest.keys(), key=rarest.__getitem__):
-            for at in holders[word]:
+            found = holders[word][:left]
+            for at in found:
                 if counts[at] < _TELLING:
                     counts[at] += 1
                     scores[at] += weights[word]
+            left -= len(found)
+            if not left:
+                break
         for at, score in scores.items():
             size = math.sqrt(len(message) * len(words[at]))
-            best[at] = max(best.get(at, 0.0), score / size)
+            if score > best.get(at, 0.0) * size:
+                best[at] = score / size
     return [items[at] for at in sorted(best, key=lambda at: (-best[at], -at))]
 
 
