@@ -18,9 +18,10 @@ The order of the checks is the policy, and the first that applies wins:
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
 text; while a backlog is observed, a log of twice its blocking threshold is reflected on in between,
-or it would grow with the backlog, and each question with the log. Each activation and observation moves the cursor, each reflection and each failure moves the
-size at which the next one is due, and at most one job per operation is pending; so applying
-decisions in turn always reaches the Actor. A turn waives what it has done as often as it does it.
+or it would grow with the backlog, and each question with the log. Each activation and observation
+moves the cursor, each reflection and each failure moves the size at which the next one is due, and
+at most one job per operation is pending; so applying decisions in turn always reaches the Actor. A
+turn waives what it has done as often as it does it.
 """
 
 from __future__ import annotations
