@@ -67,6 +67,11 @@ def split_words(text: str) -> list[str]:
     return [*chain.from_iterable(map(_read, _CHUNK.findall(text)))]
 
 
+def distinct_words(text: str) -> frozenset[str]:
+    """Return the words of a text, each once."""
+    return frozenset(chain.from_iterable(map(_read, {*_CHUNK.findall(text)})))
+
+
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield where a stretch of words begins and ends in a text, and its words."""
     for match in _CHUNK.finditer(text):

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.items import read_head
 from langgraph_om.core.record.record import write_log
-from langgraph_om.core.search import split_words, weigh_rarity
+from langgraph_om.core.search import distinct_words, weigh_rarity
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -120,9 +120,9 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
     rarest words say that stand in one message, for their lengths; of equals, the newest is first.
     """
     lines = [line for line in _LEFT_EDGE.split(about) if observation_date(line) is None]
-    said = [frozenset(split_words(line.partition(": ")[2] or line)) for line in lines]
+    said = [distinct_words(line.partition(": ")[2] or line) for line in lines]
     in_talk = Counter(chain.from_iterable(said))
-    words = {item.at: frozenset(split_words(item.words)) for item in items if not item.is_heading}
+    words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
     holders: dict[str, list[int]] = defaultdict(list)
     for at, own in reversed(words.items()):
         for word in own & in_talk.keys():
