@@ -39,7 +39,7 @@ from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import (
     find_cache_life,
-    has_provider_changed,
+    find_provider_change,
     holds_bound_reasoning,
 )
 from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
@@ -53,7 +53,7 @@ from langgraph_om.core.record.window import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.wire import MemoryRecord, Operation, Trigger
+from langgraph_om.core.wire import ColdCache, MemoryRecord, Operation, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class Decision:
     """How many of the window's oldest messages to observe or buffer, or chunks to activate."""
     why: Trigger = "threshold"
     """Why buffered work is activated now."""
+    instruction: str = ""
+    """Added to the Reflector's for this reflection alone."""
+    cold: ColdCache | None = None
+    """Why the Actor's provider has nothing of the prompt in its cache, where that is the reason."""
 
 
 PROCEED = Decision("proceed")
@@ -245,7 +249,7 @@ def _decide_activation(
     if _has_buffered_reflection(record):
         cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
         if cold is not None:
-            return Decision("activate", "reflection", 1, cold)
+            return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
     ready = select_ready_chunks(live, window, thresholds)
     if ready and _is_activation_due(record, window, thresholds):
         count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
@@ -253,7 +257,7 @@ def _decide_activation(
     pause, on_change = thresholds.activate_after, thresholds.activate_on_provider_change
     cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
     if ready and cold is not None:
-        return Decision("activate", "observation", len(ready), cold)
+        return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
     return None
 
 
@@ -287,7 +291,7 @@ def _find_cold_cache(
     *,
     pause: float | Literal["auto"] | None,
     on_change: bool,
-) -> Trigger | None:
+) -> tuple[Trigger, ColdCache] | None:
     """Say why the Actor's provider has nothing of the prompt in its cache, if so.
 
     Never while reasoning waits for its tools, which a change of the log would make invalid.
@@ -300,14 +304,18 @@ def _find_cold_cache(
         on_change: Whether another provider's answer counts.
     """
     head = record.get("head")
-    why: Trigger | None = None
+    found: tuple[Trigger, ColdCache] | None = None
     if head is not None and pause is not None:
         passed = (now - datetime.fromisoformat(head["at"])).total_seconds()
         most = find_cache_life(_list_newest(window)) if pause == "auto" else pause
-        why = "idle" if passed > most else None
-    if why is None and on_change:
-        why = "provider" if has_provider_changed(_list_newest(window)) else None
-    return None if why is not None and is_reasoning_under_way(window) else why
+        if passed > most:
+            expired = round(1000 * (passed - most))
+            found = "idle", {"last_activity_at": head["at"], "ttl_expired_ms": expired}
+    if found is None and on_change:
+        models = find_provider_change(_list_newest(window))
+        if models is not None:
+            found = "provider", {"previous_model": models[0], "current_model": models[1]}
+    return None if found is not None and is_reasoning_under_way(window) else found
 
 
 def _list_newest(window: Window) -> Iterable[BaseMessage]:

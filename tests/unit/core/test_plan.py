@@ -651,6 +651,8 @@ def test_another_provider_begins_with_all_that_is_ready(
     decision = plan(record, window, limit, NOW)
     assert decision.kind == kind
     assert kind == "proceed" or decision.why == "provider"
+    models = {"previous_model": "openai", "current_model": "anthropic"}
+    assert decision.cold == (None if kind == "proceed" else models)
     assert plan(record, window, BUFFERING, NOW).kind == "proceed"
 
 
