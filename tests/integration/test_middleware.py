@@ -440,8 +440,7 @@ def before_work(agent: Agent) -> Any:
     newest = record_of(agent.graph, CONFIG)["log"]
     history = list(agent.graph.get_state_history(CONFIG))
     gates = ((HOOK,), ("model",))
-    place = next(s for s in history if s.next in gates and s.values["om"]["log"] != newest)
-    return place
+    return next(s for s in history if s.next in gates and s.values["om"]["log"] != newest)
 
 
 @both_doors

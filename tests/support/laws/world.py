@@ -356,22 +356,15 @@ class World:
             worker.gate.settle()
         steps = self._new_checkpoints(thread, worker)
         got = self.actor.prompts[prompts:]
-        trimmed, is_within = _trimmed(parts), self.rules.door in WITHIN
+        called, judged, trimmed = steps, got, _trimmed(parts)
         if is_resumed:
-            assert thread.last is not None or thread.fallen is not None
-            former = thread.fallen[1] if thread.fallen else thread.last.prompt  # type: ignore[union-attr]
-            assert dumped(got[0]) == dumped(former), "a resumed turn has its own prompt"
-        called, judged = steps, got
-        if is_within and thread.fallen is not None and is_resumed:  # it is written by now
-            called = [thread.fallen[0], *steps]
-        elif is_resumed:
-            judged = got[1:]
+            called, judged = self._take_up(thread, steps, got)
+            if self.rules.door in ENTERED:  # an idle step states itself again
+                trimmed = trimmed[len(trimmed) - len(judged) :]
         thread.fallen = None
-        if is_within and fell:
+        if fell and self.rules.door in WITHIN:
             called, thread.fallen = steps[:-1], (steps[-1], got[-1])
             judged, trimmed = got[:-1], trimmed[:-1]
-        if is_resumed and self.rules.door in ENTERED:  # an idle step states itself again
-            trimmed = trimmed[len(trimmed) - len(judged) :]
         moments = self._moments(thread, called, judged, trimmed)
         thread.told.learn(steps[-1].values["messages"])
         ended = [*of_kind(parts, "observation-end"), *of_kind(parts, "buffering-end")]
@@ -389,6 +382,19 @@ class World:
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
+
+    def _take_up(
+        self, thread: Thread, steps: list[StateSnapshot], got: list[list[BaseMessage]]
+    ) -> tuple[list[StateSnapshot], list[list[BaseMessage]]]:
+        """Check that a resumed turn has its prompt; return the calls that laws are asked about."""
+        if thread.fallen is not None:  # what memory did before it is written by now
+            before, prompt = thread.fallen
+            found = [before, *steps], got
+        else:
+            assert thread.last is not None
+            prompt, found = thread.last.prompt, (steps, got[1:])
+        assert dumped(got[0]) == dumped(prompt), "a resumed turn has its own prompt"
+        return found
 
     def _set_deadline(self, worker: Worker) -> None:
         runner_of(worker.memory).deadline = SHORT if self.oracle.hangs else LONG
