@@ -278,16 +278,18 @@ def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
     assert heavy == set()
 
 
-def test_no_pattern_is_compiled_by_an_import() -> None:
-    brought = (
+def test_an_import_compiles_next_to_no_pattern() -> None:
+    list_imported(
         "import re\n"
-        "import langgraph.prebuilt, langchain_core.language_models.chat_models, yaml, tiktoken\n"
         "compiled, compile = [], re.compile\n"
-        "re.compile = lambda *a: compiled.append(a) or compile(*a)\n"
+        "def note(*given):\n"
+        "    if sys._getframe(1).f_globals['__name__'].startswith('langgraph_om'):\n"
+        "        compiled.append(given)\n"
+        "    return compile(*given)\n"
+        "re.compile = note\n"
         "import langgraph_om.memory, langgraph_om.integrations.agent\n"
-        "assert len(compiled) < 10, compiled"
+        "assert len(compiled) < 20, compiled"
     )
-    list_imported(brought)
 
 
 # --- The reference, and what editors show --------------------------------------------------------

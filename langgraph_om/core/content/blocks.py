@@ -306,11 +306,11 @@ _ENDINGS: Final[Mapping[str, str]] = {
     "pdf": PDF,
 }
 _SIGNATURES: Final = (
-    (compile_late(rb"\x89PNG"), "image/png"),
-    (compile_late(rb"\xff\xd8\xff"), "image/jpeg"),
-    (compile_late(rb"GIF8"), "image/gif"),
-    (compile_late(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
-    (compile_late(rb"%PDF-"), PDF),
+    (re.compile(rb"\x89PNG"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"%PDF-"), PDF),
 )
 
 
