@@ -150,9 +150,7 @@ class Runs:
 def is_checkpointed(config: RunnableConfig | None = None) -> bool:
     """Return whether a graph's checkpoints are written while it runs, its input first."""
     configurable = _read_configurable(config)
-    return (
-        configurable.get(_CHECKPOINTER) is not None and configurable.get(_DURABILITY) != "exit"
-    )
+    return configurable.get(_CHECKPOINTER) is not None and configurable.get(_DURABILITY) != "exit"
 
 
 def find_writer(config: RunnableConfig | None = None) -> Callable[[Any], object]:

@@ -48,7 +48,10 @@ INDEXES = (
     "SELECT indexrelname, pg_relation_size(indexrelid) FROM pg_stat_user_indexes "
     "WHERE relname IN ('om_messages', 'om_texts', 'om_threads') ORDER BY 2 DESC"
 )
-KEYS = "CREATE INDEX om_texts_keys ON om_texts USING gin (om_word_keys(words)) WITH (gin_pending_list_limit = 128)"
+KEYS = (
+    "CREATE INDEX om_texts_keys ON om_texts USING gin (om_word_keys(words)) "
+    "WITH (gin_pending_list_limit = 128)"
+)
 
 
 def user_of(thread: int) -> str:
@@ -242,9 +245,10 @@ def main() -> None:
             fill(server, threads, plain)
         measure(archive, threads)
         timed(plain, "VACUUM ANALYZE")
-        for statement in (SIZES, INDEXES):
-            for row in plain.execute(statement):
-                say("  ".join(f"{value / 1e6:,.1f} MB" if n and n != 1 or len(row) == 2 and n else f"{value}" for n, value in enumerate(row)))
+        for name, rows, table, indexes in plain.execute(SIZES):
+            say(f"{name}: {rows} rows, {table / 1e6:,.0f} MB, indexes {indexes / 1e6:,.0f} MB")
+        for name, bytes_ in plain.execute(INDEXES):
+            say(f"{name}: {bytes_ / 1e6:,.0f} MB")
         size = plain.execute("SELECT pg_database_size(current_database())").fetchone()
         say(f"all: {(size or [0])[0] / 1e6:,.0f} MB")
         archive.close()

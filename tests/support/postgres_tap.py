@@ -85,8 +85,9 @@ class _Connection:
         self._bound: dict[bytes, str] = {}
         self._is_answered = True
         tap.seen.connections += 1
-        for work in (self._send, self._answer):
-            threading.Thread(target=work, daemon=True).start()
+        self._sending = threading.Thread(target=self._send, daemon=True)
+        self._sending.start()
+        threading.Thread(target=self._answer, daemon=True).start()
 
     def _send(self) -> None:
         with suppress(OSError):
@@ -101,6 +102,9 @@ class _Connection:
                 self._is_answered = True
                 self._client.sendall(data)
         self._end()
+        self._sending.join()
+        self._client.close()
+        self._server.close()
 
     def _end(self) -> None:
         for end in (self._client, self._server):

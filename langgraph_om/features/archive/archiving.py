@@ -314,7 +314,7 @@ def archive_new(
         return None, []
     try:
         patient = request if may_wait and not memory.missed else None
-        events = yield from _append_new(archive, record, messages, missed, memory, patient)
+        events = yield from _append_new(archive, record, messages, missed, memory, patient=patient)
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
         return None, []
@@ -337,7 +337,7 @@ class StepArchive:
     """Its name for the conversation up to what it has of that."""
     seconds: float = 0.0
     """How long its calls have taken."""
-    waiting: tuple[str | None, Keyed] = (None, ())
+    waiting: tuple[str | None, Sequence[tuple[str, BaseMessage]]] = (None, ())
     """The request that waits to be archived with what follows it, and what stands before it."""
 
     @classmethod
@@ -386,7 +386,7 @@ class StepArchive:
         (after, entries), self.waiting = self.waiting, (None, ())
         if not entries:
             return []
-        yield from self.append(entries, after=after, title=find_label(record))
+        yield from self.append([*entries], after=after, title=find_label(record))
         return self.note_branch(record, entries[-1][0])
 
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
@@ -429,7 +429,8 @@ def _append_new(
     messages: Sequence[BaseMessage],
     changed: Collection[str],
     memory: ThreadMemory,
-    patient: str | None,
+    *,
+    patient: str | None = None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
