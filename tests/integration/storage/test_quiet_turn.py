@@ -113,12 +113,13 @@ def test_a_question_without_a_graph_does_not_wait(url: str) -> None:
 
 def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str) -> None:
     def fail() -> None:
-        raise ValueError
+        msg = "the model is away"
+        raise ValueError(msg)
 
     with closing(Talk(url)) as talk:
         talk.say("First?")
         talk.deed = fail
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="away"):
             talk.say("Second?")
         assert talk.texts() == ["First?", "Noted."]
         talk.deed = None
@@ -128,12 +129,13 @@ def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str
 
 def test_another_process_archives_what_waited_when_one_dies(url: str) -> None:
     def fail() -> None:
-        raise ValueError
+        msg = "the model is away"
+        raise ValueError(msg)
 
     with closing(Talk(url)) as talk, closing(make_memory(url)) as other:
         talk.say("First?")
         talk.deed = fail
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="away"):
             talk.say("Second?")
         saver = talk.agent.checkpointer
         again = create_memory_agent(ScriptedChatModel("Back."), memory=other, checkpointer=saver)
