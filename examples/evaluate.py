@@ -111,6 +111,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
         arm: Run(
             *(dataset, setup, judge, folder, options.seed, options.workers, players),
             collects=options.answers_wait,
+            at_once=options.at_once,
         )
         for arm, setup in setups.items()
     }

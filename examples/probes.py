@@ -130,6 +130,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
         arm: Run(
             *(dataset, setup, None, folder, 0, options.workers, players),
             collects=options.answers_wait,
+            at_once=options.at_once,
         )
         for arm, setup in setups.items()
     }

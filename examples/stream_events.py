@@ -60,7 +60,7 @@ When does Mr. Aydin come, and what for?
 
 def answer(prompt: list[BaseMessage]) -> str:
     """Play the agent offline; the last answer comes from the observations in its prompt."""
-    if (at := TALK.index(prompt[-1].text) + 1) < len(TALK):
+    if (at := [*map(str, TALK)].index(prompt[-1].text) + 1) < len(TALK):
         return TALK[at].removeprefix("> ")
     facts = [line.partition("User: ")[2] for line in prompt[0].text.splitlines()]
     return " ".join(fact for fact in facts if "fan" in fact or "Aydin" in fact)

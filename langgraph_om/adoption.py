@@ -12,6 +12,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.core.additions import waits_to_send
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import Requests
+from langgraph_om.core.items import is_protected
+from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
@@ -73,6 +75,8 @@ class Adoption:
     progress: Progress | None = None
     everything: bool = False
     """Whether all of it is observed, or only what does not fit the window."""
+    reflection: str | None = None
+    """Instead, the log is reflected on once, with this told to the Reflector; `None`: it is not."""
     is_on: bool = True
     """Whether memory may be written in this run."""
 
@@ -89,17 +93,26 @@ class Adoption:
             )
             self._total = self._total or seen.window.tokens
             outcome.take_inspection(seen)
-            decide = self.runner.decide_rest if self.everything else self.runner.decide
-            decision = decide(outcome.record, outcome.messages)
+            decision = self._decide(outcome)
             if is_stuck or decision.kind in ("proceed", "abort", "buffer"):
                 return outcome
             before = outcome.record
             outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
             forget_wait(outcome.record)  # no Actor waits
+            if self.reflection is not None:
+                return outcome
             is_stuck = outcome.record == before or (
                 outcome.record["attempts"] != before["attempts"] and bool(_error(outcome))
             )
         return outcome
+
+    def _decide(self, outcome: Outcome) -> Decision:
+        if self.reflection is not None:
+            has_work = not all(map(is_protected, outcome.record["log"]))
+            wanted = Decision("reflect", "reflection", instruction=self.reflection)
+            return wanted if has_work else PROCEED
+        decide = self.runner.decide_rest if self.everything else self.runner.decide
+        return decide(outcome.record, outcome.messages)
 
     def has_changed(self, outcome: Outcome) -> bool:
         """Return whether there is something to write."""
@@ -134,7 +147,7 @@ class Adoption:
 class ObservingActs(Handle):
     """The methods of a thread's memory that observe it outside of its turns."""
 
-    asking = ("adopt", "observe")
+    asking = ("adopt", "observe", "reflect")
 
     @waited
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
@@ -172,16 +185,47 @@ class ObservingActs(Handle):
         """
         return self._observe(everything=True)
 
-    aadopt, aobserve = awaited(adopt), awaited(observe)
+    @waited
+    def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
+        """Condense the thread's observations once, now, however small they are.
+
+        A reflection at work for it is waited for first. Pinned items and standing instructions
+        stay, as in each reflection.
+
+        Args:
+            instruction: Told to the Reflector this once, such as `"Keep names and amounts; let go
+                of small talk."`, behind `reflection={"instruction": ...}`.
+
+        Returns:
+            What it came to; `log_tokens` is the size now, and `error` says why nothing changed,
+            where it failed. With memory switched off for this run, nothing is done.
+
+        Raises:
+            ConfigurationError: As for `adopt`, or when `instruction` is no text.
+            ThreadBusyError: As for `adopt`.
+            ObserverError: As for `observe`.
+        """
+        given: object = instruction
+        if not isinstance(given, str):
+            msg = f"`instruction` is {instruction!r}; pass a text for the Reflector"
+            raise ConfigurationError(msg)
+        return self._observe(reflection=instruction)
+
+    aadopt, aobserve, areflect = awaited(adopt), awaited(observe), awaited(reflect)
 
     def _observe(
-        self, progress: Progress | None = None, *, everything: bool = False
+        self,
+        progress: Progress | None = None,
+        *,
+        everything: bool = False,
+        reflection: str | None = None,
     ) -> Requests[AdoptReport]:
-        """Observe the thread, and write what that came to into its state.
+        """Observe the thread, or reflect on it, and write what that came to into its state.
 
         Args:
             progress: Told of each batch that was observed.
             everything: Whether all of it is observed, or only what does not fit the window.
+            reflection: Told to the Reflector; `None`: it is observed.
         """
         runner, config, node = self._runner, self._config, self._as_node
         is_on = may_write(runner, config)
@@ -189,7 +233,9 @@ class ObservingActs(Handle):
         check_idle(state)
         messages, record = runner.conversation(state), runner.record(state)
         identity = runner.identity(config)
-        adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
+        adoption = Adoption(
+            runner, record, messages, identity, progress, everything, reflection, is_on
+        )
         context = replace(runner.context(config), emit=adoption.watch)
         outcome = (yield from supervise(adoption.flow(), context)).result
         store = getattr(self._graph, "store", None)

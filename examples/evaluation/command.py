@@ -52,6 +52,7 @@ def add_players(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL=IN,OUT[,CACHED]",
         help="cost of a million tokens; for each model, else the total is not shown",
     )
+    option("--at-once", action="store_true", help="all questions about a chat in one prompt")
     option("--answers", type=Path, metavar="FOLDER", help="questions and answers are files there")
     option("--answers-wait", action="store_true", help="ask all that can be asked, then stop")
 

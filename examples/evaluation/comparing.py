@@ -18,6 +18,7 @@ from typing import Any
 
 from evaluation import command
 from evaluation.files import UnansweredError
+from evaluation.reading import KINDS, add_read
 from evaluation.reporting import Row, figures, models_of, report, write_table
 from evaluation.running import Outcome, Run
 from evaluation.spending import COUNTED, Price, add, read_price
@@ -165,11 +166,26 @@ def _compared(found: Row, outcomes: Sequence[Outcome]) -> Row:
                 for part in MEMORY
             },
             "failures": found["memory failures"],
+            "read": _read(found),
         },
         "remembered at the end": found["remembered at the end"],
         "recalls": found["recalls"],
         "cost": found["tokens"]["cost"],
         "errors": sum(found["errors"].values()),
+    }
+
+
+def _read(found: Row) -> Row:
+    """Return what memory's models read, in tokens of this package's count, and how they wrote."""
+    parts = (found["read"].get(part, {}) for part in MEMORY)
+    counts = add_read({"memory": part} for part in parts if part).get("memory")
+    if not counts:
+        return dict.fromkeys((*KINDS, "second questions per 100", "repeated words, %"))
+    again, words = counts["again"] / counts["questions"], counts["words"]
+    return {
+        **{kind: counts[kind] for kind in KINDS},
+        "second questions per 100": round(100 * again),
+        "repeated words, %": round(100 * counts["repeated"] / words) if words else None,
     }
 
 
@@ -220,6 +236,11 @@ def _rows(compared: Sequence[Row]) -> list[tuple[str, ...]]:
         line("memory: calls", "memory", "calls"),
         *(line(f"  of the {part}", "memory", "calls by part", part) for part in MEMORY),
         *(line(f"memory: {name} tokens", "memory", name) for name in COUNTED[1:]),
+        *(line(f"  of these {kind}", "memory", "read", kind) for kind in KINDS),
+        *(
+            line(f"memory: {name}", "memory", "read", name)
+            for name in ("second questions per 100", "repeated words, %")
+        ),
         line("memory: failures", "memory", "failures"),
         line("memory: cost", "memory", "cost", digits=4),
         line("recalls", "recalls"),

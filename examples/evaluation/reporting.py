@@ -86,6 +86,7 @@ def figures(run: Run, outcomes: Sequence[Outcome], prices: Mapping[str, Price]) 
             measure: scores(dataset, outcomes, measure, run.seed) for measure in run.measures
         },
         "tokens": _tokens(paid, models, prices),
+        "read": paid.read,
         "remembered at the end": round(fmean(paid.held)) if paid.held else None,
         "actor input per question": _per_question(paid, outcomes),
         "caveats": caveats(run, setup),

@@ -12,7 +12,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,8 +23,9 @@ from evaluation.files import UnansweredError
 from evaluation.formats import Conversation, Dataset, Question, Session
 from evaluation.judging import Judge
 from evaluation.memories import Players, Remembered, Setup, remember
-from evaluation.rules import ask, own_measure, system_prompt
-from evaluation.spending import Meter, Spent, add
+from evaluation.reading import Read, add_read
+from evaluation.rules import Asked, ask, own_measure, system_prompt
+from evaluation.spending import COUNTER, Meter, Spent, add
 from langgraph_om import __version__
 
 Row = dict[str, Any]
@@ -59,6 +60,8 @@ class Paid:
     """Observations and reflections of which nothing came."""
     held: tuple[int, ...]
     """The tokens that are remembered at the end of each conversation."""
+    read: Read = field(default_factory=dict)
+    """What the models of memory were shown, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Cost:
     def row(self) -> Row:
         """Return it as it is written down."""
         seconds = round(time.monotonic() - self.started, 3)
-        return {"spent": self.meter.spent, "seconds": seconds}
+        return {"spent": self.meter.spent, "read": self.meter.read, "seconds": seconds}
 
 
 # --- What is written down ------------------------------------------------------------------------
@@ -138,6 +141,8 @@ class Run:
     players: Players = field(default_factory=Players)
     collects: bool = False
     """Whether all that can be asked now is asked, before it stops at what nobody has answered."""
+    at_once: bool = False
+    """Whether all questions about a conversation stand in one prompt."""
     tell: Callable[[str], None] = lambda _: None
     """Told of each step: `session` or `question`."""
 
@@ -181,6 +186,7 @@ class Run:
             asking=add(row["spent"] for row in asked),
             failures=sum(row.get("failures", 0) for row in [*sessions, *asked]),
             held=tuple(held),
+            read=add_read(row.get("read", {}) for row in [*sessions, *asked]),
         )
 
     def _converse(self, conversation: Conversation) -> list[Outcome]:
@@ -194,6 +200,8 @@ class Run:
         outcomes: list[Outcome] = []
         try:
             with self._remembered(conversation, key) as memory:
+                if self.at_once:
+                    self._answer_all(memory, key, conversation.questions)
                 for question in conversation.questions:
                     outcomes.append(self._ask(memory, key, question))  # noqa: PERF401 one may fail
         except UnansweredError:
@@ -270,6 +278,22 @@ class Run:
         told["prompt"] = next(iter(cost.meter.prompts), 0)
         return self.journal.write("answer", *place, answer=asked.read(reply.text), **told)
 
+    def _answer_all(self, memory: Remembered, key: str, questions: Sequence[Question]) -> None:
+        """Ask all questions in one prompt, and write each answer down for itself."""
+        asked = [ask(self.dataset.benchmark, each, self.seed) for each in questions]
+        text = write_numbered(asked)
+        first = (self._answer_key(key, questions[0]), questions[0].id)
+        with self._metered("actor", *first) as cost:
+            reply = memory.ask(text, questions[-1].asked_at, cost.meter)
+        answers = read_numbered(reply.text, len(questions))
+        told = {"recalls": reply.recalls, "failures": reply.failures, **cost.row()}
+        told["prompt"] = max(0, next(iter(cost.meter.prompts), 0) - COUNTER.count_text(text))
+        nothing = {**told, "recalls": 0, "failures": 0, "spent": {}, "read": {}, "seconds": 0}
+        for question, how, answer in zip(questions, asked, answers, strict=True):
+            place = (self._answer_key(key, question), question.id)
+            self.journal.write("answer", *place, answer=how.read(answer), **told)
+            told = nothing
+
     def _own(self, question: Question, answer: str) -> dict[str, float]:
         """Return the scores that need no judge."""
         own = own_measure(self.dataset.benchmark)
@@ -322,11 +346,34 @@ class Run:
 
     def _answer_key(self, key: str, question: Question) -> str:
         asked = ask(self.dataset.benchmark, question, self.seed).text
-        return digest_of(key, self.setup.actor, asked, question.asked_at)
+        at_once = ["at once"] if self.at_once else []
+        return digest_of(key, self.setup.actor, asked, question.asked_at, *at_once)
 
     def _verdict_key(self, key: str, question: Question) -> str:
         judge = self.judge.name if self.judge else None
         return digest_of(self._answer_key(key, question), judge, question.answer)
+
+
+NUMBER = re.compile(r"^[ \t*]*\[(\d+)\][*:]*[ \t]*", re.MULTILINE)
+
+
+def write_numbered(asked: Sequence[Asked]) -> str:
+    """Write several questions as one text."""
+    told = (
+        f"These are {len(asked)} questions. Answer each for itself, and let no question tell you "
+        f"about another. Begin each answer on a line of its own with its number, as in `[1] ...`."
+    )
+    return "\n\n".join([told, *(f"[{at}] {each.text}" for at, each in enumerate(asked, 1))])
+
+
+def read_numbered(text: str, count: int) -> list[str]:
+    """Return so many answers by their numbers; one that is not there is empty."""
+    found = list(NUMBER.finditer(text))
+    ends = [each.start() for each in found[1:]] + [len(text)] * bool(found)
+    answers = {
+        int(each[1]): text[each.end() : end].strip() for each, end in zip(found, ends, strict=True)
+    }
+    return [answers.get(number, "") for number in range(1, count + 1)]
 
 
 def _said(error: Exception) -> str:

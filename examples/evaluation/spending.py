@@ -12,6 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from evaluation.reading import Read, add_read, read_notes, read_question
 from langgraph_om import EstimatingCounter
 
 PARTS = ("actor", "observer", "reflector", "summarizer", "judge")
@@ -30,6 +31,8 @@ class Meter(BaseCallbackHandler):
         self.spent: Spent = {}
         self.prompts: list[int] = []
         """The tokens of each prompt of the Actor, by this package's count: providers differ."""
+        self.read: Read = {}
+        """What the models of memory were shown, by kind."""
         self._part = part
         self._parts: dict[UUID, str] = {}
         self._lock = threading.Lock()
@@ -49,6 +52,8 @@ class Meter(BaseCallbackHandler):
         self._parts[run_id] = part
         if part == "actor":
             self.prompts += [sum(map(COUNTER.count_message, each)) for each in messages]
+        elif part != "judge":
+            self._note(part, *map(read_question, messages))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         usage = [
@@ -68,6 +73,13 @@ class Meter(BaseCallbackHandler):
             }
             with self._lock:
                 self.spent = add([self.spent, {part: counts}])
+        if part == "observer":
+            said = (each.text for batch in response.generations for each in batch)
+            self._note(part, *map(read_notes, said))
+
+    def _note(self, part: str, *several: dict[str, int]) -> None:
+        with self._lock:
+            self.read = add_read([self.read, *({part: counts} for counts in several)])
 
 
 def add(several: Iterable[Spent]) -> Spent:

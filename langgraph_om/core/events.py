@@ -60,6 +60,10 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "observations": "observations",
         "config": "config",
         "triggered_by": "triggeredBy",
+        "last_activity_at": "lastActivityAt",
+        "ttl_expired_ms": "ttlExpiredMs",
+        "previous_model": "previousModel",
+        "current_model": "currentModel",
     },
     "extracted": {
         "cycle_id": "cycleId",

@@ -17,9 +17,11 @@ The order of the checks is the policy, and the first that applies wins:
 8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
-text. Each activation and observation moves the cursor, each reflection and each failure moves the
-size at which the next one is due, and at most one job per operation is pending; so applying
-decisions in turn always reaches the Actor. A turn waives what it has done as often as it does it.
+text; while a backlog is observed, a log of twice its blocking threshold is reflected on in between,
+or it would grow with the backlog, and each question with the log. Each activation and observation
+moves the cursor, each reflection and each failure moves the size at which the next one is due, and
+at most one job per operation is pending; so applying decisions in turn always reaches the Actor. A
+turn waives what it has done as often as it does it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import (
     find_cache_life,
-    has_provider_changed,
+    find_provider_change,
     holds_bound_reasoning,
 )
 from langgraph_om.core.content.text import CHARACTERS_PER_TOKEN_CEILING
@@ -51,7 +53,7 @@ from langgraph_om.core.record.window import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.wire import MemoryRecord, Operation, Trigger
+from langgraph_om.core.wire import ColdCache, MemoryRecord, Operation, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Decision:
     """How many of the window's oldest messages to observe or buffer, or chunks to activate."""
     why: Trigger = "threshold"
     """Why buffered work is activated now."""
+    instruction: str = ""
+    """Added to the Reflector's for this reflection alone."""
+    cold: ColdCache | None = None
+    """Why the Actor's provider has nothing of the prompt in its cache, where that is the reason."""
 
 
 PROCEED = Decision("proceed")
@@ -114,7 +120,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     count = _fit_batch(window, last, _limit_piece(record, thresholds))
     if window.strays.messages:
         count = min(count, window.strays.run)
-    if count:
+    if count and not _has_outgrown(record, window, thresholds):
         return Decision("observe", "observation", count)
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
@@ -243,7 +249,7 @@ def _decide_activation(
     if _has_buffered_reflection(record):
         cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
         if cold is not None:
-            return Decision("activate", "reflection", 1, cold)
+            return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
     ready = select_ready_chunks(live, window, thresholds)
     if ready and _is_activation_due(record, window, thresholds):
         count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
@@ -251,7 +257,7 @@ def _decide_activation(
     pause, on_change = thresholds.activate_after, thresholds.activate_on_provider_change
     cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
     if ready and cold is not None:
-        return Decision("activate", "observation", len(ready), cold)
+        return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
     return None
 
 
@@ -285,7 +291,7 @@ def _find_cold_cache(
     *,
     pause: float | Literal["auto"] | None,
     on_change: bool,
-) -> Trigger | None:
+) -> tuple[Trigger, ColdCache] | None:
     """Say why the Actor's provider has nothing of the prompt in its cache, if so.
 
     Never while reasoning waits for its tools, which a change of the log would make invalid.
@@ -298,14 +304,18 @@ def _find_cold_cache(
         on_change: Whether another provider's answer counts.
     """
     head = record.get("head")
-    why: Trigger | None = None
+    found: tuple[Trigger, ColdCache] | None = None
     if head is not None and pause is not None:
         passed = (now - datetime.fromisoformat(head["at"])).total_seconds()
         most = find_cache_life(_list_newest(window)) if pause == "auto" else pause
-        why = "idle" if passed > most else None
-    if why is None and on_change:
-        why = "provider" if has_provider_changed(_list_newest(window)) else None
-    return None if why is not None and is_reasoning_under_way(window) else why
+        if passed > most:
+            expired = round(1000 * (passed - most))
+            found = "idle", {"last_activity_at": head["at"], "ttl_expired_ms": expired}
+    if found is None and on_change:
+        models = find_provider_change(_list_newest(window))
+        if models is not None:
+            found = "provider", {"previous_model": models[0], "current_model": models[1]}
+    return None if found is not None and is_reasoning_under_way(window) else found
 
 
 def _list_newest(window: Window) -> Iterable[BaseMessage]:
@@ -322,6 +332,8 @@ def _decide_blocking(
 ) -> Decision | None:
     """Decide what the turn has to wait for, if anything."""
     count = _count_to_observe(record, window, thresholds)
+    if count and _has_outgrown(record, window, thresholds):
+        return Decision("reflect", "reflection")
     if count:
         return Decision("observe", "observation", count)
     more = _find_due(record, window, features)
@@ -429,6 +441,16 @@ def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresho
     if all(map(is_protected, record["log"])) or is_waived(record, window, "reflection"):
         return False
     return not _is_backing_off(record, "reflection", tokens)
+
+
+def _has_outgrown(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+    """Return whether the log has grown so far beyond its limit that messages wait for it."""
+    most = _OUTGROWN * thresholds.block_observations_at(window.tokens)
+    return log_tokens(record) >= most and _is_reflection_due(record, window, thresholds)
+
+
+_OUTGROWN = 2
+"""Of the log's blocking threshold, which one batch of messages alone does not lead to."""
 
 
 # --- Buffering -----------------------------------------------------------------------------------

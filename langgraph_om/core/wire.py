@@ -519,7 +519,19 @@ class JobRequest(TypedDict):
     """Instead, where other processes find them by these: their ids."""
 
 
-class ObservationActivated(CycleEvent, Written, Stated, Moved):
+class ColdCache(TypedDict, total=False):
+    """Why the Actor's provider has nothing of the prompt in its cache: a pause, or a change."""
+
+    last_activity_at: str
+    """With the trigger `idle`: when the Actor answered last, as ISO 8601."""
+    ttl_expired_ms: int
+    """Milliseconds since the provider's cache has let the prompt go."""
+    previous_model: str
+    """With the trigger `provider`: the model before, as `provider/model`."""
+    current_model: str
+
+
+class ObservationActivated(CycleEvent, Written, Stated, Moved, ColdCache):
     """The oldest chunks become groups of the log."""
 
     type: Literal["activation"]
@@ -536,7 +548,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     triggered_by: Trigger
 
 
-class ReflectionActivated(CycleEvent, Written, Replaced):
+class ReflectionActivated(CycleEvent, Written, Replaced, ColdCache):
     """The buffered reflection replaces the groups it read."""
 
     type: Literal["activation"]
@@ -860,6 +872,13 @@ class ActivationData(CycleData):
     observations: str
     config: Limits
     triggeredBy: Trigger
+    lastActivityAt: NotRequired[str]
+    """With `idle`: when the Actor answered last."""
+    ttlExpiredMs: NotRequired[int]
+    """Milliseconds since the provider's cache has let the prompt go."""
+    previousModel: NotRequired[str]
+    """With `provider`: `provider/model` of the answer before."""
+    currentModel: NotRequired[str]
 
 
 class TripwireData(TypedDict):

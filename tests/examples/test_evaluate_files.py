@@ -11,6 +11,7 @@ from uuid import uuid4
 import evaluate
 import pytest
 from evaluation import doubles
+from evaluation.command import UNANSWERED
 from evaluation.files import ANSWER, QUESTION, Mailbox, UnansweredError, read_answer
 from evaluation.formats import read_files
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -287,3 +288,27 @@ def test_an_answer_of_calls_alone_calls_tools(answer: str, calls: int) -> None:
     assert len(message.tool_calls) == calls
     assert (message.text == answer) is (calls == 0)
     assert len({call["id"] for call in message.tool_calls}) == calls
+
+
+def test_questions_about_a_chat_may_stand_in_one_prompt(
+    evaluation: Evaluation, person: Person, tmp_path: Path
+) -> None:
+    options = (LOCOMO, "--memory", "full", "--at-once", "--answers", person.folder)
+    assert evaluation.run(*options)[0] == UNANSWERED
+    (asked,) = person.unanswered()
+    assert "[9] " in asked.read_text()
+    answer_of(asked).write_text("[1] one\ntwo\n\n**[3]** three\n[12] nothing", encoding="utf-8")
+    assert evaluation.run(*options)[0] == 0
+    (written,) = tmp_path.rglob("results.jsonl")
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    answers = [row["answer"] for row in rows if row["kind"] == "answer"]
+    assert answers == ["one\ntwo", "", "three", *[""] * 6]
+
+
+def test_what_memory_reads_is_told_by_kind(evaluation: Evaluation) -> None:
+    found = evaluation.figures(LOCOMO, "--arms", "summary,observational", "--prompt-tokens", 300)
+    for arm in ("summary", "observational"):
+        memory = found["compared"][arm]["memory"]
+        read = {kind: memory["read"][kind] for kind in ("rules", "earlier", "conversation")}
+        assert min(read.values()) > 0, arm
+        assert sum(read.values()) == pytest.approx(memory["input"], rel=0.2)

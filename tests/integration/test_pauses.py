@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,10 @@ def test_a_pause_is_used_and_the_next_turn_has_what_came_of_it(
     agent.clock.advance(hours=1)
     parts = say(agent.graph, on_thread(), turn(2))
     assert agent.asked("observer") == 1
-    assert [own["triggeredBy"] for own in of_kind(parts, "activation")] == ["idle"]
+    (told,) = of_kind(parts, "activation")
+    assert told["triggeredBy"] == "idle"
+    assert datetime.fromisoformat(told["lastActivityAt"]) < agent.clock() - timedelta(minutes=59)
+    assert 3_290_000 < told["ttlExpiredMs"] <= 3_300_000  # an hour without the cache's 5 minutes
     assert of_kind(parts, "buffering-failed") == []
     state = values(agent.graph, on_thread())
     assert state["om"]["log"][0]["ranges"] == [["h1", "h1-answer"]]

@@ -51,6 +51,51 @@ def test_everything_is_observed_and_the_thread_goes_on(door: str) -> None:
     assert [message.id for message in agent.prompts()[-1]][-1] == "h9"
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_a_log_is_condensed_on_request_however_small(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), reflection={"instruction": "Write tersely."})
+    talk(agent.graph, on_thread(), turns(3, lookups=("", "1")))
+    thread = agent.memory.of(agent.graph, on_thread())
+    thread.observe()
+    before = values(agent.graph, on_thread())
+    report = thread.reflect("Keep every amount.")
+    state = values(agent.graph, on_thread())
+    assert report.error is None
+    assert state["om"]["generation"] == before["om"]["generation"] + 1
+    assert report.log_tokens < sum(group["tokens"] for group in before["om"]["log"])
+    assert state["messages"] == before["messages"]
+    (asked,) = [call["messages"] for call in agent.model.calls if call["role"] == "reflector"]
+    system = asked[0].text
+    assert system.index("Write tersely.") < system.index("Keep every amount.")
+    say(agent.graph, on_thread(), turn(9))
+    assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
+
+
+async def test_a_log_is_condensed_without_blocking_the_loop() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
+    thread = agent.memory.of(agent.graph, on_thread())
+    await thread.aobserve()
+    report = await thread.areflect()
+    assert report.record["generation"] == 1
+
+
+def test_where_nothing_was_observed_nothing_is_condensed() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    report = agent.memory.of(agent.graph, on_thread()).reflect()
+    assert (report.calls, report.log_tokens, report.error) == (0, 0, None)
+    assert agent.asked("reflector") == 0
+
+
+def test_what_the_reflector_is_told_is_a_text() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    given: Any = 7
+    with pytest.raises(ConfigurationError, match="`instruction` is 7; pass a text"):
+        agent.memory.of(agent.graph, on_thread()).reflect(given)
+
+
 async def test_it_does_not_block_the_loop() -> None:
     agent = make_agent("agent", InMemorySaver())
     await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())

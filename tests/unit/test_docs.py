@@ -52,6 +52,14 @@ def test_the_walk_through_the_code_names_much() -> None:
     assert len([path for path, name in NAMED if name]) > 50
 
 
+def test_the_notes_for_agents_are_short_and_name_what_is_there() -> None:
+    text = (ROOT / "AGENTS.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 60
+    named = [each for each in re.findall(r"[\w./-]+/[\w./-]+", text) if each[0] != "/"]
+    assert len(named) > 8
+    assert [each for each in named if not (ROOT / each).exists()] == []
+
+
 def test_the_layers_are_those_that_are_tested() -> None:
     layers = (ROOT / "tests" / "unit" / "test_layers.py").read_text()
     house, core = re.findall(r"^(?:HOUSE|CORE) = \((.*?)\n\)", layers, re.DOTALL | re.MULTILINE)

@@ -171,6 +171,17 @@ class Settings:
             counter=features.count_as_shown(self.counter),
         )
 
+    def instruct(self, instruction: str) -> Settings:
+        """Return the settings with something more that the Reflector is told.
+
+        Args:
+            instruction: Added behind the user's own; nothing where it is empty.
+        """
+        if not instruction:
+            return self
+        said = "\n\n".join(filter(None, (self.reflection.instruction, instruction)))
+        return replace(self, reflection=replace(self.reflection, instruction=said))
+
     @property
     def scope(self) -> Scope:
         """Whose log it is: the thread's own, where no feature says otherwise."""

@@ -470,18 +470,23 @@ def find_cache_life(newest_first: Iterable[BaseMessage]) -> int:
     return USUAL_CACHE_SECONDS
 
 
-def has_provider_changed(newest_first: Iterable[BaseMessage]) -> bool:
-    """Return whether the newest answer is of another provider than the one before it.
+def find_provider_change(newest_first: Iterable[BaseMessage]) -> tuple[str, str] | None:
+    """Return the models of the two newest answers where their providers differ, the newest last.
 
-    Answers that name no provider are passed over.
+    Answers that name no provider are passed over. A model is its provider, a slash and its name,
+    or the provider alone.
 
     Args:
         newest_first: The messages of a conversation, the newest first.
     """
-    newest = None
+    newest: tuple[str, str] | None = None
     for message in newest_first:
         provider = find_provider(message)
-        if newest is not None and provider is not None:
-            return provider != newest
-        newest = newest or provider
-    return False
+        if provider is None:
+            continue
+        name = message.response_metadata.get("model_name")
+        model = f"{provider}/{name}" if name else provider
+        if newest is not None:
+            return (model, newest[1]) if provider != newest[0] else None
+        newest = provider, model
+    return None

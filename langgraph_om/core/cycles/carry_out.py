@@ -411,7 +411,7 @@ def wait_or_work(
     if operation == "observation":
         yield from observe_cycle(settings, record, window, decision.count, now)
     else:
-        yield from reflect_cycle(settings, record, window, now)
+        yield from reflect_cycle(settings.instruct(decision.instruction), record, window, now)
 
 
 # --- Activating ----------------------------------------------------------------------------------
@@ -446,6 +446,7 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
+        **(decision.cold or {}),
         hints=merge_hints(record, (chunk["hints"] for chunk in chunks)),
         **tell_found(found),
     )
@@ -474,6 +475,7 @@ def _activate_reflection(
         generation=record["generation"] + 1,
         config=settings.marker(),
         triggered_by=decision.why,
+        **(decision.cold or {}),
         **tell_found(buffered.get("found", {})),
         **cycle.rest_after(after),
     )
