@@ -30,9 +30,6 @@ import httpx
 import psycopg
 from bench_archive import postgres_server
 from fastapi import FastAPI
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -57,29 +54,10 @@ SECONDS = 2.0
 ENVIRONMENT = "OM_BENCH_SERVER"
 
 
-class Slow(BaseChatModel):
-    """A model that is awaited, and notes as the extractive doubles do."""
-
-    seconds: float = SECONDS
-
-    @property
-    def _llm_type(self) -> str:
-        return "slow"
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        time.sleep(self.seconds)
-        return self._answer(messages)
-
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        await asyncio.sleep(self.seconds)
-        return self._answer(messages)
-
-    def _answer(self, messages: list[BaseMessage]) -> ChatResult:
-        model = ScriptedChatModel(
-            observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
-        )
-        answer = AIMessage(model.invoke(messages).text)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+def make_model() -> ScriptedChatModel:
+    """The Observer and the Reflector, which are awaited for two seconds."""
+    observer, reflector = ExtractiveObserver(), ExtractiveReflector()
+    return ScriptedChatModel(observer=observer.reply, reflector=reflector.reply, delay=SECONDS)
 
 
 # --- The servers ---------------------------------------------------------------------------------
@@ -113,7 +91,7 @@ def make_app() -> FastAPI:
                 with sampled(profile):
                     yield
                 return
-            memory = ObservationalMemory(Slow(), archive=database, **OPTIONS)
+            memory = ObservationalMemory(make_model(), archive=database, **OPTIONS)
             app.state.agent = create_memory_agent(
                 ScriptedChatModel("Noted, with the museum and the hotel."),
                 memory=memory,
@@ -135,6 +113,10 @@ def make_app() -> FastAPI:
     return app
 
 
+_WAITS = frozenset({"wait", "select", "_worker", "accept", "recv", "_recv", "get", "run"})
+"""Names of functions that a thread waits in; the event loop itself is none of ours."""
+
+
 @contextmanager
 def sampled(path: str) -> Iterator[None]:
     """Note every few milliseconds what each thread is at; nothing where no path is given."""
@@ -145,12 +127,12 @@ def sampled(path: str) -> Iterator[None]:
 
     def sample() -> None:
         while not over.wait(0.005):
-            for number, frame in sys._current_frames().items():  # noqa: SLF001 there is no other way
+            for number, frame in sys._current_frames().items():
                 if number != threading.get_ident():
                     note(frame)
 
     def note(frame: Any) -> None:
-        if frame.f_code.co_name in {"wait", "select", "_worker", "accept", "recv", "get", "sample"}:
+        if frame.f_code.co_name in _WAITS:
             return
         own[name_code(frame.f_code)] += 1
         seen = set[str]()
@@ -163,7 +145,11 @@ def sampled(path: str) -> Iterator[None]:
     yield
     over.set()
     whole = max(1, sum(own.values()))
-    lines = [f"{kind} {100 * n / whole:5.1f} % {name}" for kind, counts in (("own", own), ("all", shared)) for name, n in counts.most_common(60)]
+    lines = [
+        f"{kind} {100 * n / whole:5.1f} % {name}"
+        for kind, counts in (("own", own), ("all", shared))
+        for name, n in counts.most_common(60)
+    ]
     Path(f"{path}.{os.getpid()}").write_text("\n".join(lines))
 
 
