@@ -20,6 +20,8 @@ from langgraph_om import ObservationalMemory, SQLAlchemyArchive, create_memory_a
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.postgres_tap import tapped
 
+pytestmark = pytest.mark.needs("archive", "evict", "recall")
+
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
 
