@@ -45,6 +45,7 @@ from langgraph_om import (
     EstimatingCounter,
     ObservationalMemory,
     ObservationalMemoryState,
+    ObservationOptions,
     add_observational_memory,
 )
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
@@ -475,7 +476,7 @@ def make_memory(options: argparse.Namespace, meter: Meter) -> ObservationalMemor
     offline = ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
     )
-    buffering = {"buffer_tokens": False} if options.no_buffering else {}
+    buffering: ObservationOptions = {"buffer_tokens": False} if options.no_buffering else {}
     return ObservationalMemory(
         options.model or offline,
         observation={"message_tokens": options.message_tokens, **buffering},

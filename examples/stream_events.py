@@ -15,6 +15,7 @@ import asyncio
 import os
 import sys
 from collections import deque
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -41,7 +42,7 @@ except ImportError as missing:
 NOW = datetime(2026, 9, 14, 8, 0, tzinfo=UTC)
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "harvest"}}
 PROMPT = "You keep the diary of an orchard. Answer in one or two sentences."
-TALK = """
+TALK: Sequence[str] = """
 Morning! We picked 14 crates of Boskoop from the two rows at the pond.
 > A fine start, the rows at the pond are always the first. Please stack them with a hand of air.
 The cellar is at 6 degrees, the fan has failed since Saturday.

@@ -128,7 +128,7 @@ def main(stack: ExitStack, url: str | None) -> None:
         print(f"\n=== {type(saver).__name__}")
         agents.append(create_memory_agent(model, memory=memory, checkpointer=saver))
         if number:
-            move(*agents[-2:], memory)
+            move(agents[-2], agents[-1], memory)
         talk(agents[-1], number)
 
 

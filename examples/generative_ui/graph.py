@@ -52,17 +52,17 @@ def answer(state: State) -> dict[str, Any]:
 def show_memory(state: State, config: RunnableConfig) -> dict[str, Any]:
     """Push the panel; with an id of its own it replaces the one before."""
     view = memory.view(state)
-    lines = [line for group in view.record["log"] for line in group["text"].splitlines()]
+    lines = [line for group in view.record.get("log", []) for line in group["text"].splitlines()]
     windows = view.status["windows"]["active"]
     push_ui_message(
         PANEL,
         {
-            "title": view.record["thread_title"] or "What I remember",
+            "title": view.record.get("thread_title") or "What I remember",
             "messages": windows["messages"],
             "observations": windows["observations"],
             "lines": [re.sub(r"^(\s*)[*-] ", r"\1", line) for line in lines[-MOST_LINES:]],
         },
-        id=f"memory-{config['configurable'].get('thread_id', '')}",
+        id=f"memory-{config.get('configurable', {}).get('thread_id', '')}",
         message=state["messages"][-1],
     )
     return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,37 @@ def test_sentences_are_measured_as_a_reader_sees_them() -> None:
     assert it.mean == (4 + 4 + 2 + 3 + 1) / 5
     assert [each.split()[0] for each in it.long] == ["word"]
     assert it.section == 14
+
+
+# --- The page for agents that work here ----------------------------------------------------------
+
+AGENTS = (ROOT / "AGENTS.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(re.findall(r"`((?:\.?[\w-]+/)[\w./-]+|\w+\.md)`", AGENTS)))
+)
+def test_what_the_page_for_agents_names_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_commands_for_agents_can_be_run() -> None:
+    [block] = re.findall(r"```bash\n(.*?)```", AGENTS, re.DOTALL)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = " ".join(extras["optional-dependencies"]["dev"])
+    commands = re.split(r"\n| && ", block.strip())
+    assert len(commands) >= 7
+    for command in commands:
+        program, *rest = command.removeprefix("python -m ").split()
+        files = [each for each in (program, *rest) if "/" in each]
+        assert all((ROOT / each).exists() for each in files), command
+        if program.startswith("support."):
+            assert (ROOT / "tests" / program.replace(".", "/")).with_suffix(".py").is_file()
+        elif program not in (*files, "pip", "cd", "pytest"):
+            assert program in named, f"{program} is no package of the extra `dev`"
+
+
+def test_the_page_for_agents_is_short() -> None:
+    assert len(AGENTS.splitlines()) <= 60
+    for number in re.findall(r"`-m (\w+)`", AGENTS):
+        assert number in (ROOT / "pyproject.toml").read_text()
