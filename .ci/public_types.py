@@ -2,7 +2,8 @@
 
     python .ci/public_types.py
 
-A type that pyright infers counts as known, because mypy holds annotations.
+The first `python` of the path is to have the package. A type that pyright infers counts as known,
+because mypy holds annotations.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ OF_LANGGRAPH = ("langgraph_om.integrations.channels.", "langgraph_om.integration
 def main() -> None:
     """Print the public names whose type is unknown; fail where there are any."""
     command = ["basedpyright", "--verifytypes", "langgraph_om", "--ignoreexternal", "--outputjson"]
-    command += ["--pythonpath", sys.executable]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
     symbols = json.loads(said)["typeCompleteness"]["symbols"]
     public = [each for each in symbols if each["isExported"]]

@@ -44,12 +44,12 @@ class CeleryBuffering:
         key: str,  # noqa: ARG002 a task queue has room for all
         work: Callable[[], Any],  # noqa: ARG002 it runs in this process, and a worker has another
         *,
-        request: Callable[[], JobRequest],
         thread_id: str = "",  # noqa: ARG002
         resource_id: str | None = None,  # noqa: ARG002
         about: Sequence[str] = (),  # noqa: ARG002
+        request: Callable[[], JobRequest] | None = None,
     ) -> bool:
-        if self.is_closed:
+        if self.is_closed or request is None:
             return False
         if cycle_id not in self.sent and self.peek(cycle_id) is None:
             self.sent.append(cycle_id)

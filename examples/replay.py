@@ -476,10 +476,12 @@ def make_memory(options: argparse.Namespace, meter: Meter) -> ObservationalMemor
     offline = ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
     )
-    buffering: ObservationOptions = {"buffer_tokens": False} if options.no_buffering else {}
+    observation: ObservationOptions = {"message_tokens": options.message_tokens}
+    if options.no_buffering:
+        observation["buffer_tokens"] = False
     return ObservationalMemory(
         options.model or offline,
-        observation={"message_tokens": options.message_tokens, **buffering},
+        observation=observation,
         reflection={"observation_tokens": options.observation_tokens},
         timezone=options.timezone,
         clock=meter.clock,

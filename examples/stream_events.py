@@ -15,7 +15,6 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -42,7 +41,7 @@ except ImportError as missing:
 NOW = datetime(2026, 9, 14, 8, 0, tzinfo=UTC)
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "harvest"}}
 PROMPT = "You keep the diary of an orchard. Answer in one or two sentences."
-TALK: Sequence[str] = """
+TALK = """
 Morning! We picked 14 crates of Boskoop from the two rows at the pond.
 > A fine start, the rows at the pond are always the first. Please stack them with a hand of air.
 The cellar is at 6 degrees, the fan has failed since Saturday.
@@ -61,7 +60,7 @@ When does Mr. Aydin come, and what for?
 
 def answer(prompt: list[BaseMessage]) -> str:
     """Play the agent offline; the last answer comes from the observations in its prompt."""
-    if (at := TALK.index(prompt[-1].text) + 1) < len(TALK):
+    if (at := [*map(str, TALK)].index(prompt[-1].text) + 1) < len(TALK):
         return TALK[at].removeprefix("> ")
     facts = [line.partition("User: ")[2] for line in prompt[0].text.splitlines()]
     return " ".join(fact for fact in facts if "fan" in fact or "Aydin" in fact)

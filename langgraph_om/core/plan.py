@@ -17,9 +17,11 @@ The order of the checks is the policy, and the first that applies wins:
 8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
-text. Each activation and observation moves the cursor, each reflection and each failure moves the
-size at which the next one is due, and at most one job per operation is pending; so applying
-decisions in turn always reaches the Actor. A turn waives what it has done as often as it does it.
+text; while a backlog is observed, a log of twice its blocking threshold is reflected on in between,
+or it would grow with the backlog, and each question with the log. Each activation and observation
+moves the cursor, each reflection and each failure moves the size at which the next one is due, and
+at most one job per operation is pending; so applying decisions in turn always reaches the Actor. A
+turn waives what it has done as often as it does it.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     count = _fit_batch(window, last, _limit_piece(record, thresholds))
     if window.strays.messages:
         count = min(count, window.strays.run)
-    if count:
+    if count and not _has_outgrown(record, window, thresholds):
         return Decision("observe", "observation", count)
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
@@ -330,6 +332,8 @@ def _decide_blocking(
 ) -> Decision | None:
     """Decide what the turn has to wait for, if anything."""
     count = _count_to_observe(record, window, thresholds)
+    if count and _has_outgrown(record, window, thresholds):
+        return Decision("reflect", "reflection")
     if count:
         return Decision("observe", "observation", count)
     more = _find_due(record, window, features)
@@ -437,6 +441,16 @@ def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresho
     if all(map(is_protected, record["log"])) or is_waived(record, window, "reflection"):
         return False
     return not _is_backing_off(record, "reflection", tokens)
+
+
+def _has_outgrown(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+    """Return whether the log has grown so far beyond its limit that messages wait for it."""
+    most = _OUTGROWN * thresholds.block_observations_at(window.tokens)
+    return log_tokens(record) >= most and _is_reflection_due(record, window, thresholds)
+
+
+_OUTGROWN = 2
+"""Of the log's blocking threshold, which one batch of messages alone does not lead to."""
 
 
 # --- Buffering -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -63,7 +64,12 @@ _REMEMBERED_CHARACTERS: Final = 32
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in their order, those that come again too."""
-    return [word for chunk in _CHUNK.findall(text) for word in _read(chunk)]
+    return [*chain.from_iterable(map(_read, _CHUNK.findall(text)))]
+
+
+def distinct_words(text: str) -> frozenset[str]:
+    """Return the words of a text, each once."""
+    return frozenset(chain.from_iterable(map(_read, {*_CHUNK.findall(text)})))
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:

@@ -26,7 +26,7 @@ def render_output(parsed: ParsedAnswer) -> str:
     else:
         blocks = [f"<{LOG}>\n{defuse_tags(parsed.observations, LOG)}\n</{LOG}>"]
     for hint, value in parsed.hints.items():
-        if value:
+        if value is not None:
             name = tag_of(hint)
             safe = defuse_tags(value, name)
             body = f"\n{safe}\n" if "\n" in safe else safe

@@ -7,6 +7,7 @@ answer that follows, so that every process that goes on with the thread finds it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
@@ -147,7 +148,7 @@ def check_config(option: str, config: Any) -> None:
 DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
 PREVIOUS_PART = 0.1
-MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 2000
+MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 1500
 LARGEST_PIECE = 30_000
 """Of a window that uses the log's room, no more is observed at once, unless its own threshold is
 larger: as much as by default."""
@@ -265,15 +266,23 @@ class Thresholds:
         return max(self.observation_tokens, self.total_tokens - window_tokens)
 
 
-def resolve_previous_tokens(observation: ObservationConfig) -> int | Literal[False]:
+def resolve_previous_tokens(
+    observation: ObservationConfig, read: int | None = None
+) -> int | Literal[False]:
     """Return how many tokens of earlier observations the Observer is shown; `False` for all.
 
-    A share of what it reads, and enough for what a small window may deny or change.
+    A share of what it reads, and enough for what a few messages may deny or change. The share
+    grows by steps, so that the beginning of what is shown holds still from question to question.
+
+    Args:
+        observation: Settings of the Observer.
+        read: Message tokens of the question; `None`: a whole window.
     """
     tokens = observation.previous_observer_tokens
     if tokens is None:
-        share = round(observation.message_tokens * PREVIOUS_PART)
-        return min(MAX_PREVIOUS_TOKENS, max(MIN_PREVIOUS_TOKENS, share))
+        share = (observation.message_tokens if read is None else read) * PREVIOUS_PART
+        steps = math.ceil(share / MIN_PREVIOUS_TOKENS)
+        return min(MAX_PREVIOUS_TOKENS, max(1, steps) * MIN_PREVIOUS_TOKENS)
     return tokens
 
 
@@ -381,16 +390,17 @@ is enough, and what is more would stay empty.
 """
 _LEAST = 10
 """Fewer tokens are no threshold to work with."""
-USUAL_INTERVAL = 1_500
-"""Tokens of messages worth a question of their own: as many as the shorter rules have."""
+USUAL_INTERVAL = 6_000
+"""Tokens of messages worth a question of their own: as many as by default."""
 LOG_START = 0.9
 """The part of a budget's log at which its reflection begins.
 
 A small log reaches its limit some turns later; each reflection reads all of it once more.
 """
-SMALL_WINDOW = 3_000
+SMALL_WINDOW = 6_000
 """A window of fewer tokens beside a full log is observed by the shorter rules, unless
-`observation.prompt` is given: the full ones have 2600 tokens, and are half of a question there."""
+`observation.prompt` is given: the full ones have 2600 tokens, and are a third of a question
+there."""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]
 """Resolves thresholds from both configs."""
@@ -404,7 +414,7 @@ def split_budget(
     What counts is where a turn waits, `block_after` with buffering: until then, window and log
     grow beyond their thresholds. A threshold that is given stays, and the other one gets the rest;
     a `block_after` in tokens gives the threshold that stands beside it. What a small window costs
-    is kept low where nothing else is said: three quarters of it, or 1500 tokens, are observed at a
+    is kept low where nothing else is said: three quarters of it, or 6000 tokens, are observed at a
     time, by the shorter rules, and reflection begins late.
 
     Args:

@@ -321,11 +321,10 @@ def _rewrite_thread(
 # --- Both ----------------------------------------------------------------------------------------
 
 REFLECTION_TARGET = 0.75
-"""A reflection is dense enough below this part of the log it read (or below the threshold)."""
+"""A reflection is dense enough below this part of the log it read (or below the threshold).
 
-_SHARED_TARGET = 2 / 3
-"""The same where messages use the room that the log leaves: none is lost by making more at once,
-and each reflection reads the whole log."""
+Of a terse log more can only be freed by leaving out facts by the dozen.
+"""
 
 _BELOW_THRESHOLD = 0.97
 """What is taken for small enough is then still below the threshold."""
@@ -347,7 +346,8 @@ def check_left(texts: Mapping[str, Any], hook: str) -> str:
 def find_target(cycle: CycleInfo, groups: Sequence[Group]) -> int:
     """Tell the size under which groups are dense enough, with the rest of the log as it is."""
     limits = cycle.settings.thresholds
-    part = REFLECTION_TARGET if limits.total_tokens is None else _SHARED_TARGET
     rest = cycle.tokens - sum(group["tokens"] for group in groups)
-    target = min(round(limits.observation_tokens * _BELOW_THRESHOLD), round(cycle.tokens * part))
+    target = min(
+        round(limits.observation_tokens * _BELOW_THRESHOLD), round(cycle.tokens * REFLECTION_TARGET)
+    )
     return max(1, target - rest)

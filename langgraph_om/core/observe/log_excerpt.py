@@ -10,15 +10,15 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.items import read_head
 from langgraph_om.core.record.record import write_log
-from langgraph_om.core.search import split_words, weigh_rarity
+from langgraph_om.core.search import distinct_words, weigh_rarity
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -34,7 +34,10 @@ _TELLING: Final = 3
 long texts win."""
 _MOST: Final = 32
 """How many items that hold a word are looked at, the newest: a word in more of them tells next to
-nothing, and to go through all of them for each message would cost more than the rest."""
+nothing."""
+_LOOKED: Final = 48
+"""How many items are looked at for one message, those that hold its rarest words: to look for all
+of its words at all that hold them would cost more than the rest of an observation."""
 _LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 
@@ -117,40 +120,38 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
     rarest words say that stand in one message, for their lengths; of equals, the newest is first.
     """
     lines = [line for line in _LEFT_EDGE.split(about) if observation_date(line) is None]
-    said = [frozenset(split_words(line.partition(": ")[2] or line)) for line in lines]
-    words = {
-        item.at: frozenset(split_words(item.words))
-        for item in items
-        if observation_date(item.lines[0]) is None
-    }
-    in_log, in_talk = _weigh(words.values()), _weigh(said)
-    weights = {word: in_log[word] * in_talk[word] for word in in_log.keys() & in_talk.keys()}
+    said = [distinct_words(line.partition(": ")[2] or line) for line in lines]
+    in_talk = Counter(chain.from_iterable(said))
+    words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
     holders: dict[str, list[int]] = defaultdict(list)
     for at, own in reversed(words.items()):
-        if at not in kept:
-            for word in own & weights.keys():
-                if len(holders[word]) < _MOST:
-                    holders[word].append(at)
+        for word in own & in_talk.keys():
+            holders[word].append(at)
+    weights = {
+        word: weigh_rarity(len(found), len(words)) * weigh_rarity(in_talk[word], len(said))
+        for word, found in holders.items()
+    }
+    left_out = {word: [at for at in found if at not in kept] for word, found in holders.items()}
     rarest = {word: at for at, word in enumerate(sorted(weights, key=lambda w: (-weights[w], w)))}
     best: dict[int, float] = {}
     for message in said:
-        counts: Counter[int] = Counter()
+        counts: dict[int, int] = defaultdict(int)
         scores: dict[int, float] = defaultdict(float)
+        left = _LOOKED
         for word in sorted(message & rarest.keys(), key=rarest.__getitem__):
-            for at in holders[word]:
+            found = left_out[word][: min(left, _MOST)]
+            for at in found:
                 if counts[at] < _TELLING:
                     counts[at] += 1
                     scores[at] += weights[word]
+            left -= len(found)
+            if not left:
+                break
         for at, score in scores.items():
             size = math.sqrt(len(message) * len(words[at]))
-            best[at] = max(best.get(at, 0.0), score / size)
+            if score > best.get(at, 0.0) * size:
+                best[at] = score / size
     return [items[at] for at in sorted(best, key=lambda at: (-best[at], -at))]
-
-
-def _weigh(texts: Collection[Collection[str]]) -> Mapping[str, float]:
-    """Return how much each word tells: a rare one much, one in every text next to nothing."""
-    counts = Counter(word for words in texts for word in words)
-    return {word: weigh_rarity(count, len(texts)) for word, count in counts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ class _Item:
     at: int
     lines: tuple[str, ...]
     tokens: int
+    is_heading: bool
 
     @property
     def words(self) -> str:
@@ -175,15 +177,15 @@ class _Item:
 
 
 def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
-    grouped: list[list[str]] = []
+    items: list[tuple[list[str], bool]] = []
     for line in filter(str.strip, text.split("\n")):
-        if line[0].isspace() and grouped and observation_date(grouped[-1][0]) is None:
-            grouped[-1].append(line)
+        if line[0].isspace() and items and not items[-1][1]:
+            items[-1][0].append(line)
         else:
-            grouped.append([line])
+            items.append(([line], observation_date(line) is not None))
     return [
-        _Item(at, tuple(lines), counter.count_text("\n".join(lines)) + 1)
-        for at, lines in enumerate(grouped)
+        _Item(at, tuple(lines), counter.count_text("\n".join(lines)) + 1, is_heading)
+        for at, (lines, is_heading) in enumerate(items)
     ]
 
 
@@ -225,7 +227,7 @@ class _Picker:
     def __init__(self, items: Sequence[_Item], budget: int) -> None:
         self.left = budget - _GAP_TOKENS
         self.kept: set[int] = set()
-        self._headings = [item for item in items if observation_date(item.lines[0]) is not None]
+        self._headings = [item for item in items if item.is_heading]
         self._starts = [item.at for item in self._headings]
 
     def take(self, item: _Item, *, leave: int = 0, gap: int = 0) -> bool:

@@ -345,7 +345,7 @@ def _read(text: str) -> ParsedAnswer:
         hints={
             name: hint
             for name, read in added_hints().items()
-            if (said := read_hint(split, name)) and (hint := read(said))
+            if (said := read_hint(split, name)) is not None and (hint := read(said)) is not None
         },
     )
 
@@ -458,11 +458,13 @@ def says_nothing(text: str) -> bool:
 
 
 def read_hint(split: Split, name: str) -> str | None:
-    """Return a hint of an answer; `None` where it states none."""
+    """Return a hint of an answer, empty where its block is; `None` where there is no block."""
     tag = tag_of(name)
-    text = unwrap_fence(split.hints.get(tag, "").strip())
+    if tag not in split.hints:
+        return None
+    text = unwrap_fence(split.hints[tag].strip())
     text = _tidy_text(defuse_tags(_tidy_text(text).strip(), tag))
-    return None if not text or says_nothing(text) else text
+    return "" if not text or says_nothing(text) else text
 
 
 def _tidy_text(text: str) -> str:

@@ -42,7 +42,13 @@ _DAY_NAMES: Final = (
     *("monday", "tuesday", "wednesday", "thursday"),
     *("friday", "saturday", "sunday"),
 )
-_SHORT_NAMES: Final = frozenset({"sept", "tues", "thur", "thurs"})
+_NAMED_DAYS: Final = frozenset(
+    (
+        *("sept", "tues", "thur", "thurs"),
+        *(name for whole in (*_MONTH_NAMES, *_DAY_NAMES) for name in (whole, whole[:3])),
+    )
+)
+"""Months and weekdays, and their usual short forms."""
 _RELATIVE_DAYS: Final = frozenset({"today", "tomorrow", "tonight", "yesterday"})
 _MONTH: Final = (
     r"(?P<month>jan(?:uary?|uari|vier|eiro)?|feb(?:ruary?|ruari|rero|braio)?|mar(?:ch|s|ts|zo)?"
@@ -228,9 +234,7 @@ def _name_day(word: str) -> str | None:
     if not word[:1].isupper():
         return None
     lower = word.casefold()
-    names = (*_MONTH_NAMES, *_DAY_NAMES)
-    is_one = lower in _SHORT_NAMES or any(lower in (name, name[:3]) for name in names)
-    return lower[:3] if is_one else None
+    return lower[:3] if lower in _NAMED_DAYS else None
 
 
 def _without_days(text: str, days: Collection[date]) -> str:

@@ -83,10 +83,15 @@ class HintKeys(TypedDict, total=False):
     suggested_response: str | None
 
 
+def _read_task(said: str) -> str | None:
+    """Read a task; an empty block states none, and the former one holds."""
+    return said or None
+
+
 def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Take over the hints that an event has; the others stay."""
     stated = event.get("hints", {})
-    new = {name: stated[name] for name in (TASK, RESPONSE) if stated.get(name) is not None}
+    new = {name: stated[name] or None for name in (TASK, RESPONSE) if stated.get(name) is not None}
     cast("dict[str, Any]", record).update(new)
 
 
@@ -124,7 +129,7 @@ class ContinuationHints(Feature):
     additions = Additions(
         keys=HintKeys,
         blank={TASK: None, RESPONSE: None},
-        hints={TASK: str, RESPONSE: str},
+        hints={TASK: _read_task, RESPONSE: str},
         closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
         tags=(tag_of(TASK), tag_of(RESPONSE)),
         beside={

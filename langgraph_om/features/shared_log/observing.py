@@ -206,7 +206,7 @@ def _build_threads_input(
         inputs,
         previous=select_previous_sections(
             [*features.select_log(log), *noted],
-            resolve_previous_tokens(observation),
+            resolve_previous_tokens(observation, cycle.tokens),
             settings.counter,
             settings.show_id,
             first=[own.thread_id for own in inputs],

@@ -155,6 +155,16 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
     "the log at its threshold": (remembering(2000), talk(10), ("reflect", 0)),
     "the log at its threshold, nothing else": (remembering(2000), [], ("reflect", 0)),
     "the window before the log": (remembering(2000), talk(*HUNDREDS, 76), ("observe", 8)),
+    "the log before the window, once it has outgrown its limit": (
+        remembering(4000),
+        talk(*HUNDREDS, 76),
+        ("reflect", 0),
+    ),
+    "the window, while a log that has outgrown its limit waits": (
+        remembering(4000, attempts=waits("reflection", 9999)),
+        talk(*HUNDREDS, 76),
+        ("observe", 8),
+    ),
     "the log, while the window waits": (
         remembering(2000, attempts=waits("observation", 5000)),
         talk(*HUNDREDS, 76),

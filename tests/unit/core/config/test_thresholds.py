@@ -268,8 +268,9 @@ def test_both_thresholds_follow_from_one_budget(
 @pytest.mark.parametrize(
     ("budget", "observation", "interval"),
     [
-        (84_000, {}, 3_500),  # a fifth of the window, as without a budget
-        (12_000, {}, 1_500),
+        (160_000, {}, 6_667),  # a fifth of the window, as without a budget
+        (84_000, {}, 6_000),
+        (12_000, {}, 1_875),
         (7_000, {}, 1_093),
         (7_000, {"buffer_tokens": 500}, 500),
         (7_000, OFF, None),
@@ -316,7 +317,7 @@ def test_a_threshold_that_is_given_stays(observation: Row, reflection: Row) -> N
 def test_no_more_is_observed_at_once_than_by_default() -> None:
     assert limits(100_000, OFF, {}).piece_at(0) == 30_000
     assert limits(1_000_000, {}, {}).piece_at(0) == limits(1_000_000, {}, {}).message_tokens
-    assert limits(100_000, {}, {}).interval_at(0) == 6_000
+    assert limits(100_000, {}, {}).interval_at(0) == 8_640
 
 
 def test_pieces_are_larger_while_the_log_is_short() -> None:
@@ -332,7 +333,8 @@ def test_pieces_are_larger_while_the_log_is_short() -> None:
         (7_000, {}, "condensed"),
         (70_000, {}, "default"),
         (7_000, {"prompt": "default"}, "default"),
-        (7_000, {"message_tokens": 4_000}, "default"),
+        (16_000, {}, "condensed"),
+        (16_000, {"message_tokens": 7_000}, "default"),
     ],
 )
 def test_a_small_window_is_observed_by_the_shorter_rules(

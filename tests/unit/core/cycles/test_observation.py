@@ -42,6 +42,39 @@ def observed(talk: Talk, settings: Settings, count: int = 1) -> list[dict[str, A
     return talk.run_cycle(observe_cycle(settings, record, window, count, NOW))
 
 
+def test_a_turn_that_waits_sees_the_log_as_a_reflection_ahead_has_left_it() -> None:
+    record, window = conversation()
+    record = fold(record, [reflectable()])
+    (first, second) = record["log"]
+    shorter = {**first, "id": "new", "text": "* 🔴 condensed", "tokens": 4}
+    record["reflection"] = {
+        "cycle_id": "c",
+        "group_ids": [first["id"]],
+        "groups": [shorter],
+        "input_tokens": first["tokens"],
+        "tokens": 4,
+        "created_at": first["observed_at"],
+    }
+    talk = Talk([GOOD])
+    talk.run_cycle(observe_cycle(setup(), record, window, 1, NOW))
+    asked = texts(talk.calls[0])[1]
+    assert "* 🔴 condensed" in asked
+    assert first["text"] not in asked
+    assert second["text"] in asked
+
+
+@pytest.mark.needs("hints")
+def test_an_empty_response_ends_the_former_one() -> None:
+    record, window = conversation()
+    said = "<current-task>Go</current-task>\n<suggested-response>{}</suggested-response>"
+    for response, kept in (("Hi", "Hi"), ("", None)):
+        talk = Talk([f"{GOOD}\n{said.format(response)}"])
+        events = talk.run_cycle(observe_cycle(setup(), record, window, 1, NOW))
+        after = fold(record, events)
+        assert after["suggested_response"] == kept  # type: ignore[typeddict-item]
+        record = {**record, "suggested_response": "Hi"}  # type: ignore[typeddict-unknown-key]
+
+
 @pytest.mark.needs("hints")
 def test_the_parts_of_an_observation() -> None:
     told = f"{GOOD}\n<current-task>Go</current-task>\n<suggested-response>Hi</suggested-response>"

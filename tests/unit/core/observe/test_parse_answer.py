@@ -238,16 +238,20 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", "\n", "none", "None.", "N/A", "(none)", "\n(None)\n"])
-@pytest.mark.parametrize("name", ["current-task", "suggested-response"])
-def test_an_empty_hint_is_none(name: str, value: str) -> None:
-    parsed = parse_output(f"<observations>\n* a\n</observations>\n<{name}>{value}</{name}>")
-    assert parsed == ParsedAnswer("ok", "* a")
+@pytest.mark.needs("hints")
+def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: str) -> None:
+    notes = "<observations>\n* a\n</observations>"
+    task = parse_output(f"{notes}\n<current-task>{value}</current-task>")
+    assert task == ParsedAnswer("ok", "* a")
+    response = parse_output(f"{notes}\n<suggested-response>{value}</suggested-response>")
+    assert response == ParsedAnswer("ok", "* a", hints={"suggested_response": ""})
 
 
 @pytest.mark.needs("hints")
 def test_a_hint_tag_may_close_itself() -> None:
     text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
-    assert parse_output(text) == ParsedAnswer("ok", "* a\n* b")
+    hints = {"suggested_response": ""}
+    assert parse_output(text) == ParsedAnswer("ok", "* a\n* b", hints=hints)
 
 
 @pytest.mark.needs("hints")
