@@ -125,7 +125,7 @@ class Evicting(Feature):
 
     def collect(self, step: Step) -> EffectFlow[None]:
         """Find what may be removed; nothing in a step in which archiving failed."""
-        archive: StepArchive | None = step.kept.pop("archive", None)
+        archive: StepArchive | None = step.kept.get("archive")
         if archive is None:
             return
         request, cursor = step.window.request, step.record["cursor"]
@@ -321,6 +321,9 @@ def find_removable(
 ) -> EffectFlow[list[Event]]:
     """Tell what may be removed; what was edited since it was archived is archived anew."""
     keys = find_evictable(record, messages, request)
+    if not keys:
+        return []
+    yield from archive.catch_up(record)
     kept = yield from archive.archived_keys(keys)
     if len(kept) < len(keys):
         noted = yield from look_for_deletion(record, archive.call)

@@ -8,6 +8,7 @@ results.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextvars
 import logging
@@ -15,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -30,6 +31,17 @@ from langgraph_om.runtime.leases import Leases, share_leases
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
+
+
+@runtime_checkable
+class AwaitableWork(Protocol):
+    """A job that can be awaited as well, in the event loop of the run that asks for it."""
+
+    def __call__(self) -> JobResult:
+        """Do the job, and wait for its models."""
+
+    def awaited(self) -> Awaitable[JobResult]:
+        """Do the job without blocking the event loop."""
 
 
 @runtime_checkable
@@ -137,6 +149,7 @@ class ForgettingExecutor(Executor, Protocol):
 logger = logging.getLogger("langgraph_om")
 
 _KEPT_RESULTS = 1024
+_BROKEN = "a buffering job ended with an error; its messages stay as they are"
 
 
 @dataclass(eq=False)
@@ -148,12 +161,24 @@ class _Job:
     work: Callable[[], JobResult] | None
     """What to run, in the context of the run that asked for it; dropped once it is done, because
     it holds the whole conversation."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop of the run that asked for it, where it can be awaited there."""
+    awaited: Callable[[], Awaitable[JobResult]] | None = None
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    task: asyncio.Task[None] | None = None
     result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
+_WORKERS = 4
+_TASKS = 256
+
+
 class BackgroundBuffering:
-    """Buffer in threads beside the conversation (the default).
+    """Buffer in threads beside the conversation (the default), and in tasks where these are busy.
+
+    A job of an asynchronous run becomes a task of its event loop when every thread has a job and
+    the models can be awaited. When that loop ends, a thread does the job anew.
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
     and runs; those still at work when the interpreter exits are waited for `exit_timeout` seconds
@@ -161,7 +186,8 @@ class BackgroundBuffering:
     there for the next process, and what a process leaves behind is begun again by another.
 
     Args:
-        workers: How many jobs run at once.
+        workers: How many jobs run at once in threads; `None`: 4.
+        tasks: How many more run at once as tasks; `None`: 256, and none where `workers` is given.
         queue: How many more may wait; a job beyond is refused and tried again later.
         exit_timeout: Seconds that the interpreter's exit waits for jobs at most.
 
@@ -169,15 +195,28 @@ class BackgroundBuffering:
         ConfigurationError: When a number is out of range.
     """
 
-    def __init__(self, workers: int = 4, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
-        for name, value, least in (("workers", workers, 1), ("queue", queue, 0)):
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        tasks: int | None = None,
+        queue: int = 256,
+        exit_timeout: float = 5.0,
+    ) -> None:
+        most = (_TASKS if workers is None else 0) if tasks is None else tasks
+        workers = _WORKERS if workers is None else workers
+        for name, value, least in (
+            ("workers", workers, 1),
+            ("tasks", most, 0),
+            ("queue", queue, 0),
+        ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 msg = f"`{name}` is {value!r}; pass a whole number, {least} or more"
                 raise ConfigurationError(msg)
         if isinstance(exit_timeout, bool) or not exit_timeout >= 0:
             msg = f"`exit_timeout` is {exit_timeout!r}; pass seconds, 0 or more"
             raise ConfigurationError(msg)
-        self._workers = workers
+        self._workers, self._tasks = workers, most
         self._queue = queue
         self._exit_timeout = exit_timeout
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
@@ -189,8 +228,8 @@ class BackgroundBuffering:
 
     def __repr__(self) -> str:
         return (
-            f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
-            f"exit_timeout={self._exit_timeout})"
+            f"BackgroundBuffering(workers={self._workers}, tasks={self._tasks}, "
+            f"queue={self._queue}, exit_timeout={self._exit_timeout})"
         )
 
     def begin_anew(self) -> None:
@@ -203,6 +242,7 @@ class BackgroundBuffering:
         self._asked: set[_Job] = set()
         self._waiting: deque[_Job] = deque()
         self._running: set[str] = set()
+        self._awaited: set[_Job] = set()
         self._threads = 0
 
     def share(self, archive: MessageArchive, seconds: float = 120.0) -> None:
@@ -251,12 +291,15 @@ class BackgroundBuffering:
             if known is not None and not _has_failed(known):
                 return True
             busy = key in self._running or any(
-                job.key == key for job in (*self._waiting, *self._asked)
+                job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
             )
-            room = self._queue + self._workers - len(self._waiting) - len(self._asked)
+            most = self._queue + self._workers + self._tasks - len(self._awaited)
+            room = most - len(self._waiting) - len(self._asked)
             if self._closed or busy or room <= 0:
                 return False
-            job = _Job(cycle_id, key, partial(contextvars.copy_context().run, work))
+            job = _Job(cycle_id, key, work)
+            if self._tasks and isinstance(work, AwaitableWork):
+                job.loop, job.awaited = _find_loop(), work.awaited
             self._jobs[cycle_id] = job
             self._forget_old()
             if self._leases is None:
@@ -281,6 +324,19 @@ class BackgroundBuffering:
             return claim == "mine"
 
     def _enqueue(self, job: _Job) -> None:
+        loop, at_work = job.loop, len(self._running) + len(self._waiting)
+        if loop is not None and at_work >= self._workers and len(self._awaited) < self._tasks:
+            self._awaited.add(job)
+            try:
+                loop.call_soon_threadsafe(self._begin_task, job)
+            except RuntimeError:  # it was closed meanwhile
+                self._awaited.discard(job)
+            else:
+                return
+        self._wait_for_thread(job)
+
+    def _wait_for_thread(self, job: _Job) -> None:
+        job.loop = None
         self._waiting.append(job)
         if self._threads < self._workers and self._threads < self._unfinished():
             self._threads += 1
@@ -318,6 +374,8 @@ class BackgroundBuffering:
             job = self._jobs.get(cycle_id)
             if job is not None:  # until its lease is granted nobody knows whether it has to wait
                 self._lock.wait_for(lambda: job not in self._asked, timeout)
+            if timeout > 0:
+                self._leave_loops()
             if job is not None and job in self._waiting and len(self._running) >= self._workers:
                 self._waiting.remove(job)
                 self._end(job, None)
@@ -340,6 +398,8 @@ class BackgroundBuffering:
             Whether nothing is left.
         """
         with self._lock:
+            if timeout is None or timeout > 0:
+                self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
@@ -358,6 +418,10 @@ class BackgroundBuffering:
                 self._leave(job)
             self._waiting.clear()
             self._asked.clear()
+            for job in self._list_stuck():
+                self._awaited.discard(job)
+                self._end(job, None)
+                self._leave(job)
         return self.flush(timeout)
 
     @property
@@ -380,14 +444,14 @@ class BackgroundBuffering:
 
     def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job; one without a result is forgotten."""
-        job.work, job.result = None, result
+        job.work, job.awaited, job.result = None, None, result
         if result is None:
             self._jobs.pop(job.cycle_id, None)
         job.done.set()
         self._lock.notify_all()
 
     def _unfinished(self) -> int:
-        return len(self._asked) + len(self._waiting) + len(self._running)
+        return len(self._asked) + len(self._waiting) + len(self._running) + len(self._awaited)
 
     def _forget_old(self) -> None:
         finished = [key for key, job in self._jobs.items() if job.done.is_set()]
@@ -409,20 +473,83 @@ class BackgroundBuffering:
                 self._running.discard(job.key)
                 self._end(job, result)
 
+    # --- Tasks of the runs' event loops ----------------------------------------------------------
+
+    def _begin_task(self, job: _Job) -> None:
+        """Await a job; called in its event loop."""
+        with self._lock:
+            if job in self._awaited and job.loop is not None:
+                job.task = job.loop.create_task(self._await(job), context=job.context)
+
+    async def _await(self, job: _Job) -> None:
+        result: JobResult | None = None
+        try:
+            result = await job.awaited() if job.awaited is not None else None
+        except asyncio.CancelledError:  # the loop ends before the job does
+            self._go_on_in_thread(job)
+            raise
+        except Exception:
+            logger.exception(_BROKEN)
+        try:
+            result = await asyncio.to_thread(self._keep, job, result)
+        finally:  # if it is cancelled, the thread keeps it all the same
+            with self._lock:
+                if job in self._awaited:
+                    self._awaited.discard(job)
+                    self._end(job, result)
+
+    def _go_on_in_thread(self, job: _Job) -> None:
+        with self._lock:
+            if job not in self._awaited:
+                return
+            self._awaited.discard(job)
+            if self._closed:
+                self._end(job, None)
+                self._leave(job)
+            else:
+                self._wait_for_thread(job)
+                self._lock.notify_all()
+
+    def _list_stuck(self) -> list[_Job]:
+        """List the tasks that do not go on while this thread waits."""
+        own = _find_loop()
+        return [
+            job
+            for job in self._awaited
+            if job.loop is None or job.loop is own or not job.loop.is_running()
+        ]
+
+    def _leave_loops(self) -> None:
+        """Let threads go on with tasks that would not end while this thread waits."""
+        for job in self._list_stuck():
+            self._go_on_in_thread(job)
+
     def _run(self, job: _Job) -> JobResult | None:
         """Run a job, and keep its result for all workers."""
         work, job.work = job.work, None
         try:
-            result = work() if work else None
+            result = job.context.run(work) if work else None
         except BaseException:
-            logger.exception("a buffering job ended with an error; its messages stay as they are")
+            logger.exception(_BROKEN)
             result = None
+        return self._keep(job, result)
+
+    def _keep(self, job: _Job, result: JobResult | None) -> JobResult | None:
+        """Keep what came of a job for all workers, and return what counts."""
         if self._leases is None:
             return result
         if result is None:
             self._leases.release(job.cycle_id)
             return None
         return self._leases.finish(job.cycle_id, result)
+
+
+def _find_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread; `None` where none is running."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _has_failed(job: _Job) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.runnables import Runnable
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -21,8 +23,10 @@ from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.executors import Buffering
+from langgraph_om.models.ask import only_blocks
+from langgraph_om.models.model_value import leaves_of
+from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.executors import Buffering, JobWork
 from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
 
 VERSION = 1
@@ -174,6 +178,34 @@ def _name(value: Any) -> Any:
     return key if isinstance(key, str) else f"{type(value).__qualname__} {value}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocking:
+    """A job as it is done in this process."""
+
+    job: Cycle
+    context: RunContext
+
+    def __call__(self) -> JobResult:
+        return cast("JobResult", drive(run_job(self.job), self.context).events[-1])
+
+
+class _Awaitable(_Blocking):
+    """One whose models can be awaited."""
+
+    __slots__ = ()
+
+    async def awaited(self) -> JobResult:
+        return cast("JobResult", (await adrive(run_job(self.job), self.context)).events[-1])
+
+
+def _choose_work(job: Cycle, context: RunContext) -> JobWork:
+    """Return a job that can be awaited, unless one of the models only blocks."""
+    values = context.calls.models.values.items()
+    leaves = [leaf for role, value in values for _, leaf in leaves_of(role, value)]
+    blocks = any(isinstance(leaf, Runnable) and only_blocks(leaf) for leaf in leaves)
+    return (_Blocking if blocks else _Awaitable)(job, context)
+
+
 # Hand work to the executor: a job ahead of need, or what a feature does beside the run.
 
 
@@ -202,7 +234,7 @@ def submit_job(
             buffering.submit,
             job.cycle_id,
             job.key,
-            lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
+            _choose_work(job, context),
             thread_id=record["thread_id"],
             resource_id=record["resource_id"],
             about=job.about,

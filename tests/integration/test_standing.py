@@ -144,6 +144,19 @@ def test_user_ends_it_and_a_fork_from_before_still_has_it() -> None:
     assert forked == [ORDER]
 
 
+def test_one_whose_end_was_noted_ahead_is_not_told_to_the_observer_as_in_force() -> None:
+    ends = 'ends: "Never book" by "book flights without asking now"'
+    observer = Observer(**{"Never book": f'"{ORDER}"', "without asking now": ends})
+    ahead = {"message_tokens": 1200, "buffer_tokens": 60}
+    agent = build("agent", observer, Prompts(), observation=ahead)
+    talk(agent, SAID, *turns(3), ENDING, *turns(8, start=3))
+    ended = next(at for at, shown in enumerate(observer.shown) if "without asking now" in shown)
+    assert "in force:" in observer.shown[ended]
+    later = [shown for shown in observer.shown[ended + 1 :] if "in force:" in shown]
+    assert len(observer.shown) > ended + 1
+    assert later == []
+
+
 @pytest.mark.parametrize(
     "mark",
     [

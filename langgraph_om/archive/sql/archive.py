@@ -34,6 +34,7 @@ from langgraph_om.archive.sql.branches import (
     Branch,
     StoredMessage,
     find_branch,
+    put_behind,
     select_keys,
     select_last,
     select_places,
@@ -57,7 +58,7 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.search import SQLSearch
-from langgraph_om.archive.sql.texts import date_texts, index_groups, index_messages
+from langgraph_om.archive.sql.texts import build_texts, date_texts, index_groups, index_messages
 from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
@@ -104,6 +105,17 @@ class SQLMessages:
         if after in entries:
             msg = f"`after` is {after!r}, one of the messages; pass the key before the first one"
             raise ConfigurationError(msg)
+        if entries and branch is not None and after is not None and self._database.takes_batches:
+            texts = build_texts(thread_id, resource_id, entries)
+            end = put_behind(
+                *(self._database, thread_id, resource_id, entries, texts),
+                after=after,
+                branch=branch,
+                now=now,
+                title=title,
+            )
+            if end is not None:
+                return end
         with self._database.write("append messages") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
             is_new = False

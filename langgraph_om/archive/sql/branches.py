@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
-from langgraph_om.archive.sql.database import Change, Query
-from langgraph_om.archive.sql.schema import message_rows
+from langgraph_om.archive.sql.database import Change, Database, Query
+from langgraph_om.archive.sql.schema import escape_text, message_rows, store_moment
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
 # --- Statements ----------------------------------------------------------------------------------
@@ -453,3 +453,105 @@ def _name_node(parent: str | None, step: _Step) -> str:
     """Name a message in its place, by what is before it and what it says."""
     text = repr((parent, step.key, step.digest, step.is_visible))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+# --- At the end of a branch, in one way to the server and back -----------------------------------
+#
+# Nearly always a question and its answer are put behind the last message that the archive has. In
+# PostgreSQL the server sees to it, in one statement behind the lock: it looks whether the branch
+# ends there, and puts nothing where anything is otherwise.
+
+_LOCK_ROW: Final = "SELECT FROM om_threads WHERE id = %(thread)s FOR NO KEY UPDATE"
+_PUT_BEHIND: Final = """
+WITH place AS MATERIALIZED (
+    SELECT last.position FROM om_messages AS last JOIN om_threads ON id = last.thread_id
+    WHERE last.thread_id = %(thread)s AND last.node = %(branch)s AND last.key = %(after)s
+    AND last.is_current AND om_threads.resource_id IS NOT DISTINCT FROM %(resource)s
+    AND (%(title)s::TEXT IS NULL OR om_threads.title = %(title)s)
+    AND NOT EXISTS (
+        SELECT FROM om_messages AS next WHERE next.thread_id = %(thread)s AND next.is_current
+        AND next.position > last.position
+    )
+    AND NOT EXISTS (
+        SELECT FROM om_messages AS known
+        WHERE known.thread_id = %(thread)s AND known.key = ANY (%(keys)s)
+    )
+), put AS (
+    INSERT INTO om_messages (
+        thread_id, node, key, parent, is_visible, digest, body, written, position, is_current
+    )
+    SELECT %(thread)s, new.node, new.key, new.parent, new.is_visible, new.digest, new.body,
+        new.written, place.position + new.number, true
+    FROM place, unnest(
+        %(nodes)s::TEXT[], %(keys)s::TEXT[], %(parents)s::TEXT[], %(visible)s::BOOLEAN[],
+        %(digests)s::TEXT[], %(bodies)s::TEXT[], %(written)s::BIGINT[]
+    ) WITH ORDINALITY
+    AS new (node, key, parent, is_visible, digest, body, written, number)
+), searched AS (
+    INSERT INTO om_texts (thread_id, kind, key, digest, piece, at, words)
+    SELECT %(thread)s, 'message', new.key, new.digest, new.piece, new.at, new.words
+    FROM place, unnest(
+        %(text_keys)s::TEXT[], %(text_digests)s::TEXT[], %(pieces)s::INTEGER[],
+        %(ats)s::BIGINT[], %(words)s::TEXT[]
+    ) AS new (key, digest, piece, at, words)
+    ON CONFLICT (thread_id, kind, key, digest, piece)
+    DO UPDATE SET at = excluded.at, words = excluded.words
+), touched AS (
+    UPDATE om_threads SET updated = greatest(updated, %(now)s) FROM place WHERE id = %(thread)s
+)
+SELECT count(*) FROM place
+"""
+
+
+def put_behind(
+    database: Database,
+    thread_id: str,
+    resource_id: str | None,
+    entries: Mapping[str, StoredMessage],
+    texts: Sequence[Mapping[str, Any]],
+    *,
+    after: str,
+    branch: str,
+    now: datetime,
+    title: str | None,
+) -> str | None:
+    """Put new messages behind the last one of a branch that is current.
+
+    Args:
+        entries: The messages by key, in order; at least one.
+        texts: The rows by which they are searched.
+        after: The key of the last one.
+        branch: The name of its branch.
+
+    Returns:
+        The name of their branch; `None` where nothing is done, as things are otherwise.
+
+    Raises:
+        ArchiveError: When the database fails.
+    """
+    nodes = [branch]
+    for key, entry in entries.items():
+        nodes.append(_name_node(nodes[-1], _Step(key, *_says(entry))))
+    stored = [*entries.values()]
+    values = {
+        "thread": escape_text(thread_id),
+        "resource": escape_text(resource_id),
+        "title": escape_text(title),
+        "after": escape_text(after),
+        "branch": branch,
+        "now": store_moment(now),
+        "keys": [escape_text(key) for key in entries],
+        "nodes": nodes[1:],
+        "parents": nodes[:-1],
+        "visible": [entry.is_visible for entry in stored],
+        "digests": [entry.digest for entry in stored],
+        "bodies": [entry.body for entry in stored],
+        "written": [store_moment(entry.written) for entry in stored],
+        "text_keys": [escape_text(row["key"]) for row in texts],
+        "text_digests": [row["digest"] for row in texts],
+        "pieces": [row["piece"] for row in texts],
+        "ats": [store_moment(row["at"]) for row in texts],
+        "words": [row["words"] for row in texts],
+    }
+    done = database.run_at_once("append messages", (_LOCK_ROW, _PUT_BEHIND), values)
+    return nodes[-1] if done == 1 else None

@@ -142,9 +142,14 @@ def is_direct(connection: Connection) -> bool:
     """Return whether statements are given to SQLite's driver as they are."""
     if not connection.get_execution_options().get(IS_DIRECT):
         return False
-    hears = connection.engine.dispatch
+    return not _is_heard(connection.engine)
+
+
+def _is_heard(engine: Engine) -> bool:
+    """Return whether somebody listens to what SQLAlchemy sends."""
+    hears = engine.dispatch
     is_heard = hears.before_cursor_execute or hears.after_cursor_execute or hears.before_execute
-    return not is_heard and not _LOGGER.isEnabledFor(logging.INFO)
+    return bool(is_heard) or _LOGGER.isEnabledFor(logging.INFO)
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
@@ -440,6 +445,55 @@ class Database:
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether statements can be sent at once, to a PostgreSQL of our own that nobody hears."""
+        is_psycopg = self._is_own and self.engine.dialect.driver == "psycopg"
+        return is_psycopg and not _is_heard(self.engine)
+
+    def run_at_once(self, operation: str, statements: Sequence[str], values: Values) -> Any:
+        """Run statements as one transaction, in one way to the server and back.
+
+        Args:
+            operation: What it is for, in the words of an error: "the archive could not ...".
+            statements: What is sent, in the words of the driver.
+            values: By name, what they are run with.
+
+        Returns:
+            The value that the last one selects; `None` where another was faster, or the connection
+            was closed: it is to be looked what has become of it.
+
+        Raises:
+            ArchiveError: When the database fails.
+        """
+        self._make_ready(operation)
+        begin, bound = str(self._begins.write.statement).split("; ")
+        errors = self.engine.dialect.loaded_dbapi
+        try:
+            pooled = self.engine.raw_connection()
+        except SQLAlchemyError as error:
+            raise _name_operation(operation, error) from error
+        raw: Any = pooled.dbapi_connection
+        raw.autocommit = True
+        try:
+            with raw.pipeline():
+                for statement in (begin, bound):
+                    raw.execute(statement)
+                *_, last = [raw.execute(statement, values) for statement in statements]
+                raw.execute("COMMIT")
+            (found,) = last.fetchone()
+        except errors.Error as error:
+            if raw.closed:
+                pooled.invalidate()
+                return None
+            raw.rollback()
+            if isinstance(error, errors.IntegrityError):
+                return None
+            raise _name_operation(operation, error) from error
+        finally:
+            pooled.close()
+        return found
+
     def wipe_deleted(self) -> None:
         """Take what is left of deleted text out of SQLite's file, and out of its log of changes.
 
@@ -595,7 +649,7 @@ class _Transaction(AbstractContextManager[Connection, None]):
             raise _name_operation(self._operation, error) from error
 
 
-def _name_operation(operation: str, error: SQLAlchemyError) -> ArchiveError:
+def _name_operation(operation: str, error: Exception) -> ArchiveError:
     reason = error.orig if isinstance(error, DBAPIError) else error
     return ArchiveError(f"the archive could not {operation}: {reason}")
 

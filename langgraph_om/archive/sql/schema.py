@@ -49,12 +49,17 @@ class EscapedText(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape."""
         del dialect
-        return None if value is None else _UNSAFE.sub(_escape_character, value)
+        return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Undo the escape."""
         del dialect
         return None if value is None else _ESCAPE.sub(_unescape_sequence, value)
+
+
+def escape_text(value: str | None) -> str | None:
+    """Return a text as `EscapedText` stores it."""
+    return None if value is None else _UNSAFE.sub(_escape_character, value)
 
 
 def _escape_character(match: re.Match[str]) -> str:
@@ -80,12 +85,17 @@ class Moment(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         """Count microseconds."""
         del dialect
-        return None if value is None else (value - _EPOCH) // _MICROSECOND
+        return store_moment(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Return the time in UTC."""
         del dialect
         return None if value is None else _EPOCH + value * _MICROSECOND
+
+
+def store_moment(value: datetime | None) -> int | None:
+    """Return a time as `Moment` stores it."""
+    return None if value is None else (value - _EPOCH) // _MICROSECOND
 
 
 # --- Arguments -----------------------------------------------------------------------------------

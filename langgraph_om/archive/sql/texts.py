@@ -87,6 +87,13 @@ def index_messages(
         connection: In the transaction that stores them.
         entries: The messages, by key.
     """
+    _put_rows(connection, build_texts(thread_id, resource_id, entries))
+
+
+def build_texts(
+    thread_id: str, resource_id: str | None, entries: Mapping[str, Message]
+) -> list[dict[str, Any]]:
+    """Return the rows by which messages of a thread are searched."""
     calls = name_calls(entry.message for entry in entries.values())
     rows: list[dict[str, Any]] = []
     for key, entry in entries.items():
@@ -100,7 +107,7 @@ def index_messages(
         rows += _build_rows(
             (thread_id, "message", key), entry.written, marks, text, digest=entry.digest
         )
-    _put_rows(connection, rows)
+    return rows
 
 
 def index_groups(

@@ -314,7 +314,9 @@ def _observe(
     """
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
-    known = [*_apply_reflection(record), *ahead]
+    known: Sequence[Group] = [*_apply_reflection(record), *ahead]
+    for select in info.settings.features.having("select_in_force"):
+        known = select(known, [chunk.get("found", {}) for chunk in chunks])
     current = merge_hints(record, (chunk["hints"] for chunk in chunks))
     observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked

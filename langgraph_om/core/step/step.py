@@ -30,7 +30,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.wire import Chunk, Event, Group, Hints, MemoryRecord, Operation
+from langgraph_om.core.wire import Chunk, Event, Found, Group, Hints, MemoryRecord, Operation
 
 HintPlace = Literal[
     "observer", "reflector", "threads", "actor", "example", "first thread", "second thread"
@@ -507,6 +507,15 @@ class Feature:
 
     def describe_marks(self) -> str:
         """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+        raise NotImplementedError
+
+    def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
+        """Return groups of the log without those of which buffered observations note the end.
+
+        Args:
+            groups: The groups.
+            ahead: What was found with each buffered observation.
+        """
         raise NotImplementedError
 
     def list_held(self, groups: Sequence[Group]) -> str:

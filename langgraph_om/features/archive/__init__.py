@@ -26,8 +26,10 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.archiving import (
     ADDITIONS,
+    StepArchive,
     archive_new,
     complete_thread,
     is_survivor,
@@ -36,6 +38,8 @@ from langgraph_om.features.archive.archiving import (
 )
 from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.runtime.executors import BackgroundBuffering
+from langgraph_om.runtime.run import is_checkpointed
+from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.server import ServerBuffering
 
 if TYPE_CHECKING:
@@ -129,10 +133,21 @@ class Archiving(Feature):
             step.now,
             changed={*step.changed, *overlooked},
             request=step.window.request,
+            may_wait=_may_wait(step),
         )
         step.apply(events)
         if step.record["cursor"] != cursor:
             step.open()
+
+    def after(self, step: Step) -> EffectFlow[None]:
+        """Archive a request after all, where the Actor is not all that is next."""
+        archive: StepArchive | None = step.kept.get(self.name)
+        if archive is None or step.decision.kind == "proceed":
+            return
+        try:
+            step.apply((yield from archive.catch_up(step.record)))
+        except ArchiveError as error:
+            yield from archive.note_failure(error, step.changed, step.window.request)
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read."""
@@ -180,3 +195,14 @@ class Archiving(Feature):
     def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""
         self._writer.delete_resource(resource_id)
+
+
+def _may_wait(step: Step) -> bool:
+    """Return whether a request may be archived with its answer, as a checkpoint has it until then.
+
+    Other threads read a log that they share, with what is not observed yet.
+    """
+    scope: RunScope | None = step.scope
+    if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
+        return False
+    return is_checkpointed(scope.config)

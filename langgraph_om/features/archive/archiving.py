@@ -284,6 +284,7 @@ def archive_new(
     *,
     changed: Collection[str] = (),
     request: str | None = None,
+    may_wait: bool = False,
 ) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
@@ -291,6 +292,7 @@ def archive_new(
         record: The memory of the thread, with what this step found folded in.
         changed: Keys of messages that are new or edited.
         request: The key of the live user request.
+        may_wait: Whether a request that alone is new may be archived with what follows it.
 
     Returns:
         The archive for what else this step asks of it, `None` where it is to be left alone; and
@@ -311,7 +313,8 @@ def archive_new(
         yield Storage("note_missed", (thread, missed))
         return None, []
     try:
-        events = yield from _append_new(archive, record, messages, missed, memory)
+        patient = request if may_wait and not memory.missed else None
+        events = yield from _append_new(archive, record, messages, missed, memory, patient=patient)
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
         return None, []
@@ -334,6 +337,8 @@ class StepArchive:
     """Its name for the conversation up to what it has of that."""
     seconds: float = 0.0
     """How long its calls have taken."""
+    waiting: tuple[str | None, Sequence[tuple[str, BaseMessage]]] = (None, ())
+    """The request that waits to be archived with what follows it, and what stands before it."""
 
     @classmethod
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
@@ -371,6 +376,18 @@ class StepArchive:
         self.branch = yield from self.call(
             "append_messages", *whose, entries, **options, branch=self.branch
         )
+
+    def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
+        """Archive what waits, and say so.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        (after, entries), self.waiting = self.waiting, (None, ())
+        if not entries:
+            return []
+        yield from self.append([*entries], after=after, title=find_label(record))
+        return self.note_branch(record, entries[-1][0])
 
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
         """Archive the whole conversation as it is."""
@@ -412,32 +429,58 @@ def _append_new(
     messages: Sequence[BaseMessage],
     changed: Collection[str],
     memory: ThreadMemory,
+    *,
+    patient: str | None = None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
     Whether it has what the record says is asked once in a process. What was deleted is left out.
+
+    Args:
+        patient: The key of a request that waits where nothing else is to be archived.
     """
     last = view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     if last is None or not is_there:
-        noted = yield from look_for_deletion(record, archive.call)
-        record = fold(record, [noted])
+        told = _take_for_archived(record, messages)
+        noted = yield from look_for_deletion(told, archive.call)
+        record = fold(told if is_survivor(noted) else record, [noted])
     if not is_there and not is_survivor(noted):
         yield from warn_of_loss(record)
     if is_there or is_survivor(noted):
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = find_all_unarchived(record, messages)
-    if new:
-        yield from archive.append(new, after=after, title=find_label(record))
     groups = drop_deleted_groups(record, memory.new_groups)
     log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
     has_other_log = memory.has_other_log and (log or last is not None)
+    is_quiet = is_there and last is not None and not groups and not has_other_log
+    # Directly behind the last one that it has: after the former answer there was a last step.
+    if is_quiet and after == last and [key for key, _ in new] == [patient]:
+        archive.waiting = (after, new)
+        return noted
+    if new:
+        yield from archive.append(new, after=after, title=find_label(record))
     if (groups or has_other_log) and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now, log=log)
     return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
+
+
+def _take_for_archived(record: MemoryRecord, messages: Sequence[BaseMessage]) -> MemoryRecord:
+    """Count a request as archived that waited for its answer, as the thread was deleted meanwhile.
+
+    The last step knew of it already, so it was said before.
+    """
+    request, last = record["turn"]["request"], view(record).get("archived")
+    for message in reversed(messages) if last is not None and request is not None else ():
+        key = key_of(message)
+        if key == last:
+            break
+        if key == request:
+            return cast("MemoryRecord", {**record, "archived": key})
+    return record
 
 
 def complete_thread(

@@ -29,6 +29,7 @@ from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import (
     CycleEvent,
     Event,
+    Found,
     Group,
     Hints,
     MemoryRecord,
@@ -363,6 +364,12 @@ class Standing(Feature):
     def describe_marks(self) -> str:
         """Return what the Observer is told of the mark."""
         return load("standing_mark")
+
+    def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
+        """Return groups without the instructions that a buffered observation has seen end."""
+        entries: list[StandingEntry] = [entry for found in ahead for entry in found.get(NAME, [])]
+        ended = {entry.get("group") for entry in entries if entry["change"] == "ended"}
+        return [group for group in groups if group["id"] not in ended] if ended else groups
 
     def list_held(self, groups: Sequence[Group]) -> str:
         """Return the instructions in force, which the Observer may see end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextvars
 import threading
@@ -43,7 +44,9 @@ def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
     shown = {
         EstimatingCounter(): "<EstimatingCounter estimate/1>",
         EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google:>",
-        BackgroundBuffering(2): "BackgroundBuffering(workers=2, queue=256, exit_timeout=5.0)",
+        BackgroundBuffering(
+            2
+        ): "BackgroundBuffering(workers=2, tasks=0, queue=256, exit_timeout=5.0)",
         InlineBuffering(): "InlineBuffering()",
     }
     assert {it: repr(it) for it in shown} == shown
@@ -154,10 +157,85 @@ def test_context_of_the_run_is_carried_along() -> None:
     assert executor.wait("c1", 60) == {"tag": "trace 7"}
 
 
+class Awaited:
+    """Work that can be awaited too; it notes how it was done."""
+
+    def __init__(self, seconds: float = 0.05) -> None:
+        self.seconds, self.done = seconds, list[str]()
+
+    def __call__(self) -> Any:
+        time.sleep(self.seconds)
+        self.done.append("blocking")
+        return RESULT
+
+    async def awaited(self) -> Any:
+        await asyncio.sleep(self.seconds)
+        self.done.append("awaited")
+        return RESULT
+
+
+async def settled(executor: BackgroundBuffering) -> None:
+    while not executor.flush(0):  # noqa: ASYNC110 what tells is no event of the loop
+        await asyncio.sleep(0.01)
+
+
+async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
+    executor, jobs = BackgroundBuffering(), [Awaited(0.5) for _ in range(200)]
+    began = time.monotonic()
+    assert all(executor.submit(f"c{n}", f"k{n}", job) for n, job in enumerate(jobs))
+    await settled(executor)
+    assert time.monotonic() - began < 10  # 25 seconds by four threads
+    assert [way for job in jobs for way in job.done] == ["blocking"] * 4 + ["awaited"] * 196
+    assert executor.peek("c199") == RESULT
+
+
+async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() -> None:
+    for executor, most in ((BackgroundBuffering(1, tasks=2), 2), (BackgroundBuffering(1), 0)):
+        jobs = [Awaited() for _ in range(6)]
+        for number, job in enumerate(jobs):
+            assert executor.submit(f"c{number}", f"k{number}", job)
+        await settled(executor)
+        assert [way for job in jobs for way in job.done].count("awaited") == most
+
+
+def test_a_thread_does_what_a_loop_leaves() -> None:
+    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.3), Awaited(0.3)]
+
+    async def run() -> None:
+        for number, job in enumerate(jobs):
+            assert executor.submit(f"c{number}", f"k{number}", job)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert executor.flush(60)
+    assert executor.peek("c1") == RESULT
+    assert [job.done for job in jobs] == [["blocking"], ["blocking"]]
+
+
+async def test_who_waits_in_the_loop_of_a_task_does_not_wait_for_ever() -> None:
+    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.1), Awaited(0.1)]
+    for number, job in enumerate(jobs):
+        assert executor.submit(f"c{number}", f"k{number}", job)
+    await asyncio.sleep(0.02)
+    assert executor.flush(60)
+    assert executor.peek("c1") == RESULT
+    await asyncio.sleep(0.2)
+
+
+async def test_close_ends_the_tasks_of_its_own_loop() -> None:
+    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.1), Awaited(0.1)]
+    for number, job in enumerate(jobs):
+        assert executor.submit(f"c{number}", f"k{number}", job)
+    assert executor.close(60)
+    assert executor.peek("c1") is None
+    await asyncio.sleep(0.2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ({"workers": 0}, "`workers` is 0"),
+        ({"tasks": -1}, "`tasks` is -1"),
         ({"workers": True}, "`workers` is True"),
         ({"queue": -1}, "`queue` is -1"),
         ({"exit_timeout": -1}, "`exit_timeout` is -1"),

@@ -1,0 +1,340 @@
+"""Whole servers: FastAPI with two workers over PostgreSQL, with memory and without, by turns.
+
+`python tests/benchmarks/bench_server.py [--conversations 200] [--rounds 3]`. Both servers run in
+the same minutes on the same machine, and so does what asks them; a round is all conversations at
+once with one, and then with the other. The Actor answers at once, so that a turn is what the server
+does; the Observer takes two seconds. `--count` prints what a quiet turn sends to PostgreSQL, and
+`--profile` where the workers' time goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from bench_archive import postgres_server
+from fastapi import FastAPI
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_om import ObservationalMemory, SQLAlchemyArchive, create_memory_agent
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+OPTIONS: dict[str, Any] = {
+    "retrieval": True,
+    "evict": True,
+    "observation": {"message_tokens": 1500, "buffer_tokens": 720},
+}
+"""About one job in six turns, as with the defaults and turns of a thousand tokens."""
+TEXT = "I am planning trip number {} to the coast, and my sister Ana joins me. " + " ".join(
+    ["We love museums, long walks along the river and quiet hotels near the old town."] * 4
+)
+PLAIN: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+SECONDS = 2.0
+"""How long the Observer takes."""
+ENVIRONMENT = "OM_BENCH_SERVER"
+
+
+def make_model() -> ScriptedChatModel:
+    """The Observer and the Reflector, which are awaited for two seconds."""
+    observer, reflector = ExtractiveObserver(), ExtractiveReflector()
+    return ScriptedChatModel(observer=observer.reply, reflector=reflector.reply, delay=SECONDS)
+
+
+# --- The servers ---------------------------------------------------------------------------------
+
+
+def make_bare(saver: Any) -> Any:
+    """The same loop without memory: the whole conversation goes to the model."""
+    model = ScriptedChatModel("Noted, with the museum and the hotel.")
+
+    async def agent(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", agent)
+    builder.add_edge(START, "agent")
+    builder.add_edge("agent", END)
+    return builder.compile(checkpointer=saver)
+
+
+def make_app() -> FastAPI:
+    """The application of one worker, as `docs/fastapi.md` has it."""
+    kind, database, profile = os.environ[ENVIRONMENT].split("|")
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool: Any = AsyncConnectionPool(database, kwargs=PLAIN, max_size=10, open=False)
+        async with pool:
+            saver = AsyncPostgresSaver(pool)
+            if kind == "bare":
+                app.state.agent = make_bare(saver)
+                with sampled(profile):
+                    yield
+                return
+            memory = ObservationalMemory(make_model(), archive=database, **OPTIONS)
+            app.state.agent = create_memory_agent(
+                ScriptedChatModel("Noted, with the museum and the hotel."),
+                memory=memory,
+                checkpointer=saver,
+            )
+            with sampled(profile):
+                yield
+            await memory.aflush(timeout=30)
+            memory.close()
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.post("/threads/{thread}/messages")
+    async def say(thread: str, text: str, user: str) -> dict[str, str]:
+        config: Any = {"configurable": {"thread_id": f"{user}:{thread}", "resource_id": user}}
+        state = await app.state.agent.ainvoke({"messages": [("user", text)]}, config)
+        return {"answer": state["messages"][-1].text}
+
+    return app
+
+
+_WAITS = frozenset({"wait", "select", "_worker", "accept", "recv", "_recv", "get", "run"})
+"""Names of functions that a thread waits in; the event loop itself is none of ours."""
+
+
+@contextmanager
+def sampled(path: str) -> Iterator[None]:
+    """Note every few milliseconds what each thread is at; nothing where no path is given."""
+    if not path:
+        yield
+        return
+    over, own, shared = threading.Event(), Counter[str](), Counter[str]()
+
+    def sample() -> None:
+        while not over.wait(0.005):
+            for number, frame in sys._current_frames().items():
+                if number != threading.get_ident():
+                    note(frame)
+
+    def note(frame: Any) -> None:
+        if frame.f_code.co_name in _WAITS:
+            return
+        own[name_code(frame.f_code)] += 1
+        seen = set[str]()
+        while frame is not None:
+            seen.add(name_code(frame.f_code))
+            frame = frame.f_back
+        shared.update(seen)
+
+    threading.Thread(target=sample, daemon=True).start()
+    yield
+    over.set()
+    whole = max(1, sum(own.values()))
+    lines = [
+        f"{kind} {100 * n / whole:5.1f} % {name}"
+        for kind, counts in (("own", own), ("all", shared))
+        for name, n in counts.most_common(60)
+    ]
+    Path(f"{path}.{os.getpid()}").write_text("\n".join(lines))
+
+
+def name_code(code: Any) -> str:
+    return f"{'/'.join(code.co_filename.split('/')[-3:])}:{code.co_qualname}"
+
+
+@contextmanager
+def serving(kind: str, database: str, workers: int, profile: str = "") -> Iterator[str]:
+    """A server of so many processes; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), str(here.parent.parent), os.environ.get("PYTHONPATH", "")]
+    given = {
+        **os.environ,
+        ENVIRONMENT: f"{kind}|{database}|{profile}",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    command = [sys.executable, "-m", "uvicorn", "bench_server:make_app", "--factory"]
+    command += ["--workers", str(workers), "--port", str(port), "--log-level", "error"]
+    process = subprocess.Popen(command, env=given)  # noqa: S603 our own
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                httpx.get(f"{address}/openapi.json")
+                break
+            except httpx.HTTPError:
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+# --- Who asks ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Seen:
+    """What those who ask have seen of one server."""
+
+    laps: list[float] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return len(self.laps) / self.seconds
+
+    def quantile(self, part: float) -> float:
+        return sorted(self.laps)[int(part * (len(self.laps) - 1))]
+
+    def row(self, name: str) -> str:
+        return (
+            f"{name:8} {self.rate:7.1f} turns/s  p50 {self.quantile(0.5):6.2f} s  "
+            f"p99 {self.quantile(0.99):6.2f} s  errors {sum(self.errors.values())}"
+        )
+
+
+async def ask(address: str, conversations: int, turns: int, round_: int) -> Seen:
+    """Have all conversations go on at once, each with its next turn when it has an answer."""
+    seen = Seen()
+    limits = httpx.Limits(max_connections=conversations)
+    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
+
+        async def talk(number: int) -> None:
+            for turn in range(turns):
+                text = TEXT.format(f"{round_}-{turn}")
+                began = time.perf_counter()
+                try:
+                    given = {"text": text, "user": f"user-{number}"}
+                    answer = await client.post("/threads/trip/messages", params=given)
+                    answer.raise_for_status()
+                except httpx.HTTPError as error:
+                    seen.errors[repr(error)[:80]] += 1
+                else:
+                    seen.laps.append(time.perf_counter() - began)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(talk(number) for number in range(conversations)))
+        seen.seconds = time.perf_counter() - began
+    return seen
+
+
+def count_lost(database: str, conversations: int, turns: int) -> int:
+    """Count the messages that the archive does not have."""
+    archive, lost = SQLAlchemyArchive(database), 0
+    for number in range(conversations):
+        there = archive.messages(f"user-{number}:trip", limit=10_000, visible_only=False)
+        lost += 2 * turns - len(there)
+    archive.close()
+    return lost
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def compare(server: str, args: argparse.Namespace) -> None:
+    """Ask both servers by turns, and print a line for each round."""
+    folder = tempfile.mkdtemp(prefix="om-profile-")
+    databases = {}
+    for kind in ("bare", "memory"):
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {kind}")
+        databases[kind] = server.replace("/postgres?", f"/{kind}?")
+        with PostgresSaver.from_conn_string(databases[kind]) as saver:
+            saver.setup()
+    profile = f"{folder}/samples" if args.profile else ""
+    with (
+        serving("bare", databases["bare"], args.workers) as bare,
+        serving("memory", databases["memory"], args.workers, profile) as memory,
+    ):
+        rows: dict[str, Seen] = {"bare": Seen(), "memory": Seen()}
+        for address in (bare, memory):
+            asyncio.run(ask(address, args.conversations, 1, 0))
+        for round_ in range(1, args.rounds + 1):
+            ways = [("bare", bare), ("memory", memory)]
+            for name, address in ways if round_ % 2 else ways[::-1]:
+                seen = asyncio.run(ask(address, args.conversations, args.turns, round_))
+                say(f"{round_}  {seen.row(name)}  {dict(seen.errors) or ''}")
+                kept = rows[name]
+                kept.laps += seen.laps
+                kept.errors += seen.errors
+                kept.seconds += seen.seconds
+        without, with_ = rows["bare"], rows["memory"]
+        for name, seen in rows.items():
+            say(f"all {seen.row(name)}")
+        rate, late = with_.rate / without.rate, with_.quantile(0.99) / without.quantile(0.99)
+        lost = count_lost(databases["memory"], args.conversations, 1 + args.rounds * args.turns)
+        say(f"turns a second x{rate:.2f}, p99 x{late:.2f}, messages lost {lost}")
+    for path in sorted(Path(folder).iterdir()):
+        say(f"--- {path.name}\n{path.read_text()}")
+
+
+# --- What a quiet turn sends ---------------------------------------------------------------------
+
+
+def count(server: str) -> Iterator[str]:
+    """Yield what quiet turns send to PostgreSQL, by pool."""
+    from support.postgres_tap import tapped  # noqa: PLC0415 of the tests
+
+    with tapped(server) as own, tapped(server) as savers:
+        pool: Any = ConnectionPool(savers.url, kwargs=PLAIN, max_size=10)
+        with pool:
+            saver = PostgresSaver(pool)
+            saver.setup()
+            memory = ObservationalMemory(ScriptedChatModel("-"), archive=own.url, **OPTIONS)
+            agent = create_memory_agent(
+                ScriptedChatModel("Noted."), memory=memory, checkpointer=saver
+            )
+            config: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
+            for number in range(8):
+                own.reset()
+                savers.reset()
+                agent.invoke({"messages": [("user", f"Number {number}?")]}, config)
+            memory.close()
+        for name, seen in (("archive", own.seen), ("checkpointer", savers.seen)):
+            yield (
+                f"{name}: {seen.transactions} transactions, {seen.trips} round trips, "
+                f"{len(seen.statements)} statements"
+            )
+            yield "  " + ", ".join(seen.statements)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Measure servers with memory and without.")
+    parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=5, help="of each conversation in a round")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--count", action="store_true", help="only count what a turn sends")
+    parser.add_argument("--profile", action="store_true", help="also where the time goes")
+    args = parser.parse_args(arguments)
+    with postgres_server() as server:
+        if args.count:
+            for line in count(server):
+                say(line)
+        else:
+            compare(server, args)
+
+
+if __name__ == "__main__":
+    main()

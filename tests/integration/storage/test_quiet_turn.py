@@ -1,0 +1,217 @@
+"""A turn in which nothing is due: how often it goes to PostgreSQL, and when a question waits there.
+
+The question is archived with its answer, in one transaction and one way to the server and back. It
+is archived before where the checkpoint does not have it, or somebody reads the archive meanwhile.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import create_engine
+
+from langgraph_om import ObservationalMemory, SQLAlchemyArchive, create_memory_agent
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.postgres_tap import tapped
+
+pytestmark = pytest.mark.needs("archive", "evict", "recall")
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
+
+
+def make_memory(archive: Any, **options: Any) -> ObservationalMemory:
+    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    return ObservationalMemory(model, archive=archive, **{"evict": True, **options})
+
+
+class Talk:
+    """An agent whose Actor tells which texts the archive has while it answers."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.archive = SQLAlchemyArchive(url)
+        self.memory = make_memory(url, **options)
+        self.during: list[str] = []
+        self.deed: Any = None
+        self.agent = create_memory_agent(
+            ScriptedChatModel(self._answer), memory=self.memory, checkpointer=InMemorySaver()
+        )
+
+    def _answer(self, messages: list[BaseMessage]) -> str:
+        self.during = self.texts()
+        if self.deed is not None:
+            self.deed()
+        return "Noted."
+
+    def texts(self) -> list[str]:
+        return [each.message.text for each in self.archive.messages("t", limit=100)]
+
+    def say(self, text: str, **options: Any) -> None:
+        self.agent.invoke({"messages": [("user", text)]}, CONFIG, **options)
+
+    def close(self) -> None:
+        self.memory.close()
+        self.archive.close()
+
+
+def test_a_quiet_turn_is_one_transaction_and_one_way(postgres_database: str) -> None:
+    with tapped(postgres_database) as tap:
+        memory = make_memory(tap.url, retrieval=True)
+        agent = create_memory_agent(
+            ScriptedChatModel("Noted."), memory=memory, checkpointer=InMemorySaver()
+        )
+        for number in range(8):
+            tap.reset()
+            agent.invoke({"messages": [("user", f"Number {number}?")]}, CONFIG)
+        seen = tap.seen
+        memory.close()
+    with closing(SQLAlchemyArchive(postgres_database)) as archive:
+        assert len(archive.messages("t", limit=100)) == 16
+        assert archive.search("number", resource_id="ada")
+    assert (seen.transactions, seen.trips, seen.connections) == (1, 1, 0)
+    # Begin and commit, how long a lock is waited for, the lock, and all that is written.
+    assert len(seen.statements) == 5, seen.statements
+
+
+def test_a_question_waits_for_its_answer(url: str) -> None:
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        assert talk.during == ["First?"]
+        talk.say("Second?")
+        assert talk.during == ["First?", "Noted."]
+        assert talk.texts() == ["First?", "Noted.", "Second?", "Noted."]
+
+
+def test_a_question_that_no_checkpoint_has_does_not_wait(url: str) -> None:
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        talk.say("Second?", durability="exit")
+        assert talk.during[-1] == "Second?"
+
+
+def test_a_question_of_a_shared_log_does_not_wait(url: str) -> None:
+    with closing(Talk(url, scope="resource")) as talk:
+        talk.say("First?")
+        talk.say("Second?")
+        assert talk.during[-1] == "Second?"
+
+
+def test_a_question_without_a_graph_does_not_wait(url: str) -> None:
+    with closing(make_memory(url)) as memory, closing(SQLAlchemyArchive(url)) as archive:
+        said: list[BaseMessage] = [HumanMessage("First?", id="h1")]
+        done = memory.step(None, said, config=CONFIG)
+        said += [AIMessage("Noted.", id="a1")]
+        done = memory.step(done.record, said, config=CONFIG, final=True)
+        said += [HumanMessage("Second?", id="h2")]
+        memory.step(done.record, said, config=CONFIG)
+        assert [each.key for each in archive.messages("t", limit=9)] == ["h1", "a1", "h2"]
+
+
+def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str) -> None:
+    def fail() -> None:
+        msg = "the model is away"
+        raise ValueError(msg)
+
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        talk.deed = fail
+        with pytest.raises(ValueError, match="away"):
+            talk.say("Second?")
+        assert talk.texts() == ["First?", "Noted."]
+        talk.deed = None
+        talk.say("Third?")
+        assert talk.texts()[2:] == ["Second?", "Third?", "Noted."]
+
+
+def test_another_process_archives_what_waited_when_one_dies(url: str) -> None:
+    def fail() -> None:
+        msg = "the model is away"
+        raise ValueError(msg)
+
+    with closing(Talk(url)) as talk, closing(make_memory(url)) as other:
+        talk.say("First?")
+        talk.deed = fail
+        with pytest.raises(ValueError, match="away"):
+            talk.say("Second?")
+        saver = talk.agent.checkpointer
+        again = create_memory_agent(ScriptedChatModel("Back."), memory=other, checkpointer=saver)
+        again.invoke(None, CONFIG)
+        assert talk.texts()[2:] == ["Second?", "Back."]
+
+
+def test_a_question_that_waited_is_not_archived_once_its_thread_is_deleted(url: str) -> None:
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        talk.deed = lambda: talk.memory.delete_thread("t")
+        talk.say("Second?")
+        assert "Second?" not in talk.texts()
+
+
+def test_a_fork_has_its_own_question(url: str) -> None:
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        before = talk.agent.get_state(CONFIG).config
+        talk.say("Second?")
+        talk.agent.invoke({"messages": [("user", "Instead?")]}, before)
+        assert talk.texts() == ["First?", "Noted.", "Instead?", "Noted."]
+        found = talk.archive.search("second", thread_id="t", branches={"t": ""})
+        assert not found
+
+
+def test_what_is_observed_is_archived_before(url: str) -> None:
+    options = {"observation": {"message_tokens": 60, "buffer_tokens": False}}
+    with closing(Talk(url, **options)) as talk:
+        talk.say("First? " + "We go to the coast. " * 4)
+        talk.say("Second? " + "We go to the hills. " * 12)
+        assert talk.agent.get_state(CONFIG).values["om"]["log"]
+        assert len(talk.texts()) == 4
+        assert any(text.startswith("Second?") for text in talk.during)
+
+
+# --- Behind the last message, by what the server finds -------------------------------------------
+
+
+def said(*names: str) -> list[tuple[str, BaseMessage, bool]]:
+    return [(name, HumanMessage(f"text of {name}", id=name), True) for name in names]
+
+
+def test_the_server_does_as_the_process_would(postgres_database: str) -> None:
+    """One archive whose statements go at once, and one that asks step by step, say the same."""
+    dsn = postgres_database.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = create_engine(dsn)
+    with (
+        closing(SQLAlchemyArchive(postgres_database)) as quick,
+        closing(SQLAlchemyArchive(engine)) as slow,
+    ):
+        ends: dict[str, list[Any]] = {}
+        for name, archive in (("quick", quick), ("slow", slow)):
+            put = partial(archive.append, name, "ada", now=NOW)
+            end = put(said("a", "b"), after=None)
+            first = put(said("c", "d"), after="b", branch=end)
+            again = put(said("c", "d"), after="b", branch=end)
+            fork = put(said("e"), after="b", branch=end)
+            back = put(said("f"), after="d", branch=first)
+            ends[name] = [end, first, again, fork, back]
+            for branch in (None, fork):
+                shown = archive.messages(name, limit=99, branch=branch)
+                ends[name] += [(each.key, each.position) for each in shown]
+            ends[name] += sorted(hit.found.key for hit in archive.search("text", thread_id=name))
+        assert ends["quick"] == ends["slow"]
+    engine.dispose()
+
+
+def test_threads_of_others_and_backslashes(postgres_database: str) -> None:
+    with closing(SQLAlchemyArchive(postgres_database)) as archive:
+        end = archive.append("t\\0", "ada\\", said("a\\"), after=None, now=NOW)
+        later = NOW + timedelta(hours=1)
+        archive.append("t\\0", "ada\\", said("b\x00"), after="a\\", branch=end, now=later)
+        assert [each.key for each in archive.messages("t\\0", limit=9)] == ["a\\", "b\x00"]
+        thread = archive.thread("t\\0")
+        assert thread is not None
+        assert thread.updated == later
