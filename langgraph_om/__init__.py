@@ -9,59 +9,60 @@ from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 from importlib.util import find_spec as _find_spec
 
-from langgraph_om.adoption import AdoptProgress, AdoptReport
-from langgraph_om.archive import ArchivedThread, MessageArchive
-from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import JobRequest, MemoryRecord
-from langgraph_om.errors import (
-    ArchiveError,
-    ConfigurationError,
-    ItemError,
-    ModelTierError,
-    ObservationalMemoryError,
-    ObserverError,
-    ThreadBusyError,
-)
-from langgraph_om.features import (
-    ObservationConfig,
-    ObservationOptions,
-    ReflectionConfig,
-    ReflectionOptions,
-)
-from langgraph_om.features.extract import Extractor
-from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
-from langgraph_om.features.summarize import Summary
-from langgraph_om.features.working.memory import WorkingMemory
-from langgraph_om.inspection import MemoryView
-from langgraph_om.integrations.agent import create_memory_agent
-from langgraph_om.integrations.nodes import MemoryTransformer
-from langgraph_om.integrations.redaction import redactor
-from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
-from langgraph_om.integrations.worker_graph import worker_graph
-from langgraph_om.integrations.working import add_working_memory
-from langgraph_om.memory import ObservationalMemory, ThreadMemory
-from langgraph_om.models.model_value import ModelByInputTokens
-from langgraph_om.options import MemoryOptions
-from langgraph_om.runtime.executors import (
-    BackgroundBuffering,
-    Executor,
-    InlineBuffering,
-    ParallelBuffering,
-)
-from langgraph_om.runtime.run import MemoryContext
-from langgraph_om.runtime.server import ServerBuffering
-from langgraph_om.runtime.turn import StepResult
-from langgraph_om.searching import SearchHit
-
 if _typing.TYPE_CHECKING:
-    from langgraph_om.archive import SQLAlchemyArchive
+    from langgraph_om.adoption import AdoptProgress, AdoptReport
+    from langgraph_om.archive import ArchivedThread, MessageArchive, SQLAlchemyArchive
+    from langgraph_om.core.config.thresholds import Thresholds
+    from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
+    from langgraph_om.core.tokens.estimate import EstimatingCounter
+    from langgraph_om.core.wire import JobRequest, MemoryRecord
+    from langgraph_om.errors import (
+        ArchiveError,
+        ConfigurationError,
+        ItemError,
+        ModelTierError,
+        ObservationalMemoryError,
+        ObserverError,
+        ThreadBusyError,
+    )
+    from langgraph_om.features import (
+        ObservationConfig,
+        ObservationOptions,
+        ReflectionConfig,
+        ReflectionOptions,
+    )
+    from langgraph_om.features.extract import Extractor
+    from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
+    from langgraph_om.features.summarize import Summary
+    from langgraph_om.features.working.memory import WorkingMemory
+    from langgraph_om.inspection import MemoryView
+    from langgraph_om.integrations.agent import create_memory_agent
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
     )
+    from langgraph_om.integrations.nodes import MemoryTransformer
+    from langgraph_om.integrations.redaction import redactor
+    from langgraph_om.integrations.state_graph import (
+        ObservationalMemoryState,
+        add_observational_memory,
+    )
+    from langgraph_om.integrations.worker_graph import worker_graph
+    from langgraph_om.integrations.working import add_working_memory
     from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
+    from langgraph_om.memory import ObservationalMemory, ThreadMemory
+    from langgraph_om.models.model_value import ModelByInputTokens
+    from langgraph_om.options import MemoryOptions
+    from langgraph_om.runtime.executors import (
+        BackgroundBuffering,
+        Executor,
+        InlineBuffering,
+        ParallelBuffering,
+    )
+    from langgraph_om.runtime.run import MemoryContext
+    from langgraph_om.runtime.server import ServerBuffering
+    from langgraph_om.runtime.turn import StepResult
+    from langgraph_om.searching import SearchHit
 
 __all__ = [
     "AdoptProgress",
@@ -118,15 +119,66 @@ __all__ = [
 
 __version__ = _version("langgraph-om")
 
-_OF_THE_MIDDLEWARE = {
-    "ObservationalMemoryAgentState": "middleware",
-    "ObservationalMemoryMiddleware": "middleware",
-    "WorkingMemoryMiddleware": "working_middleware",
+_HOMES = {
+    "AdoptProgress": "adoption",
+    "AdoptReport": "adoption",
+    "ArchiveError": "errors",
+    "ArchivedThread": "archive",
+    "BackgroundBuffering": "runtime.executors",
+    "ConfigurationError": "errors",
+    "EstimatingCounter": "core.tokens.estimate",
+    "Executor": "runtime.executors",
+    "Extractor": "features.extract",
+    "InlineBuffering": "runtime.executors",
+    "ItemError": "errors",
+    "JobRequest": "core.wire",
+    "MemoryContext": "runtime.run",
+    "MemoryOptions": "options",
+    "MemoryRecord": "core.wire",
+    "MemoryTransformer": "integrations.nodes",
+    "MemoryView": "inspection",
+    "MessageArchive": "archive",
+    "ModelByInputTokens": "models.model_value",
+    "ModelTierError": "errors",
+    "ObservationConfig": "features",
+    "ObservationOptions": "features",
+    "ObservationalMemory": "memory",
+    "ObservationalMemoryAgentState": "integrations.middleware",
+    "ObservationalMemoryError": "errors",
+    "ObservationalMemoryMiddleware": "integrations.middleware",
+    "ObservationalMemoryState": "integrations.state_graph",
+    "ObserverError": "errors",
+    "ParallelBuffering": "runtime.executors",
+    "ReflectionConfig": "features",
+    "ReflectionOptions": "features",
+    "RetrievalConfig": "features.recall.config",
+    "RetrievalOptions": "features.recall.config",
+    "SQLAlchemyArchive": "archive",
+    "SearchHit": "searching",
+    "ServerBuffering": "runtime.server",
+    "StepResult": "runtime.turn",
+    "Summary": "features.summarize",
+    "ThreadBusyError": "errors",
+    "ThreadMemory": "memory",
+    "Thresholds": "core.config.thresholds",
+    "TiktokenCounter": "core.tokens.counter",
+    "TokenCounter": "core.tokens.counter",
+    "WorkingMemory": "features.working.memory",
+    "WorkingMemoryMiddleware": "integrations.working_middleware",
+    "add_observational_memory": "integrations.state_graph",
+    "add_working_memory": "integrations.working",
+    "create_memory_agent": "integrations.agent",
+    "redactor": "integrations.redaction",
+    "worker_graph": "integrations.worker_graph",
 }
-"""Names that need langchain, with the modules of `integrations` that they are in."""
+"""The module of each public name. It is imported when the name is asked for: all together take a
+third of a second, and who handles an error or reads a record needs none of the others."""
+
+_MIDDLEWARE = ("integrations.middleware", "integrations.working_middleware")
+"""What needs langchain."""
 
 if _find_spec("langchain") is None:  # a star import takes what can be imported
-    __all__ = [name for name in __all__ if name not in _OF_THE_MIDDLEWARE]
+    __all__ = [name for name in __all__ if _HOMES.get(name) not in _MIDDLEWARE]
 
 
 def __dir__() -> list[str]:
@@ -135,22 +187,18 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Import what is heavy or optional when it is asked for: the middleware, the SQL archive.
+    """Import what is asked for.
 
     Raises:
         ImportError: When langchain, which the middleware needs, is not installed or too old.
     """
-    if name == "SQLAlchemyArchive":
-        from langgraph_om import archive  # noqa: PLC0415 SQLAlchemy takes a while to import
-
-        return archive.SQLAlchemyArchive
-    if name not in _OF_THE_MIDDLEWARE:
+    if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     try:
-        module = _import_module(f"langgraph_om.integrations.{_OF_THE_MIDDLEWARE[name]}")
+        module = _import_module(f"{__name__}.{_HOMES[name]}")
     except ImportError as error:
-        problem = _describe_missing_langchain()
+        problem = _describe_missing_langchain() if _HOMES[name] in _MIDDLEWARE else None
         if problem is None or (error.name or "").partition(".")[0] != "langchain":
             raise
         msg = (

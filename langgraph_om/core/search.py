@@ -56,9 +56,9 @@ _CHUNK: Final = compile_late(rf"{_LETTER}(?:{_LETTER}|[_\-./\\:@#+&'’,]+(?={_L
 _RUN: Final = compile_late(
     rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}]){_LETTER}|[{re.escape(JOINERS)}])+"
 )
-_PARTS: Final = re.compile(rf"[{re.escape(JOINERS)}]+")
-_HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_MARK: Final = re.compile(f"[{_MARKS}]+")
+_PARTS: Final = compile_late(rf"[{re.escape(JOINERS)}]+")
+_HUMPS: Final = compile_late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_MARK: Final = compile_late(f"[{_MARKS}]+")
 _REMEMBERED_CHARACTERS: Final = 32
 
 

@@ -29,6 +29,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langgraph_om.core.content.parts import is_summary
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
@@ -287,7 +288,7 @@ _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
 
-_SUMMARISES = re.compile(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
+_SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 """Finds the channel that leads to a summarisation: it is named after the middleware's node."""
 
 _SHOWN_AND_KEPT = ["custom", "values"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langgraph_om.core.content.text import compile_late
 
 SKILL_TOOLS: Final = ("skill", "skill_search", "skill_read", "load_skill", "read_skill")
 """Names of tools that return a skill's text."""
@@ -14,7 +15,7 @@ _SKILL_FILE: Final = "SKILL.md"
 """The file of a skill, which other tools read."""
 
 _SECRETS: Final = tuple(
-    re.compile(pattern)
+    compile_late(pattern)
     for pattern in (
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!-{4})){0,8000}-----END[A-Z ]+-{5}",
         r"\b(?:sk|rk|pk)[-_](?:[A-Za-z]{2,12}[-_]){0,3}[A-Za-z0-9_-]{16,200}",
@@ -29,14 +30,14 @@ _SECRETS: Final = tuple(
     )
 )
 """Keys and tokens that say by their form what they are."""
-_NAMED: Final = re.compile(
+_NAMED: Final = compile_late(
     r"(?i)(\b(?:\w{0,40}[_-])?(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token)"
     r"[\"']?\s{0,5}[:=]\s{0,5}[\"']?)([^\s\"',;]{6,500})"
 )
-_BEARER: Final = re.compile(
+_BEARER: Final = compile_late(
     r"(?i)(\bauthorization[\"']?\s{0,5}[:=]\s{0,5}[\"']?\w{1,20}\s{1,5})(\S{8,4000})"
 )
-_IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]{1,30}://[^\s:/@]{1,200}:)([^\s@/]{1,200})(?=@)")
+_IN_URL: Final = compile_late(r"(\b[a-z][a-z0-9+.-]{1,30}://[^\s:/@]{1,200}:)([^\s@/]{1,200})(?=@)")
 _UNREAD: Final = frozenset({"data", "base64", "bytes", "id", "type", "mime_type", "signature"})
 """Keys of a block whose values are no text."""
 _HIDDEN: Final = "[secret]"

@@ -5,7 +5,6 @@ A model that is named by a string is made once per role; what it refuses is reme
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.parts import Attachment, is_profiled
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
@@ -206,7 +206,7 @@ def _bind_settings(
 
 _REFUSES_SIZE_OR_FORM = (413, 415)
 _UNRELATED = (401, 403, 408, 429)
-_ATTACHMENT = re.compile(
+_ATTACHMENT = compile_late(
     r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
     r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
 )

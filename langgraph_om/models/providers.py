@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.core.config.options import DEFAULT_MODEL, find_near
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
 
@@ -72,8 +72,8 @@ def accepts_settings(model: object) -> bool:
 _MIN_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-pro": 128}
 """The models that take a thinking budget, and the smallest one besides 0 (off) and -1 (dynamic)."""
 
-_REASONING = re.compile(r"o\d|gpt-5(?!-chat)")
-_GEMINI_3 = re.compile(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
+_REASONING = compile_late(r"o\d|gpt-5(?!-chat)")
+_GEMINI_3 = compile_late(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
 
 
 def fit_to_model(

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
 
+from langgraph_om.core.content.text import compile_late
+
 DEFAULT_RETRIES: Final = 2
 """How often a model that is named by a string is asked again after a transient failure."""
 
@@ -72,10 +74,12 @@ _SIZES = ("n_prompt_tokens", "n_ctx")
 _MOST_DETAILS = 10_000
 
 _REFUSAL_STATUSES = frozenset({400, 422})
-_NAMES_REASONING = re.compile(r"thinking\W{0,3} blocks?\b|thinking\.signature")
-_WANTS_REASONING = re.compile(r"must start with a \W?thinking\W? block|expected \W?thinking\W? or")
+_NAMES_REASONING = compile_late(r"thinking\W{0,3} blocks?\b|thinking\.signature")
+_WANTS_REASONING = compile_late(
+    r"must start with a \W?thinking\W? block|expected \W?thinking\W? or"
+)
 
-_STALE = re.compile(r"Event loop is closed|different (?:event )?loop")
+_STALE = compile_late(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
 
 
@@ -165,7 +169,7 @@ def _read_size(text: str) -> int:
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
     """Compile patterns in which `<asked>` and the like stand for a number."""
     filled = (re.sub(r"<(\w+)>", r"(?P<\1>\\d[\\d,_]*)", each) for each in patterns)
-    return tuple(re.compile(each, re.IGNORECASE | re.DOTALL) for each in filled)
+    return tuple(compile_late(each, re.IGNORECASE | re.DOTALL) for each in filled)
 
 
 _ASKED_AND_ALLOWED = _compile(
@@ -260,10 +264,10 @@ def _walk_causes(error: BaseException) -> Iterator[BaseException]:
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
-_RETRY_DELAY = re.compile(
+_RETRY_DELAY = compile_late(
     r"(?i)retry_?delay['\"]?[\s:{]{1,8}(?:seconds:\s?)?['\"]?(\d{1,6}(?:\.\d+)?)"
 )
-_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
+_DELAY = compile_late(r"(\d{1,6}(?:\.\d{1,9})?)s")
 
 
 def backoff(attempt: int, seed: str) -> float:

@@ -29,6 +29,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from langgraph_om.archive import ListingArchive
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import list_items
 from langgraph_om.core.page.html import (
     count,
@@ -126,7 +127,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 
-_LOCAL_HOST: Final = re.compile(
+_LOCAL_HOST: Final = compile_late(
     r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]*)?", re.IGNORECASE
 )
 """A `Host` by which a machine reaches itself. Any other name may be one that a foreign site has

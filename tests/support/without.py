@@ -88,7 +88,7 @@ def remove_rows(text: str, module: str) -> str:
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
             imported |= {alias.asname or alias.name for alias in node.names}
             gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-    named = re.compile(r'\s*"?(\w+)"?(: "\w+")?,?')
+    named = re.compile(r'\s*"?(\w+)"?(: "[\w.]+")?,?')
     for at, line in enumerate(lines):
         match = named.fullmatch(line)
         if match is not None and match[1] in imported:

@@ -239,6 +239,59 @@ def test_star_import_works_without_langchain() -> None:
     assert done.stdout == "ObservationalMemory False\n", done.stderr
 
 
+# --- What an import brings ------------------------------------------------------------------------
+
+HEAVY = (
+    *("sqlalchemy", "psycopg", "sqlite3", "jinja2", "mcp", "opentelemetry.sdk", "starlette"),
+    *("langchain", "deepagents", "openai", "anthropic", "numpy", "tiktoken.load"),
+)
+"""What a memory without the options that need it never uses."""
+
+
+def list_imported(program: str) -> set[str]:
+    """Return the modules that a program imports beyond LangGraph's own."""
+    told = (
+        f"import sys, langgraph.graph; before = {{*sys.modules}}\n{program}\n"
+        "print(*sorted({*sys.modules} - before))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", told], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_an_error_is_imported_without_the_rest() -> None:
+    brought = list_imported("from langgraph_om import ConfigurationError")
+    assert brought == {"langgraph_om", "langgraph_om.errors"}
+
+
+def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
+    brought = list_imported(
+        "from langgraph_om import ObservationalMemory, create_memory_agent\n"
+        "from langgraph_om.testing import ScriptedChatModel\n"
+        "model = ScriptedChatModel()\n"
+        "create_memory_agent(model, memory=ObservationalMemory(model))"
+    )
+    assert "langgraph_om.memory" in brought
+    heavy = {name for name in brought for each in HEAVY if f"{name}.".startswith(f"{each}.")}
+    assert heavy == set()
+
+
+def test_an_import_compiles_next_to_no_pattern() -> None:
+    list_imported(
+        "import re\n"
+        "compiled, compile = [], re.compile\n"
+        "def note(*given):\n"
+        "    if sys._getframe(1).f_globals['__name__'].startswith('langgraph_om'):\n"
+        "        compiled.append(given)\n"
+        "    return compile(*given)\n"
+        "re.compile = note\n"
+        "import langgraph_om.memory, langgraph_om.integrations.agent\n"
+        "assert len(compiled) < 20, compiled"
+    )
+
+
 # --- The reference, and what editors show --------------------------------------------------------
 
 REFERENCE = Path(__file__).parents[2].joinpath("docs", "api.md").read_text("utf-8")

@@ -32,12 +32,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 # --- Column types --------------------------------------------------------------------------------
 
-_UNSAFE = re.compile("[\\\\\x00\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\(\\|0|u[0-9a-f]{4})")
+_UNSAFE = compile_late("[\\\\\x00\ud800-\udfff]")
+_ESCAPE = compile_late(r"\\(\\|0|u[0-9a-f]{4})")
 
 
 class EscapedText(TypeDecorator[str]):

@@ -5,7 +5,6 @@ Text is only added; nothing is taken away or reworded, and what is in a code fen
 
 from __future__ import annotations
 
-import re
 from datetime import date
 
 from langgraph_om.core.content.dates import (
@@ -15,6 +14,7 @@ from langgraph_om.core.content.dates import (
     is_date_heading,
     observation_date,
 )
+from langgraph_om.core.content.text import compile_late
 
 _DAYS_PER_WEEK = 7
 _DAYS_PER_MONTH = 30
@@ -25,9 +25,9 @@ _MIN_GAP_DAYS = 2
 _WORD_BEFORE_CHARS = 24
 """How far to search back for the word before a plan: further than the longest word that matters."""
 
-_FENCE = re.compile(r"[\s>*+-]*(`{3,})([^`]*)$")
-_MARK = re.compile(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
-_PLAN = re.compile(
+_FENCE = compile_late(r"[\s>*+-]*(`{3,})([^`]*)$")
+_MARK = compile_late(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
+_PLAN = compile_late(
     r"(?P<will>\b(?-i:will)|['\u2019](?-i:ll))\s{1,3}(?!not\b|never\b|no\b)(?-i:[a-z]+)\b"
     r"|\b(?:plans?|planning|looking\s{1,3}forward|going|intends?|wants?|needs?|about)\s{1,3}to\b"
     r"|\b(?:is|are)\s{1,3}due\b|\b(?:re)?scheduled\b|\bbooked\s{1,3}for\b",

@@ -12,7 +12,6 @@ made behind another head cannot be sent again with reasoning that its provider h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -39,7 +38,7 @@ from langgraph_om.core.content.message_keys import (
     is_instruction,
     key_of,
 )
-from langgraph_om.core.content.text import escape, tag_ends
+from langgraph_om.core.content.text import compile_late, escape, tag_ends
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
@@ -53,7 +52,7 @@ from langgraph_om.core.wire import Group, Head, MemoryRecord
 # Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
 
 
-_LOW_MARK = re.compile(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
+_LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
 
 
 def hide_low_marks(text: str) -> str:

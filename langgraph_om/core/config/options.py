@@ -7,7 +7,6 @@ strictly (`True` is no number) and kept as they were given.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -25,6 +24,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -355,7 +355,7 @@ Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
 """`False`, and not 0."""
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-_MIME_PATTERN = re.compile(r"\*(?:/\*)?|[\w.+-]{1,80}/(?:\*|[\w.+-]{1,80})")
+_MIME_PATTERN = compile_late(r"\*(?:/\*)?|[\w.+-]{1,80}/(?:\*|[\w.+-]{1,80})")
 
 
 def _refuse_other_patterns(pattern: str) -> str:

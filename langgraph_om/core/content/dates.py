@@ -63,12 +63,12 @@ _ENGLISH = compile_late(
     rf"[\s,\xa0\u202f-]{{1,3}}(?:of\s)?(?P<year>[0-9]{{4}})(?![0-9])",
     PATTERN_FLAGS,
 )
-_ISO = re.compile(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
-_RANGE = re.compile(_TO, PATTERN_FLAGS)
+_ISO = compile_late(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
+_RANGE = compile_late(_TO, PATTERN_FLAGS)
 
-_HEADING = re.compile(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
-_HEADING_WEEKDAY = re.compile(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
-_HEADING_TAIL = re.compile(
+_HEADING = compile_late(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
+_HEADING_WEEKDAY = compile_late(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
+_HEADING_TAIL = compile_late(
     rf"(?:[\s,]{{1,3}}{_WEEKDAY})?"
     r"(?:(?:T|[\s,]{1,3}(?:at\s)?)[0-9]{1,2}:[0-9]{2}[^\s()]{0,20}"
     r"(?:\s(?:[ap]\.?m\.?|utc|gmt))?)?"

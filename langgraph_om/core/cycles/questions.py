@@ -10,7 +10,6 @@ same prompt. A value that cannot be told is noted with the reason, and never fai
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.parts import Placeholders, all_parts, role_of, selected
-from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
+from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, compile_late, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
@@ -55,7 +54,7 @@ _LABEL_TOKENS: Final = 40
 _BREAK_WITHIN: Final = 0.2
 """A part ends at a line break or a blank in its last fifth, if there is one."""
 
-_LEFT_EDGE = re.compile(r"\n(?=[^ \n])")
+_LEFT_EDGE = compile_late(r"\n(?=[^ \n])")
 """What separates the lines of a transcript: those of a content are indented."""
 _DAY = "Date: "
 

@@ -7,7 +7,6 @@ of that stands behind the rest: what the conversation that is to be observed may
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Sequence
@@ -16,6 +15,7 @@ from itertools import accumulate, chain
 from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import read_head
 from langgraph_om.core.record.record import write_log
 from langgraph_om.core.search import distinct_words, weigh_rarity
@@ -38,7 +38,7 @@ nothing."""
 _LOOKED: Final = 48
 """How many items are looked at for one message, those that hold its rarest words: to look for all
 of its words at all that hold them would cost more than the rest of an observation."""
-_LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
+_LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 
 

@@ -10,7 +10,6 @@ Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
@@ -33,6 +32,7 @@ from langgraph_om.core.content.parts import (
 )
 from langgraph_om.core.content.text import (
     as_label,
+    compile_late,
     escape_tags,
     sanitize,
     tag_pattern,
@@ -54,7 +54,7 @@ _SPEAKERS: Final = {"user": "User", "assistant": "Assistant"}
 _OWN_LABELS: Final = frozenset({"date", "tool"})
 """Words that our own lines begin with."""
 
-_FURTHER_LINE = re.compile(r"\n(?=[^\n])")
+_FURTHER_LINE = compile_late(r"\n(?=[^\n])")
 _FURTHER_LINE_INDENT: Final = "\n  "
 _WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
 

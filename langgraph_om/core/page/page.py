@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
@@ -11,7 +10,7 @@ from itertools import groupby, pairwise
 from typing import Any, Final
 
 from langgraph_om.core.additions import ShownValue, find_label, is_shared, list_shown
-from langgraph_om.core.content.text import show_key
+from langgraph_om.core.content.text import compile_late, show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
     BODY_STYLE,
@@ -91,10 +90,10 @@ _DOTS: Final = {
     "📌": ("pin", "kept word for word"),
     "": ("", "no mark"),
 }
-_BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
+_BY_PERSON: Final = compile_late(r" \((?P<said>[a-z]+ by a person)\)$")
 """How the first line of an item ends that a person wrote."""
 
-_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+_BULLET: Final = compile_late(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
 
 
 @dataclass

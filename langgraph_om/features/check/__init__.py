@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
-from langgraph_om.core.content.text import escape
+from langgraph_om.core.content.text import compile_late, escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
 from langgraph_om.core.items import LineSpan, cut_spans, find_spans, read_head, replace_spans
@@ -33,7 +33,7 @@ NAME: Final = "check"
 
 _MOST_NAMED: Final = 6
 """Words of one item that the further question names."""
-_ANSWER: Final = re.compile(r"^\[(\d{1,4})\][ \t]*(.*(?:\n(?!\[\d).*)*)", re.MULTILINE)
+_ANSWER: Final = compile_late(r"^\[(\d{1,4})\][ \t]*(.*(?:\n(?!\[\d).*)*)", re.MULTILINE)
 
 
 class CheckOptions(TypedDict, total=False):

@@ -15,6 +15,7 @@ from html import unescape
 from itertools import chain
 from typing import Final, Literal
 
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.reflect.facts import (
     DAYS,
     NUMBER_WORDS,
@@ -33,30 +34,32 @@ _YEARS: Final = range(1900, 2101)
 _ROUNDED: Final = 0.06
 """How far a number in thousands or millions may be from the one that was said."""
 
-_CLOSING_DATE: Final = re.compile(r"\((?:meaning|estimated)\b[^)]*\)", re.IGNORECASE)
-_TIME: Final = re.compile(r"(?<![\d.:])\d{1,2}:\d\d(?::\d\d)?(?![\d:])")
-_ISO_DAY: Final = re.compile(r"(?<!\d)(?:\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4})(?!\d)")
-_NUMBER: Final = re.compile(
+_CLOSING_DATE: Final = compile_late(r"\((?:meaning|estimated)\b[^)]*\)", re.IGNORECASE)
+_TIME: Final = compile_late(r"(?<![\d.:])\d{1,2}:\d\d(?::\d\d)?(?![\d:])")
+_ISO_DAY: Final = compile_late(
+    r"(?<!\d)(?:\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4})(?!\d)"
+)
+_NUMBER: Final = compile_late(
     r"(?<![^\W_])(?<!\d\.)\d+(?:[.,'’_\u00a0\u202f]\d+)*(?:[kKM](?![^\W_]))?"
 )
-_RUN: Final = re.compile(r"\d+")
-_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+){2,}[\w.+-]*)")
-_SHAPELESS: Final = re.compile(
+_RUN: Final = compile_late(r"\d+")
+_VERSION: Final = compile_late(r"(?<![\w.])v?(\d+(?:\.\d+){2,}[\w.+-]*)")
+_SHAPELESS: Final = compile_late(
     r"(?<!\w)(?=[a-z]*\d)(?=\d*[a-z])(?=(?:[a-z]*\d){3})[a-z\d]{6,}(?!\w)"
 )
 """An id of letters and digits without a sign."""
-_QUOTED: Final = re.compile(
+_QUOTED: Final = compile_late(
     r"(?<!\w)\"([^\"\n]+)\"(?!\w)|[“„]([^“”„\n]+)[“”]|«([^«»\n]+)»|[「『]([^「」『』\n]+)[」』]"
 )
-_BETWEEN: Final = re.compile(r"[^\w.-]+")
+_BETWEEN: Final = compile_late(r"[^\w.-]+")
 """What parts the folders of a path, and the words of a text."""
-_FILE: Final = re.compile(r".+\.[a-z]\w{0,4}")
+_FILE: Final = compile_late(r".+\.[a-z]\w{0,4}")
 """A file with its extension, which is looked for as a whole."""
-_PASSED: Final = re.compile(r"[\s\"'“”‘’„‟«»‹›「」『』`´*_\\]+")
+_PASSED: Final = compile_late(r"[\s\"'“”‘’„‟«»‹›「」『』`´*_\\]+")
 """What is passed over when texts are compared."""
-_GAP: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")
+_GAP: Final = compile_late(r"\[?(?:…|\.\.\.)\]?")
 _TENS: Final = {"k": 1_000, "K": 1_000, "M": 1_000_000}
-_PHRASE: Final = re.compile(
+_PHRASE: Final = compile_late(
     rf"\b(?:(?P<times>{'|'.join(NUMBER_WORDS)}|a|\d+)[ -])?(?P<unit>hundred|thousand|million)\b"
 )
 
@@ -206,9 +209,9 @@ _MOST_CUTS: Final = 20
 """Words that are cut out of one line; with more of them, it goes."""
 _HEAD_CHARACTERS: Final = 12
 """About what bullet, mark and time take, before which nothing is cut."""
-_PARENTHESIS: Final = re.compile(r"\s*\([^()]*\)")
+_PARENTHESIS: Final = compile_late(r"\s*\([^()]*\)")
 _MARKS_AROUND: Final = '"“”„«»「」『』'
-_UNIT: Final = re.compile(r"(?:[ \u00a0]?[%€$£]|[^\W\d_]{1,4}\b)?")
+_UNIT: Final = compile_late(r"(?:[ \u00a0]?[%€$£]|[^\W\d_]{1,4}\b)?")
 """What belongs to a number behind it, such as `ms`."""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from langgraph_om.core.config.options import find_near
 from langgraph_om.core.content.text import (
+    compile_late,
     describe_omitted,
     looks_encoded,
     sanitize,
@@ -252,7 +253,7 @@ def quote_reference(value: object) -> str:
     return quote_id(value)
 
 
-_REFERENCE_JOINTS = re.compile(r"[\s:;,]+")
+_REFERENCE_JOINTS = compile_late(r"[\s:;,]+")
 """What parts the ids of a range, the lines of encoded bytes, and their head from the rest."""
 
 
@@ -311,7 +312,7 @@ def _read_choice(given: Mapping[str, Any], name: str) -> str:
     raise _build_refusal(name, value, " or ".join(f'"{choice}"' for choice in argument.choices))
 
 
-_WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
+_WHOLE_NUMBER = compile_late(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
 
 
 def _read_integer(given: Mapping[str, Any], name: str) -> int | None:

@@ -7,7 +7,6 @@ of an answer is the tokens of its JSON text, because that is what the model read
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -18,6 +17,7 @@ from langgraph_om.core.content.text import (
     CHARACTERS_PER_TOKEN_CEILING,
     SEARCH_STEPS,
     as_label,
+    compile_late,
     escape,
     find_longest_head,
     sanitize,
@@ -66,7 +66,7 @@ def name_calls(messages: Sequence[RecallMessage]) -> dict[str, str]:
 # Only our own lines begin at the left edge; further lines of a content are indented.
 
 
-LINE_BREAK = re.compile(r"\n")
+LINE_BREAK = compile_late(r"\n")
 INDENT: Final = "\n      "
 USER_TEXT_CAP: Final = 200
 """Tokens up to which a user's texts are expanded before other parts."""
@@ -459,8 +459,8 @@ def _write_origin(part: Part) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SURROGATES = compile_late("[\ud800-\udfff]")
+_UNPRINTABLE = compile_late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def _make_readable(text: str) -> str:

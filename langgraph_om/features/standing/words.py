@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Final
 from unicodedata import category, normalize
 
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import find_spans, read_head, replace_spans
 
 MARK: Final = "📌"
@@ -24,13 +25,13 @@ _MARKS_OF_QUOTES: Final = frozenset("\"'`´‘’‚‛“”„‟«»‹›「
 """Characters that are passed over when words are compared."""
 _OPEN: Final = r"[\"“„«‹「『‘']"
 _CLOSE: Final = r"[\"”“»›」』’']"
-_QUOTED: Final = re.compile(rf"{_OPEN}(?P<words>.+){_CLOSE}", re.DOTALL)
-_END: Final = re.compile(
+_QUOTED: Final = compile_late(rf"{_OPEN}(?P<words>.+){_CLOSE}", re.DOTALL)
+_END: Final = compile_late(
     rf"ends?\s*:?\s*{_OPEN}(?P<which>.+?){_CLOSE}\s*(?:,\s*)?by\s*:?\s*{_OPEN}(?P<words>.+){_CLOSE}",
     re.IGNORECASE | re.DOTALL,
 )
-_MARK_BELOW: Final = re.compile(rf"^([ \t]*(?:[-*+•][ \t]*)?){MARK}", re.MULTILINE)
-_BORDER: Final = re.compile(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
+_MARK_BELOW: Final = compile_late(rf"^([ \t]*(?:[-*+•][ \t]*)?){MARK}", re.MULTILINE)
+_BORDER: Final = compile_late(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
 """Where a sentence ends; a line that goes on in small letters was only broken."""
 LEAST_WORDS: Final = 6
 """Characters that a quotation needs, spaces apart; shorter ones stand in too many messages."""
@@ -43,16 +44,16 @@ MOST_READ: Final = 200_000
 # The words of a message that are the user's own.
 
 
-_LINE_ENDS: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
-_FENCE: Final = re.compile(
+_LINE_ENDS: Final = compile_late(r"\r\n?|[\v\f\x85\u2028\u2029]")
+_FENCE: Final = compile_late(
     r"^[ \t]*(`{3,}(?![^\n]*`)|~{3,}).*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
-_CITED: Final = re.compile(r"^[ \t]*(?:>|＞|&gt;).*$", re.MULTILINE)
-_FORWARDED: Final = re.compile(
+_CITED: Final = compile_late(r"^[ \t]*(?:>|＞|&gt;).*$", re.MULTILINE)
+_FORWARDED: Final = compile_late(
     r"^[ \t]*(?:-{2,}[ \t]*(?:original|forwarded)[ ]message|begin[ ]forwarded[ ]message:).*",
     re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
-_ELEMENT: Final = re.compile(
+_ELEMENT: Final = compile_late(
     r"^[ \t]*<(?!(?:a|b|br|code|em|i|p|span|strong|u)\b)(?P<name>[a-z][\w.:-]{0,60})"
     r"(?:[ \t][^<>\n]{0,500})?>",
     re.MULTILINE | re.IGNORECASE,
@@ -61,7 +62,7 @@ _MOST_ELEMENTS: Final = 50
 """Names of elements that are looked for in one message."""
 _GAP: Final = "\n\0\n"
 """Stands for what was pasted, so that no quotation reaches across it."""
-_CODE: Final = re.compile(r"(?<!`)(`+)(?!`)(?P<inside>[^\0]{1,2000}?)(?<!`)\1(?!`)")
+_CODE: Final = compile_late(r"(?<!`)(`+)(?!`)(?P<inside>[^\0]{1,2000}?)(?<!`)\1(?!`)")
 _QUOTES: Final = frozenset("\"“”„‟«»‹›「」『』'‘’‚")
 _SINGLE: Final = frozenset("'‘’‚")
 _ALWAYS: Final = {"「": True, "『": True, "„": True, "‚": True, "」": False, "』": False}
