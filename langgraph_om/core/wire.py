@@ -11,7 +11,7 @@ id is LangChain's, or one derived where a message has none (`content/message_key
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
 # keys are required. So what a type is made of stands above it.
 
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, Required
 
 from typing_extensions import TypedDict
 
@@ -257,7 +257,7 @@ class MemoryRecord(TypedDict, total=False):
     scope: Scope
     generation: int
     """How many reflections have replaced the log."""
-    log: list[Group]
+    log: Required[list[Group]]
     """The observations, oldest first."""
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""

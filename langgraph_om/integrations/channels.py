@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, is_dataclass, make_dataclass, replace
 from functools import partial
 from operator import is_
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeAlias, cast, get_type_hints
 
 from langchain_core.messages import (
     AnyMessage,
@@ -181,7 +181,7 @@ def _name_reducer(channel: BaseChannel[Any, Any, Any]) -> str:
 # The schemas of a graph under construction: what its nodes see, and what its input may hold.
 
 
-Builder = StateGraph[Any, Any, Any, Any]
+Builder: TypeAlias = StateGraph[Any, Any, Any, Any]
 
 
 def typed_dict(name: str, fields: Mapping[str, Any]) -> Any:

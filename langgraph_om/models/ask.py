@@ -242,7 +242,19 @@ def prepare_question(
             linked,
         )
     messages = with_attachments(call.messages, attachments, takes)
+    if client.family == "anthropic" and call.role == "observer":
+        messages = [_mark_for_cache(messages[0]), *messages[1:]]
     return ReadyQuestion(client.runnable, messages, call_config(call, calls.config))
+
+
+def _mark_for_cache(rules: BaseMessage) -> BaseMessage:
+    """Return the Observer's rules with the mark up to which Anthropic keeps a prompt.
+
+    They are the same for all threads. Of other providers none needs a mark, and the Reflector's
+    are read too seldom: a prompt that is kept and not read again costs a quarter more.
+    """
+    block = {"type": "text", "text": rules.text, "cache_control": {"type": "ephemeral"}}
+    return rules.model_copy(update={"content": [block]})
 
 
 def _count_question(call: AskModel, calls: Calls) -> int:

@@ -63,7 +63,7 @@ class Executor(Protocol):
         thread_id: str = "",
         resource_id: str | None = None,
         about: Sequence[str] = (),
-        request: Callable[[], JobRequest] | None = None,
+        request: Callable[[], JobRequest],
     ) -> bool:
         """Take a job, unless it is known already; never waits for its end.
 

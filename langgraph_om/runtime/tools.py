@@ -13,7 +13,9 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
 
 
-def part_runtime(parsed: object, tool: str, outside: str) -> tuple[ToolRuntime, dict[str, Any]]:
+def part_runtime(
+    parsed: object, tool: str, outside: str
+) -> tuple[ToolRuntime[Any, Any], dict[str, Any]]:
     """Return the runtime of a call, and what the model wrote.
 
     Args:

@@ -22,7 +22,19 @@ from bench_prefix import CACHE_MINUTES, Reuse, rendered
 from conversation import Turn, conversation, load, turns
 from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from peers import AGENTS, FULL, OURS, PACKAGES, RECALLING, Agent, Make, Metered, answered, require
+from peers import (
+    AGENTS,
+    BILLED,
+    FULL,
+    OURS,
+    PACKAGES,
+    RECALLING,
+    Agent,
+    Make,
+    Metered,
+    answered,
+    require,
+)
 from picture import draw
 from report import Budget, Options, Report, markdown, text_table
 
@@ -331,6 +343,37 @@ COLUMNS = [
 ]
 
 
+def bill_at(options: Options, room: int) -> Report:
+    """Bill a conversation at one room for what is remembered, by price and by cache."""
+    require("deepagents")
+    messages = conversation(options.pick(1_500, 160), words=60, seed=4)
+    runs = turns(messages if options.file is None else load(options.file))
+    found = [replay(name, room, runs, [], BILLED) for name in BILLED]
+    full = found[0]
+
+    def share(each: Outcome, price: float, *, is_cache_short: bool) -> str:
+        own = each.bill(price, is_cache_short=is_cache_short)
+        return f"{own / full.bill(is_cache_short=is_cache_short):.2f}"
+
+    def row(each: Outcome) -> list[object]:
+        shares = [
+            share(each, price, is_cache_short=short)
+            for short in (False, True)
+            for price in (1.0, SMALL_PRICE)
+        ]
+        return [each.agent, f"{each.sizes[-1]:,}", f"{each.read:,}", *shares]
+
+    told = ("an hour's cache", "the same, small model", "five minutes", "the same, small model")
+    return Report(
+        f"Bills at a room of {room:,} tokens, {full.turns} turns, full history {full.sizes[-1]:,}",
+        ["agent", "prompt at the end", "read beside the Actor", *told],
+        [row(each) for each in found],
+        [],
+        NOTES,
+        {},
+    )
+
+
 def check(picture: Path | None) -> None:
     """Refuse to begin without what the agents, and a picture, need."""
     require(*PACKAGES, *(["matplotlib"] if picture else []))
@@ -408,9 +451,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a shorter conversation")
     parser.add_argument("--file", type=Path, help="a conversation to replay")
     parser.add_argument("--picture", type=Path, metavar="FOLDER", help="draw the prompts there")
+    parser.add_argument("--room", type=int, metavar="N", help="bills at this room alone")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     chosen = parser.parse_args()
-    report = run(Options(quick=chosen.quick, file=chosen.file), chosen.picture)
+    options = Options(quick=chosen.quick, file=chosen.file)
+    report = bill_at(options, chosen.room) if chosen.room else run(options, chosen.picture)
     print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
 
 

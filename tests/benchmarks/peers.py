@@ -292,6 +292,25 @@ def remembering_all(actor: Metered, threshold: int, saver: Saver) -> Agent:
     )
 
 
+def remembering_within(actor: Metered, threshold: int, saver: Saver) -> Agent:
+    """Memory with a `token_budget`."""
+    return _remembering_by(actor, saver, token_budget=threshold)
+
+
+def remembering_by_default(actor: Metered, threshold: int, saver: Saver) -> Agent:
+    """Memory at its defaults, 30,000 and 40,000 tokens, which are those of Mastra's memory."""
+    return _remembering_by(actor, saver)
+
+
+def _remembering_by(actor: Metered, saver: Saver, **options: Any) -> Agent:
+    observer = Metered(observer=ExtractiveObserver().reply)
+    reflector = Metered(reflector=ExtractiveReflector().reply)
+    memory: ObservationalMemory = ObservationalMemory(
+        observation={"model": observer}, reflection={"model": reflector}, clock=noon, **options
+    )
+    return with_memory(actor, saver, memory, [observer, reflector], recalls=False)
+
+
 FULL = "full history"
 OURS = "langgraph_om"
 RECALLING = "langgraph_om, archive and recall"
@@ -307,6 +326,15 @@ AGENTS: Mapping[str, Make] = {
     "langgraph_om, buffering off": remembering_at_once,
     RECALLING: remembering_all,
 }
+
+BILLED: Mapping[str, Make] = {
+    FULL: full_history,
+    "langchain SummarizationMiddleware": summarising,
+    "deepagents summarisation": deep,
+    "langgraph_om, token_budget": remembering_within,
+    "langgraph_om, defaults (Mastra's thresholds, by this engine)": remembering_by_default,
+}
+"""What is billed at one room."""
 
 
 def answered(messages: Sequence[BaseMessage]) -> dict[str, str]:

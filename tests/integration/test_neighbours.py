@@ -494,6 +494,19 @@ class Claude(ChatAnthropic):
 SENT: list[dict[str, Any]] = []
 
 
+def test_anthropic_keeps_the_rules_of_the_observer_for_all_threads() -> None:
+    SENT.clear()
+    model = Claude(model="claude-sonnet-4-5", api_key="none")  # type: ignore[arg-type]
+    said = [HumanMessage("word " * 200, id="m0"), AIMessage("word " * 200, id="m1")]
+    limits: Any = {"message_tokens": 100, "buffer_tokens": False}
+    with ObservationalMemory(model, observation=limits) as memory:
+        for thread in ("a", "b"):
+            memory.step(None, [*said, HumanMessage("Go on", id="m2")], thread_id=thread)
+    (first, second, *_) = [each["system"] for each in SENT if "the Observer" in str(each["system"])]
+    assert first == second
+    assert first[-1]["cache_control"] == {"type": "ephemeral"}
+
+
 @pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
 def test_prompt_cache_marks_reach_the_provider(*, is_before: bool) -> None:
     SENT.clear()

@@ -158,7 +158,7 @@ def build_tool(form: Form, answer: AnswerCall, value_key: str, messages_key: str
     )
 
 
-def read_channel(runtime: ToolRuntime, key: str) -> Any:
+def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
     """Return the value of a channel, also where the node of the tools does not see it."""
     state = runtime.state
     if isinstance(state, Mapping) and key in state:
