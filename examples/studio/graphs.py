@@ -118,6 +118,6 @@ middleware_agent = create_agent(
     model,
     tools,
     system_prompt=PROMPT,
-    middleware=[ObservationalMemoryMiddleware(memory)],
+    middleware=[ObservationalMemoryMiddleware(memory, as_node=True)],
     context_schema=MemoryContext,
 )

@@ -1,8 +1,9 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-A turn of memory runs in the hook before each model call; a graph of its own is entered only when
-there is work to do, because entering one costs checkpoints. Its events come back through its state,
-so that a run that is taken up after a crash has them too.
+A turn of memory runs where the model is called, once however often it is, and is written with the
+answer: a node before the model's would be a superstep of each call, and a checkpoint. A graph of
+its own is entered only when there is work to do. Its events come back through its state, so that a
+run that is taken up after a crash, or a failure of the model, has them too.
 """
 
 from __future__ import annotations
@@ -11,29 +12,32 @@ import logging
 import operator
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, NotRequired, Unpack, cast, get_type_hints, overload
+from weakref import WeakKeyDictionary
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromInput, PrivateStateAttr
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
-from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
-from langgraph_om.core.step.step import StateKey
+from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
@@ -107,6 +111,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         replaces: The name of a middleware that this one takes the place of. deepagents matches
             names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
             also in its general-purpose subagent. `None`: it is one more.
+        as_node: Whether memory has a node of its own before the model's, in which Studio shows the
+            work. Each call of the model then takes a superstep and a checkpoint more. A memory
+            with `on_error="abort"` or `"raise"` has one in any case, and so has a subclass.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
@@ -118,7 +125,11 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @overload
     def __init__(
-        self, memory: ObservationalMemory | None = None, *, replaces: str | None = None
+        self,
+        memory: ObservationalMemory | None = None,
+        *,
+        replaces: str | None = None,
+        as_node: bool = False,
     ) -> None: ...
 
     @overload
@@ -127,6 +138,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: None = None,
         *,
         replaces: str | None = None,
+        as_node: bool = False,
         model: ModelValue | None = None,
         **options: Unpack[MemoryOptions],
     ) -> None: ...
@@ -136,6 +148,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: ObservationalMemory | None = None,
         *,
         replaces: str | None = None,
+        as_node: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -150,12 +163,15 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         keys = runner_of(self.memory).settings.features.join("state_keys")
         if keys:
             self.state_schema = add_keys(_AgentMemoryState, keys)
-        # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
-        # finds a graph within a node only where the node's function encloses it.
         self._runner = runner_of(self.memory)
-        if type(self) is ObservationalMemoryMiddleware and self._runner.has_last_step:
-            self.__class__ = _WithLastStep  # an `after_agent` hook is a superstep of every turn
-        hook, ahook = _hooks(self._runner)
+        self._turns = _Turns(self._runner)
+        # `create_agent` looks for hooks on the class: one that is there is a superstep.
+        if type(self) is ObservationalMemoryMiddleware:
+            has_node = as_node or self._runner.settings.on_error != "continue"
+            self.__class__ = _KINDS[has_node, self._runner.has_last_step]
+        # It runs those of the instance; LangGraph finds a graph within a node only where the node's
+        # function encloses it.
+        hook, ahook = _hooks(self._turns)
         self._hook, self._ahook = hook, ahook
         if type(self).before_model is ObservationalMemoryMiddleware.before_model:
             vars(self)["before_model"] = hook
@@ -181,44 +197,67 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
-        refuse_second_tools(request.tools, self._runner)
-        if not self._runner.is_on():
+        if not self._meet(request):
             return handler(self._without_writing_tools(request))
-        offered, view = self._prepare(request)
-        return self._tries(request).ask(lambda shown: handler(_with_input(offered, shown)), view)
+        taken = _Taken() if self._has_node else self._turns.take_once(request)
+        if taken.is_aborted:
+            return taken.add_to(ModelResponse(result=[]))
+        offered, view, tries = self._prepare(request, taken)
+        answer = tries.ask(lambda shown: handler(_with_input(offered, shown)), view)
+        return taken.add_to(answer)
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
+        if not self._meet(request):
+            return await handler(self._without_writing_tools(request))
+        taken = _Taken() if self._has_node else await self._turns.atake_once(request)
+        if taken.is_aborted:
+            return taken.add_to(ModelResponse(result=[]))
+        offered, view, tries = self._prepare(request, taken)
+        answer = await tries.aask(lambda shown: handler(_with_input(offered, shown)), view)
+        return taken.add_to(answer)
+
+    @property
+    def _has_node(self) -> bool:
+        """Whether a node before the model's takes memory's turn."""
+        return type(self).before_model is not AgentMiddleware.before_model
+
+    def _meet(self, request: ModelRequest[Any]) -> bool:
+        """Look at the model that is asked; return whether memory is on."""
         refuse_second_tools(request.tools, self._runner)
         if not self._runner.is_on():
-            return await handler(self._without_writing_tools(request))
-        offered, view = self._prepare(request)
-        return await self._tries(request).aask(
-            lambda shown: handler(_with_input(offered, shown)), view
-        )
-
-    def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], list[BaseMessage]]:
-        """Return a request with the tools that this run may use, and the Actor's input."""
+            return False
         name, window = name_actor(request.model), find_window(request.model)
         self._runner.meet_actor(name, window, request.tools, request.system_message)
-        view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
-        is_read_only = self._runner.runs.is_read_only(None)
-        return self._without_writing_tools(request) if is_read_only else request, view
+        return True
+
+    def _prepare(
+        self, request: ModelRequest[Any], taken: _Taken
+    ) -> tuple[ModelRequest[Any], list[BaseMessage], SecondTries]:
+        """Return a request with the tools that this run may use, the Actor's input, and others."""
+        runner, system = self._runner, request.system_message
+        seen = taken.show(request)
+        if taken.step is not None and _is_conversation(request):
+            view = runner.actor_input(taken.step, system)
+        else:
+            view = self.memory.llm_input_messages(seen, system=system)
+        name = name_actor(request.model)
+        tries = SecondTries(runner, seen, system, model=name, mark=_marked)
+        if taken.update:
+            state = cast("Any", {**seen, "messages": taken.left})
+            request = request.override(state=state)
+        if runner.runs.is_read_only(None):
+            request = self._without_writing_tools(request)
+        return request, view, tries
 
     def _without_writing_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         return without_tools(request, self._runner.settings.writing_tools)
-
-    def _tries(self, request: ModelRequest[Any]) -> SecondTries:
-        name = name_actor(request.model)
-        return SecondTries(
-            self._runner, _seen(request), request.system_message, model=name, mark=_marked
-        )
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):
@@ -237,6 +276,26 @@ class _WithLastStep(ObservationalMemoryMiddleware):
         return MemoryNodes(self._runner, END, END, writes_always=False)
 
 
+class _WithinCall(ObservationalMemoryMiddleware):
+    """The middleware that takes memory's turn where the model is called."""
+
+    before_model = AgentMiddleware.before_model
+    abefore_model = AgentMiddleware.abefore_model
+
+
+class _WithinCallWithLastStep(_WithinCall, _WithLastStep):
+    """The same, of a memory that has something to do after the Actor's answer."""
+
+
+_KINDS: dict[tuple[bool, bool], type[ObservationalMemoryMiddleware]] = {
+    (True, False): ObservationalMemoryMiddleware,
+    (True, True): _WithLastStep,
+    (False, False): _WithinCall,
+    (False, True): _WithinCallWithLastStep,
+}
+"""By whether there is a node before the model's, and one after the Actor's answer."""
+
+
 def _check_fits(memory: ObservationalMemory) -> None:
     if memory.messages_key != "messages":
         msg = (
@@ -252,10 +311,10 @@ def _check_fits(memory: ObservationalMemory) -> None:
         raise ConfigurationError(msg)
 
 
-def _seen(request: ModelRequest[Any]) -> dict[str, Any]:
-    """Return the state with the messages as the middleware before this one left them."""
-    state = cast("Mapping[str, Any]", request.state)
-    return {"om": None, **state, "messages": request.messages}
+def _is_conversation(request: ModelRequest[Any]) -> bool:
+    """Return whether no middleware before this one has changed the messages."""
+    told: list[AnyMessage] = request.state["messages"]
+    return len(told) == len(request.messages) and all(map(operator.is_, told, request.messages))
 
 
 def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> ModelRequest[Any]:
@@ -294,70 +353,183 @@ _SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
-def _hooks(runner: StepRunner) -> tuple[_Hook, _AsyncHook]:
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A turn of memory before a call of the model."""
+
+    update: _Update = field(default_factory=dict)
+    """What it changes in the agent's state."""
+    record: MemoryRecord | None = None
+    """The memory after it; `None` where nothing was inspected."""
+    left: Sequence[BaseMessage] = ()
+    """The conversation without what leaves it."""
+    step: Step | None = None
+    """What was inspected last."""
+    is_aborted: bool = False
+    """Whether a failure ends the turn of the agent without an answer."""
+
+    def show(self, request: ModelRequest[Any]) -> dict[str, Any]:
+        """Return the state with the turn in it.
+
+        The messages are those that the middleware before this one left.
+        """
+        state: dict[str, Any] = {"om": None, **cast("Mapping[str, Any]", request.state)}
+        gone = {message.id for message in self.update.get("messages", ())}
+        state |= self.update
+        state["messages"] = [each for each in request.messages if each.id not in gone]
+        if self.record is not None:
+            state["om"] = self.record
+        return state
+
+    def add_to(
+        self, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return a response with which the turn is written."""
+        given: Any = response
+        update = {**self.update, "jump_to": "end"} if self.is_aborted else self.update
+        if not update:
+            return response
+        if isinstance(given, BaseMessage):
+            given = ModelResponse(result=[given])
+        return ExtendedModelResponse(given, Command(update=update))
+
+
+class _Turns:
+    """Takes memory's turns on an agent's state.
+
+    Args:
+        runner: What the memory runs its steps with.
+    """
+
+    def __init__(self, runner: StepRunner) -> None:
+        self.graph = _work_graph(runner)
+        self._runner = runner
+        self._neighbours = _Neighbours()
+        self._taken: WeakKeyDictionary[Any, _Taken] = WeakKeyDictionary()
+
+    def take_once(self, request: ModelRequest[Any]) -> _Taken:
+        """Take a turn, unless the same task has: middleware may call the model several times."""
+        task = _find_task()
+        taken = self._taken.get(task) if task is not None else None
+        return taken or self._keep(task, self.take(request.state, request.runtime, self.graph))
+
+    async def atake_once(self, request: ModelRequest[Any]) -> _Taken:
+        """Do the same as `take_once` without blocking the event loop."""
+        task = _find_task()
+        taken = self._taken.get(task) if task is not None else None
+        if taken is not None:
+            return taken
+        return self._keep(task, await self.atake(request.state, request.runtime, self.graph))
+
+    def _keep(self, task: Any, taken: _Taken) -> _Taken:
+        if task is not None:
+            self._taken[task] = taken
+        return taken
+
+    def take(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
+        """Take a turn, and carry out in a graph what is due."""
+
+        def enter(work: Work) -> list[Event]:
+            given, found = _given(work), _Found()
+            while found.of != given["of"]:
+                for mode, data in graph.stream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                    found.take(mode, data, runtime)
+            return found.events
+
+        flow = _prepare_model(self._runner, self._neighbours, state)
+        return drive(flow, self._runner.context(emit=emit, work=enter)).result
+
+    async def atake(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
+        """Do the same as `take` without blocking the event loop."""
+
+        async def enter(work: Work) -> list[Event]:
+            given, found = _given(work), _Found()
+            while found.of != given["of"]:
+                stream = graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
+                async for mode, data in stream:
+                    found.take(mode, data, runtime)
+            return found.events
+
+        flow = _prepare_model(self._runner, self._neighbours, state)
+        return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
+
+
+def _find_task() -> Any:
+    """Return an object that lives as long as the task around, and is of no other; `None` outside.
+
+    A run that is taken up has tasks of its own.
+    """
+    return _read_configurable().get(_READ)
+
+
+def _read_configurable() -> Mapping[str, Any]:
+    return (var_child_runnable_config.get() or {}).get("configurable", {})
+
+
+def _hooks(turns: _Turns) -> tuple[_Hook, _AsyncHook]:
     """Make the two hooks of one middleware, around the graph in which work is done."""
-    graph = _work_graph(runner)
-    neighbours = _Neighbours()
+    graph = turns.graph
 
     def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        def enter(work: Work) -> list[Event]:
-            events: list[Event] = []
-            for mode, data in graph.stream(_given(work), stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _take(mode, data, runtime, events)
-            return events
-
-        flow = _prepare_model(runner, neighbours, state)
-        return drive(flow, runner.context(emit=emit, work=enter)).result
+        return _to_update(turns.take(state, runtime, graph))
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        async def enter(work: Work) -> list[Event]:
-            events: list[Event] = []
-            given = _given(work)
-            async for mode, data in graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _take(mode, data, runtime, events)
-            return events
-
-        flow = _prepare_model(runner, neighbours, state)
-        return (await adrive(flow, runner.context(emit=emit, work=enter))).result
+        return _to_update(await turns.atake(state, runtime, graph))
 
     return before_model, abefore_model
 
 
+def _to_update(taken: _Taken) -> _Update | None:
+    return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
+
+
 def _given(work: Work) -> dict[str, Any]:
     """Return the state with which the graph of the work is entered."""
-    needed = select_needed(work.record, work.messages)
-    return {"messages": needed, "om": work.record, "events": []}
+    needed, record = select_needed(work.record, work.messages), work.record
+    groups = (group["id"] for group in record["log"])
+    of = derive_id("work", work.decision.kind, *record["cursor"], *groups)
+    return {"messages": needed, "om": record, "events": [], "of": of}
 
 
-def _take(mode: str, data: Any, runtime: Runtime[Any], events: list[Event]) -> list[Event]:
-    """Show what the work shows; return the events that it has come to so far."""
-    if mode == "custom":
-        runtime.stream_writer(data)
-        return events
-    return cast("list[Event]", data["events"])
+@dataclass
+class _Found:
+    """What comes out of the graph of the work.
+
+    A run that is taken up finds in it what came of the work of the first try, in the same order.
+    Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
+    """
+
+    of: str = ""
+    """Of which work it is."""
+    events: list[Event] = field(default_factory=list)
+
+    def take(self, mode: str, data: Any, runtime: Runtime[Any]) -> None:
+        """Show what the work shows, and keep what it has come to so far."""
+        if mode == "custom":
+            runtime.stream_writer(data)
+        else:
+            self.of, self.events = data.get("of", ""), data["events"]
 
 
 def _prepare_model(
     runner: StepRunner, neighbours: _Neighbours, state: Mapping[str, Any]
-) -> RunFlow[_Update | None]:
-    """Run a turn, and return what it changes in the agent's state."""
+) -> RunFlow[_Taken]:
+    """Run a turn, and return what it came to."""
     if not runner.is_on():
-        return None
+        return _Taken()
     neighbours.look_at(state)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
     if runner.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
-        return scope.changes or None
+        return _Taken(scope.changes, left=conversation)
     if runner.removes_by:
         _check_removal(runner.messages_key, runner.removes_by)
     outcome = yield from turn(runner, record, conversation, identity, scope)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.removed:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]
-    if outcome.is_aborted:
-        update["jump_to"] = "end"
-    return update
+    return _Taken(update, outcome.record, outcome.messages, outcome.step, outcome.is_aborted)
 
 
 def _check_removal(messages_key: str, option: str) -> None:
@@ -375,7 +547,7 @@ def _check_removal(messages_key: str, option: str) -> None:
 
 def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
     """Return the channels of the agent's graph by name; empty where LangGraph does not say."""
-    read = get_config().get("configurable", {}).get(_READ)
+    read = _read_configurable().get(_READ)
     for value in read.args if isinstance(read, partial) else ():
         if isinstance(value, Mapping) and any(isinstance(v, BaseChannel) for v in value.values()):
             return value
@@ -387,6 +559,8 @@ class _WorkState(TypedDict):
 
     messages: list[AnyMessage]
     om: MemoryRecord
+    of: str
+    """Names the work, as far as it depends on the memory."""
     events: Annotated[list[Event], operator.add]
 
 

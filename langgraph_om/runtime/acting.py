@@ -146,7 +146,11 @@ class Handle:
             nodes: Any = getattr(self._graph, "nodes", ())
             gate = [name for name in nodes if name.endswith("Middleware.before_model")]
             node = gate[0] if gate and state.next else choose_node(nodes)
-            yield from self._call("update_state", self._config, values, as_node=node)
+            written = yield from self._call("update_state", self._config, values, as_node=node)
+            if node in state.next:  # it is the one that waits, and has to go on waiting
+                where = written if self._is_fork else self._config
+                given: dict[str, Any] = {self._runner.messages_key: []}
+                yield from self._call("update_state", where, given, as_node=_INPUT)
 
     def _has(self, state: Any, act: str) -> bool:
         return act in str(self._runner.stored_record(state))
@@ -210,6 +214,8 @@ _ATTEMPTS: Final = 3
 _ABANDONED: Final = timedelta(hours=1)
 """A run that has stored nothing for so long counts as over: its process was killed."""
 _CONFLICT: Final = 409
+_INPUT: Final = "__start__"
+"""LangGraph's name for the node that stands for the input."""
 
 
 def is_at_rest(graph: Any, state: Any) -> bool:

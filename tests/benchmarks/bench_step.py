@@ -255,8 +255,9 @@ def run(options: Options) -> Report:
     on_disk = _turns_on_disk(options)
     for (size, channels), kinds in on_disk.items():
         for kind, timed in kinds.items():
-            ratio = timed["seconds"] / kinds["bare"]["seconds"]
-            grown = timed["bytes"] / kinds["bare"]["bytes"]
+            base = next(iter(kinds.values()))
+            ratio = timed["seconds"] / base["seconds"]
+            grown = timed["bytes"] / base["bytes"]
             name = f"turn of 4 steps, SQLite, {channels} channels, {size} messages, {kind}"
             taken = milliseconds(timed["seconds"])
             rows.append(
@@ -287,6 +288,9 @@ def _turns_on_disk(options: Options) -> OnDisk:
         for channels, kinds, turns, rounds in (
             ("delta", ("bare", "memory", "archive"), options.pick(30, 8), options.pick(4, 1)),
             ("plain", ("bare", "memory"), options.pick(4, 2), 1),
+            ("plain, create_agent", ("create_agent", "middleware"), options.pick(4, 2), 1),
+            ("plain, by hand", ("bare", "own graph"), options.pick(4, 2), 1),
+            ("plain, LangGraph alone", ("bare", "idle node"), options.pick(4, 2), 1),
         ):
             figures[size, channels] = time_turns(
                 thread.messages,
@@ -302,11 +306,12 @@ def _turns_on_disk(options: Options) -> OnDisk:
 def _disk_budgets(on_disk: OnDisk) -> list[Budget]:
     budgets: list[Budget] = []
     for (size, channels), kinds in on_disk.items():
-        if channels == "plain" and size < PLAIN_SIZE:
-            continue
-        if channels == "plain":
-            ratio = kinds["memory"]["bytes"] / kinds["bare"]["bytes"]
-            name = f"bytes of a turn of 4 steps with plain channels, {size} messages"
+        if channels.startswith("plain"):
+            (_, base), (kind, timed) = kinds.items()
+            if size < PLAIN_SIZE or kind == "idle node":
+                continue
+            ratio = timed["bytes"] / base["bytes"]
+            name = f"bytes of a turn of 4 steps with plain channels, {kind}, {size} messages"
             target = f"< x {MAX_PLAIN_BYTES}"
             budgets.append(Budget(name, target, f"x {ratio:.2f}", ratio < MAX_PLAIN_BYTES))
             continue

@@ -364,3 +364,19 @@ def test_what_another_branch_removed_is_archived_again_before_it_leaves_this_one
         world.talk(thread, worker, 90)
     history = [thread.told.messages[key] for key in thread.told.standing]
     world.talk(thread, worker, 3, resent=history[2:])
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "middleware-node"])
+def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin, door: str) -> None:
+    """The resumed run finds it ended, where the first try waited for it, and has other work due."""
+    rules = Rules(door=door, messages=60, log=200, shares_budget=True, thinks=True, marks_gaps=True)
+    world = begin(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    world.talk(thread, worker, 1)
+    world.talk(thread, worker, 1)
+    world.oracle.observer, world.oracle.reflector = "day by day", "long"
+    world.talk(thread, worker, 250, rounds=[[15], [2, 60, 300]], answer=8)
+    plan = {"rounds": [[60, 15, 15], [300, 300, 2], [60]], "answer": 60}
+    parts = world.talk(thread, worker, 40, falls_at=1, **plan)
+    ended = [part["cycleId"] for part in of_kind(parts, "activation")]
+    assert len(ended) == len(set(ended)) > 0

@@ -213,13 +213,22 @@ SCHEMAS: dict[str, Any] = {
     "pydantic": PydanticState,
     "own": ObservationalMemoryState,
 }
-MIDDLEWARE = {"middleware": None, "middleware-delta": ObservationalMemoryAgentState}
+MIDDLEWARE = {
+    "middleware": None,
+    "middleware-delta": ObservationalMemoryAgentState,
+    "middleware-node": None,
+}
 """Per `create_agent` with memory: the state schema it is given."""
 READY = ("agent", "agent-plain")
 """`create_memory_agent` with delta and with plain channels."""
 DOORS = (*SCHEMAS, *READY, *MIDDLEWARE)
 """Every way to get a graph: the five schemas of a hand-made graph, `create_memory_agent`, and
-`create_agent`, both with plain and with delta channels."""
+`create_agent`, both with plain and with delta channels, and with memory in a node of its own."""
+
+
+def as_middleware(door: str, memory: ObservationalMemory) -> ObservationalMemoryMiddleware:
+    """The middleware of one of the doors in `MIDDLEWARE`."""
+    return ObservationalMemoryMiddleware(memory, as_node=door == "middleware-node")
 
 
 def wire(
@@ -285,7 +294,7 @@ def make_agent(
             model,
             [search],
             system_prompt=SYSTEM,
-            middleware=[ObservationalMemoryMiddleware(memory)],
+            middleware=[as_middleware(door, memory)],
             state_schema=MIDDLEWARE[door],
             checkpointer=checkpointer,
             store=store,

@@ -14,13 +14,17 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
-from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
-from support.agents import MIDDLEWARE, READY, SCHEMAS, SYSTEM, Graph, Saver
+from support.agents import MIDDLEWARE, READY, SCHEMAS, SYSTEM, Graph, Saver, as_middleware
 from support.laws.cast import Actor, look_up
 
-DOORS = ("agent", "agent-plain", "plain", "delta", "middleware", "middleware-delta", "step")
+DOORS = ("agent", "agent-plain", "plain", "delta", *MIDDLEWARE, "step")
 """`create_memory_agent` with delta and with plain channels, a hand-made graph with plain and with
-delta channels, `create_agent` with both, and `memory.step` in a loop of one's own."""
+delta channels, `create_agent` with both, and with memory in a node of its own, and `memory.step` in
+a loop of one's own."""
+ENTERED = {"agent", "agent-plain", "middleware", "middleware-delta"}
+"""Where the node that calls the Actor's model may inspect by itself."""
+WITHIN = {"middleware", "middleware-delta"}
+"""Where it also does what is due, so that all of it is written with the answer alone."""
 
 
 def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) -> Graph:
@@ -39,7 +43,7 @@ def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) ->
             actor,
             [look_up],
             system_prompt=SYSTEM,
-            middleware=[ObservationalMemoryMiddleware(memory)],
+            middleware=[as_middleware(door, memory)],
             state_schema=MIDDLEWARE[door],
             checkpointer=saver,
         )

@@ -28,7 +28,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
-from support.agents import READY, Graph, Part, Saver, dumped, of_kind
+from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
     Actor,
@@ -40,7 +40,7 @@ from support.laws.cast import (
     label_of,
     request,
 )
-from support.laws.doors import actor_node, build, last_node
+from support.laws.doors import ENTERED, WITHIN, actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
@@ -157,6 +157,8 @@ class Thread:
     name: str
     told: Told = field(default_factory=Told)
     last: Moment | None = None
+    fallen: tuple[StateSnapshot, list[BaseMessage]] | None = None
+    """The state before a call that failed, and its prompt, where what memory did is not written."""
     points: list[Point] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     """Checkpoints that were looked at."""
@@ -354,13 +356,16 @@ class World:
             worker.gate.settle()
         steps = self._new_checkpoints(thread, worker)
         got = self.actor.prompts[prompts:]
+        called, judged, trimmed = steps, got, _trimmed(parts)
         if is_resumed:
-            assert thread.last is not None
-            assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
-        trimmed = _trimmed(parts)
-        if is_resumed and self.rules.door in READY:  # an idle step states itself again
-            trimmed = trimmed[len(trimmed) - len(got[1:]) :]
-        moments = self._moments(thread, steps, got[is_resumed:], trimmed)
+            called, judged = self._take_up(thread, steps, got)
+            if self.rules.door in ENTERED:  # an idle step states itself again
+                trimmed = trimmed[len(trimmed) - len(judged) :]
+        thread.fallen = None
+        if fell and self.rules.door in WITHIN:
+            called, thread.fallen = steps[:-1], (steps[-1], got[-1])
+            judged, trimmed = got[:-1], trimmed[:-1]
+        moments = self._moments(thread, called, judged, trimmed)
         thread.told.learn(steps[-1].values["messages"])
         ended = [*of_kind(parts, "observation-end"), *of_kind(parts, "buffering-end")]
         self.oracle.landed.update(part["cycleId"] for part in ended)
@@ -377,6 +382,19 @@ class World:
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
+
+    def _take_up(
+        self, thread: Thread, steps: list[StateSnapshot], got: list[list[BaseMessage]]
+    ) -> tuple[list[StateSnapshot], list[list[BaseMessage]]]:
+        """Check that a resumed turn has its prompt; return the calls that laws are asked about."""
+        if thread.fallen is not None:  # what memory did before it is written by now
+            before, prompt = thread.fallen
+            found = [before, *steps], got
+        else:
+            assert thread.last is not None
+            prompt, found = thread.last.prompt, (steps, got[1:])
+        assert dumped(got[0]) == dumped(prompt), "a resumed turn has its own prompt"
+        return found
 
     def _set_deadline(self, worker: Worker) -> None:
         runner_of(worker.memory).deadline = SHORT if self.oracle.hangs else LONG
@@ -407,7 +425,7 @@ class World:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
         ends: list[StateSnapshot | None] = [*steps[1:], None]
-        enters = self.rules.door in READY
+        enters = self.rules.door in ENTERED
         states = [
             _as_entered(step, end) if enters else step.values
             for step, end in zip(steps, ends, strict=True)
@@ -588,7 +606,7 @@ class World:
 
     def _folded_otherwise(self, thread: Thread, steps: Sequence[StateSnapshot]) -> list[str]:
         """Law 3: events give the same record one by one, all at once, and when they come again."""
-        if self.rules.door == "step" or not steps:
+        if self.rules.door == "step" or not steps or not steps[-1].values.get("om"):
             return []
         problems, everything = [], list[Any]()
         first = steps[0].values.get("om")
