@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -68,7 +69,7 @@ def diagnose(
         *_advise_on_failures(record),
         *list_advice(record, now),
         *_advise_on_duplicates(record),
-        *_advise_on_cache(hits),
+        *_advise_on_cache(hits, _find_reason(messages)),
         *_advise_on_pins(record, thresholds),
         *_advise_on_size(record, thresholds),
         *_advise_on_dates(record),
@@ -173,7 +174,26 @@ def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
             )
 
 
-def _advise_on_cache(hits: tuple[int, int, int] | None) -> Iterator[Advice]:
+def _find_reason(messages: Sequence[BaseMessage]) -> str:
+    """Return why the answers of a conversation were read anew, as far as they tell."""
+    answers = [message for message in messages if isinstance(message, AIMessage)]
+    models = [str(answer.response_metadata.get("model_name") or "") for answer in answers]
+    named = [model for model in models if model]
+    changes = sum(before != after for before, after in pairwise(named))
+    if changes and changes >= _MIN_HITS * len(named):
+        names = " and ".join(sorted(set(named)))
+        return (
+            f"The model changed {changes} times in {len(named)} answers ({names}), and each has a "
+            f"cache of its own: keep one model for a conversation"
+        )
+    return (
+        "Memory's prefix holds still between observations; see that the agent's own system "
+        "prompt does (no time of day in it), that its tools keep their order, and that "
+        "caching is switched on"
+    )
+
+
+def _advise_on_cache(hits: tuple[int, int, int] | None, reason: str) -> Iterator[Advice]:
     if hits is None:
         return
     calls, cached, total = hits
@@ -181,9 +201,7 @@ def _advise_on_cache(hits: tuple[int, int, int] | None) -> Iterator[Advice]:
         yield Advice(
             "cache",
             f"{cached / total:.0%} of {total:,} input tokens came from the provider's cache. "
-            f"Memory's prefix holds still between observations; see that the agent's own system "
-            f"prompt does (no time of day in it), that its tools keep their order, and that "
-            f"caching is switched on",
+            f"{reason}",
         )
 
 

@@ -6,12 +6,14 @@ import json
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, cast
@@ -24,7 +26,7 @@ from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import describe_actor_window, write_apart, write_moment
+from langgraph_om.core.page.html import describe_actor_window, list_usage, write_apart, write_moment
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
@@ -162,6 +164,52 @@ def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, o
         rows = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
         out.table(("thread", "updated", "title"), rows)
     return DONE
+
+
+def costs(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Tell tokens and dollars of memory's own models, by thread and by user."""
+    if isinstance(source, ArchiveSource):
+        msg = "costs are read from records; name the checkpointer, or the server"
+        raise SourceError(msg)
+    by_user: dict[str, Counter[str]] = {}
+    threads = []
+    for own in source.threads(args.limit):
+        record = runner_of(memory).record(source.state(own.id))
+        spent = Counter[str]()
+        for _, calls, read, written in list_usage(record):
+            spent.update(calls=calls, tokens_in=read, tokens_out=written)
+        user = record["resource_id"] or ""
+        by_user.setdefault(user, Counter()).update(spent)
+        threads.append({"thread": own.id, "user": user, **_tell_costs(spent, args.prices)})
+    users = [{"user": user, **_tell_costs(spent, args.prices)} for user, spent in by_user.items()]
+    if out.as_json:
+        out.value({"threads": threads, "users": users})
+        return DONE
+    for rows in (threads, users):
+        names = [name for name in (rows[0] if rows else ()) if name != "dollars" or args.prices]
+        cells = [
+            [
+                f"{row[name]:,}" if isinstance(row[name], int) else _write(row[name])
+                for name in names
+            ]
+            for row in rows
+        ]
+        out.table([name.replace("_", " ") for name in names], cells)
+        out.text("")
+    return DONE
+
+
+def _tell_costs(spent: Counter[str], prices: tuple[float, float] | None) -> dict[str, Any]:
+    """Return calls and tokens, with their dollars where the prices of a million are known."""
+    told: dict[str, Any] = {name: spent[name] for name in ("calls", "tokens_in", "tokens_out")}
+    if prices is None:
+        return {**told, "dollars": None}
+    dollars = spent["tokens_in"] * prices[0] + spent["tokens_out"] * prices[1]
+    return {**told, "dollars": dollars / 1_000_000}
+
+
+def _write(value: Any) -> str:
+    return f"${value:,.4f}" if isinstance(value, float) else str(value)
 
 
 def search(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
@@ -486,6 +534,14 @@ def _add_views(add: _Add) -> None:
     shown.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
     listed = add("list", list_threads, "list threads, newest first")
     listed.add_argument("--limit", type=_read_count, default=20, help="how many (20)")
+    spent = add("costs", costs, "tell what memory's own models cost, by thread and by user")
+    spent.add_argument("--limit", type=_read_count, default=1000, help="how many threads (1000)")
+    spent.add_argument(
+        "--prices",
+        type=_read_prices,
+        metavar="IN,OUT",
+        help="dollars for a million tokens, such as 0.3,2.5",
+    )
     found = add("search", search, "find words in the log and in the messages")
     found.add_argument(
         "words",
@@ -558,6 +614,22 @@ def _read_count(text: str) -> int:
         return int(text)
     msg = f"{text!r} is no whole number from 1 on"
     raise ArgumentTypeError(msg)
+
+
+def _read_prices(text: str) -> tuple[float, float]:
+    """Read dollars for a million tokens in and out.
+
+    Raises:
+        ArgumentTypeError: When the text is not two numbers that can be prices.
+    """
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        read = written = -1.0
+    if not (isfinite(read) and isfinite(written) and read >= 0 and written >= 0):
+        msg = f"{text!r} is not IN,OUT; write two numbers, such as 0.3,2.5"
+        raise ArgumentTypeError(msg)
+    return read, written
 
 
 def _read_place(text: str) -> tuple[str, int]:

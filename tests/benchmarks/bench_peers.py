@@ -346,7 +346,7 @@ COLUMNS = [
 def bill_at(options: Options, room: int) -> Report:
     """Bill a conversation at one room for what is remembered, by price and by cache."""
     require("deepagents")
-    messages = conversation(options.pick(1_500, 160), words=60, seed=4)
+    messages = conversation(options.pick(500, 160), words=60, seed=4)
     runs = turns(messages if options.file is None else load(options.file))
     found = [replay(name, room, runs, [], BILLED) for name in BILLED]
     full = found[0]
@@ -363,7 +363,7 @@ def bill_at(options: Options, room: int) -> Report:
         ]
         return [each.agent, f"{each.sizes[-1]:,}", f"{each.read:,}", *shares]
 
-    told = ("an hour's cache", "the same, small model", "five minutes", "the same, small model")
+    told = ("long cache", "the same, small model", "five minutes", "the same, small model")
     return Report(
         f"Bills at a room of {room:,} tokens, {full.turns} turns, full history {full.sizes[-1]:,}",
         ["agent", "prompt at the end", "read beside the Actor", *told],

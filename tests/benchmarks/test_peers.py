@@ -201,3 +201,16 @@ def test_the_picture_of_a_shift_is_small_and_the_same_every_time(tmp_path: Path)
     one, two = (picture.draw_shift(figures, tmp_path / name) for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     assert one.stat().st_size < 60_000
+
+
+def test_a_room_is_billed_by_price_and_cache() -> None:
+    replayed = bench_peers.turns(MESSAGES)
+    names = [name for name in peers.BILLED if "deepagents" not in name]
+    full, summary, within, default = (
+        bench_peers.replay(name, 600, replayed, [], peers.BILLED) for name in names
+    )
+    assert default.sizes[-1] >= full.sizes[-1], "nothing has left the window at 30,000 tokens"
+    assert max(summary.sizes[-1], within.sizes[-1]) < full.sizes[-1]
+    for each in (summary, within):
+        assert each.bill(bench_peers.SMALL_PRICE) < each.bill()
+        assert each.bill(is_cache_short=True) > each.bill()

@@ -601,3 +601,39 @@ def test_what_is_found_and_helped_with_fits_eighty_columns(
     with pytest.raises(SystemExit):
         main(["--help"])
     assert max(map(len, (found + capsys.readouterr().out).splitlines())) <= 80
+
+
+# --- Costs ---------------------------------------------------------------------------------------
+
+
+def test_costs_are_told_by_thread_and_by_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "checkpoints.db"
+    with open_saver("sqlite", str(place)) as saver:
+        agent = make_agent("agent", saver, log=150)
+        for thread, user in (("t-1", "ana"), ("t-2", "ana"), ("t-3", "bo")):
+            talk(agent.graph, on_thread(thread, resource_id=user), turns(9))
+        usage = values(agent.graph, on_thread("t-3"))["om"]["usage"]
+    where = ("costs", "--checkpointer", f"sqlite:///{place}")
+    told = json.loads(run(capsys, *where, "--json", "--prices", "1,2"))
+    assert [row["thread"] for row in told["threads"]] == ["t-3", "t-2", "t-1"]
+    last, read = told["threads"][0], sum(each["inputTokens"] for each in usage.values())
+    written = sum(each["outputTokens"] for each in usage.values())
+    assert (last["user"], last["tokens_in"], last["tokens_out"]) == ("bo", read, written)
+    assert read > 0
+    assert last["dollars"] == pytest.approx((read + 2 * written) / 1_000_000)
+    users = {row["user"]: row for row in told["users"]}
+    assert users["ana"]["calls"] == sum(row["calls"] for row in told["threads"][1:]) > 0
+    text = run(capsys, *where)
+    assert "tokens in" in text
+    assert "dollars" not in text
+    assert f"{read:,}" in text
+
+
+def test_prices_and_costs_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["costs", "--record", "x.json", "--prices", "cheap"])
+    assert "write two numbers, such as 0.3,2.5" in capsys.readouterr().err

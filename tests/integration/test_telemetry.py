@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,26 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_turn_without_memory_work_costs_telemetry_nothing() -> None:
+    """Also where the package is there: functions are counted as the interpreter calls them."""
+    agent = make_agent("agent", InMemorySaver(), log=130)
+    talk(agent.graph, on_thread(), turns(2))
+    entered: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith("runtime/telemetry.py"):
+            entered.append(frame.f_code.co_name)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        talk(agent.graph, on_thread(), turns(1, start=2))
+        idle = list(entered)
+        talk(agent.graph, on_thread(), turns(16, start=3))
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert idle == []
+    assert "record_cycle" in entered  # what is counted is found where there is work

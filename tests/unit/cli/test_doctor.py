@@ -59,6 +59,19 @@ def test_a_healthy_memory_gets_no_advice_and_its_costs_are_told() -> None:
     assert found.cache_hits is None
 
 
+def test_a_cache_that_a_change_of_models_breaks() -> None:
+    said = answers(0)
+    for at, answer in enumerate(said):
+        answer.response_metadata["model_name"] = ("small", "large")[at % 2]
+    [advice] = ask(said).advice
+    assert advice.kind == "cache"
+    assert "changed 5 times in 6 answers (large and small)" in advice.text
+    for answer in said:
+        answer.response_metadata["model_name"] = "small"
+    [advice] = ask(said).advice
+    assert "system prompt" in advice.text
+
+
 def test_failures() -> None:
     found = ask(attempts={"observation": attempt(failures=3, error="no key")})
     assert kinds(found) == ["failures"]
