@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,22 @@ def name_code(code: Any) -> str:
     return f"{'/'.join(code.co_filename.split('/')[-3:])}:{code.co_qualname}"
 
 
+_PROCESSES: dict[str, int] = {}
+"""By the address of a server, its first process."""
+
+
+def read_cpu(address: str) -> float:
+    """Return the seconds of CPU time that a server's workers have spent, as Linux counts them."""
+    spent = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, _, rest = path.read_text().rpartition(")")
+            columns = rest.split()
+            if int(columns[1]) == _PROCESSES[address]:
+                spent += (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
 @contextmanager
 def serving(kind: str, database: str, workers: int, profile: str = "") -> Iterator[str]:
     """A server of so many processes; its address."""
@@ -174,6 +190,7 @@ def serving(kind: str, database: str, workers: int, profile: str = "") -> Iterat
     command += ["--workers", str(workers), "--port", str(port), "--log-level", "error"]
     process = subprocess.Popen(command, env=given)  # noqa: S603 our own
     address = f"http://127.0.0.1:{port}"
+    _PROCESSES[address] = process.pid
     try:
         for _ in range(600):
             try:
@@ -197,6 +214,8 @@ class Seen:
     laps: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Seconds of CPU time of the server's workers."""
 
     @property
     def rate(self) -> float:
@@ -208,7 +227,8 @@ class Seen:
     def row(self, name: str) -> str:
         return (
             f"{name:8} {self.rate:7.1f} turns/s  p50 {self.quantile(0.5):6.2f} s  "
-            f"p99 {self.quantile(0.99):6.2f} s  errors {sum(self.errors.values())}"
+            f"p99 {self.quantile(0.99):6.2f} s  CPU {1000 * self.cpu / len(self.laps):5.1f} ms  "
+            f"errors {sum(self.errors.values())}"
         )
 
 
@@ -273,18 +293,22 @@ def compare(server: str, args: argparse.Namespace) -> None:
         for round_ in range(1, args.rounds + 1):
             ways = [("bare", bare), ("memory", memory)]
             for name, address in ways if round_ % 2 else ways[::-1]:
+                before = read_cpu(address)
                 seen = asyncio.run(ask(address, args.conversations, args.turns, round_))
+                seen.cpu = read_cpu(address) - before
                 say(f"{round_}  {seen.row(name)}  {dict(seen.errors) or ''}")
                 kept = rows[name]
                 kept.laps += seen.laps
                 kept.errors += seen.errors
                 kept.seconds += seen.seconds
+                kept.cpu += seen.cpu
         without, with_ = rows["bare"], rows["memory"]
         for name, seen in rows.items():
             say(f"all {seen.row(name)}")
         rate, late = with_.rate / without.rate, with_.quantile(0.99) / without.quantile(0.99)
         lost = count_lost(databases["memory"], args.conversations, 1 + args.rounds * args.turns)
-        say(f"turns a second x{rate:.2f}, p99 x{late:.2f}, messages lost {lost}")
+        cpu = with_.cpu / len(with_.laps) / without.cpu * len(without.laps)
+        say(f"turns a second x{rate:.2f}, p99 x{late:.2f}, CPU x{cpu:.2f}, messages lost {lost}")
     for path in sorted(Path(folder).iterdir()):
         say(f"--- {path.name}\n{path.read_text()}")
 

@@ -1,5 +1,7 @@
 """Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--all] [--quick] [--json FILE]`.
 
+With `--against REF`, whole turns are measured beside those of that version, pair by pair.
+
 Everything is offline and repeatable but the times. Targets are printed beside what was measured and
 fail nothing: a benchmark informs, tests decide.
 """
@@ -22,6 +24,7 @@ import bench_bytes
 import bench_evict
 import bench_facts
 import bench_inspector
+import bench_pairs
 import bench_peers
 import bench_prefix
 import bench_reflections
@@ -60,6 +63,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
     parser.add_argument("--quick", action="store_true", help="smaller and less exact")
+    parser.add_argument("--against", metavar="REF", help="also this version, pair by pair")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     parser.add_argument("--file", type=Path, help="a conversation for `prefix`, `peers` to replay")
     parser.add_argument("--picture", type=Path, metavar="FOLDER", help="where `peers` draws one")
@@ -73,11 +77,14 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     chosen = read_options()
     usual = [name for name in BENCHMARKS if chosen.all or name not in LONG]
-    names = usual if chosen.all else chosen.names or usual
+    names = usual if chosen.all else chosen.names or ([] if chosen.against else usual)
     if "peers" in names:
         bench_peers.check(chosen.picture)
     benchmarks = {**BENCHMARKS, "peers": partial(bench_peers.run, picture=chosen.picture)}
     options = Options(quick=chosen.quick, file=chosen.file)
+    if chosen.against:
+        benchmarks["pairs"] = partial(bench_pairs.run, ref=chosen.against)
+        names = [*names, "pairs"]
     figures: dict[str, object] = {"machine": machine()}
     say(machine())
     budgets: list[Budget] = []
@@ -87,7 +94,8 @@ def main() -> None:
         budgets += report.budgets
         figures[name] = asdict(report)
         say(f"\n{text_table(report)}\n  ({name}: {time.perf_counter() - started:.0f} s)")
-    say(f"\n{markdown_table(budgets)}")
+    if budgets:
+        say(f"\n{markdown_table(budgets)}")
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2, default=str) + "\n", "utf-8")
 
