@@ -282,7 +282,8 @@ class SearchingActs(Handle):
         )
         reply: CallReply = yield Call(look, "om_search")
         hits: list[SearchHit] = reply.unwrap()
-        return hits
+        # The record of a thread that never ran does not say which one it is.
+        return [replace(hit, thread_id=hit.thread_id or self.thread_id) for hit in hits]
 
     asearch = awaited(search)
 

@@ -401,3 +401,11 @@ async def test_a_thread_is_seen_and_changed_in_every_checkpointer_async(
     await thread.aundo()
     assert FACT not in str((await thread.aview()).record["log"])
     assert await thread.adelete() == []
+
+
+def test_a_hit_on_a_thread_that_never_ran_says_which_thread_it_is() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    said = HumanMessage("The walnuts are in the cellar.", id="w")
+    agent.graph.update_state(on_thread("t-9"), {"messages": [said]})
+    [hit] = agent.memory.of(agent.graph, on_thread("t-9")).search("walnuts")
+    assert hit.thread_id == "t-9"
