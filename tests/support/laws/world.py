@@ -513,6 +513,9 @@ class World:
         # Two forks are two branches in the archive, each with a name of its own.
         unsteady = {"usage", "branch"} | (set() if self.served is None else {"attempts"})
         kept = dict(record)
+        # A job that the first try found given up, and began anew, is at work for the second.
+        pending = record["pending"].items()
+        kept["pending"] = {what: {**job, "at": None} for what, job in pending}
         if self.archive is not None and self.archive.away:
             unsteady |= {"attempts", "archived", "evicted", "evicted_tokens"}
             kept["observed"] = {**(record["observed"] or {}), "index": None}
