@@ -230,8 +230,7 @@ def _messages_in(update: Any) -> list[BaseMessage]:
 
 def _config(place: Mapping[str, Any], **others: Any) -> RunnableConfig:
     where = {"thread_id": THREAD, "resource_id": "user", **place}
-    # The calls of one answer are carried out in their order: the second may need the first.
-    return cast("RunnableConfig", {"configurable": where, "max_concurrency": 1, **others})
+    return cast("RunnableConfig", {"configurable": where, **others})
 
 
 def work_all(
