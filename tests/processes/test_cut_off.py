@@ -42,9 +42,11 @@ def cuts(place: Place, seed: int) -> Iterator[list[int]]:
 
     thread = threading.Thread(target=cut)
     thread.start()
-    yield done
-    over.set()
-    thread.join()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

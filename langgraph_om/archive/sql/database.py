@@ -461,7 +461,7 @@ class Database:
 
         Returns:
             The value that the last one selects; `None` where another was faster, or the connection
-            was closed: it is to be looked what has become of it.
+            was lost: it is to be looked what has become of it.
 
         Raises:
             ArchiveError: When the database fails.
@@ -483,10 +483,14 @@ class Database:
                 raw.execute("COMMIT")
             (found,) = last.fetchone()
         except errors.Error as error:
-            if raw.closed:
+            try:
+                raw.rollback()
+                is_lost = raw.pgconn.pipeline_status != 0
+            except errors.Error:
+                is_lost = True
+            if is_lost:  # closed, or about to be: its pipeline waits for answers that never come
                 pooled.invalidate()
                 return None
-            raw.rollback()
             if isinstance(error, errors.IntegrityError):
                 return None
             raise _name_operation(operation, error) from error

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -77,6 +78,32 @@ def test_a_quiet_turn_is_one_transaction_and_one_way(postgres_database: str) -> 
     assert (seen.transactions, seen.trips, seen.connections) == (1, 1, 0)
     # Begin and commit, how long a lock is waited for, the lock, and all that is written.
     assert len(seen.statements) == 5, seen.statements
+
+
+CUT_ONCE = """
+CREATE SEQUENCE cuts;
+CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('cuts') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER cut BEFORE INSERT ON om_messages FOR EACH ROW EXECUTE FUNCTION cut();
+"""
+
+
+def test_a_connection_that_the_server_ends_while_it_writes_is_replaced(
+    postgres_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Talk(postgres_database)) as talk:
+        talk.say("First?")
+        with psycopg.connect(postgres_database, autocommit=True) as server:
+            server.execute(CUT_ONCE)
+            talk.say("Second?")
+            assert server.execute("SELECT last_value > 1 FROM cuts").fetchone() == (True,)
+        talk.say("Third?")
+        assert talk.texts()[2:] == ["Second?", "Noted.", "Third?", "Noted."]
+    assert "langgraph_om" not in {each.name.partition(".")[0] for each in caplog.records}
+    assert "sqlalchemy" not in {each.name.partition(".")[0] for each in caplog.records}
 
 
 def test_a_question_waits_for_its_answer(url: str) -> None:
