@@ -21,7 +21,8 @@
 # With --answers, each question to a model is a file in a folder, and its answer is the file beside
 # it (see `evaluation/files.py`): any model plays a role, or you do. The run stops at a question
 # without an answer, with exit code 3; start it again with the answer written. With --answers-wait
-# it first asks everything that can be asked now. Roles that are named play themselves:
+# it first asks everything that can be asked now; with --answers-stay it stays at each question
+# until its answer is there. Roles that are named play themselves:
 # `--observer file --actor openai/gpt-5-mini`.
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ try:
     from evaluation import command, doubles, files
     from evaluation.command import count
     from evaluation.comparing import ARMS, compare_arms, read_arms
-    from evaluation.files import Mailbox
     from evaluation.formats import CATEGORIES, Dataset, choose, read_files
     from evaluation.judging import Judge, ModelJudge, WordForWord, named_judge
     from evaluation.memories import (
@@ -100,7 +100,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
     folder = options.work or first.with_name(f"{first.stem}.evaluation")
     if options.answers and not options.work:
         folder = options.answers / "results"
-    players = Players(Mailbox(options.answers) if options.answers else None)
+    players = Players(command.open_mailbox(options))
     setups = make_setups(options)
     for setup in setups.values():
         check(setup, options.judge or doubles.NAME)

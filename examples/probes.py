@@ -33,7 +33,6 @@ try:
     from evaluation import command, doubles, files
     from evaluation.command import count
     from evaluation.comparing import ARMS, compare_arms, read_arms
-    from evaluation.files import Mailbox
     from evaluation.formats import PROBES, Conversation, Dataset, choose
     from evaluation.memories import Players, Setup, check
     from evaluation.probing import make_conversation
@@ -120,7 +119,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Run]:
         reflector=options.reflector or observer,
         prompt_tokens=options.prompt_tokens,
     )
-    mailbox = Mailbox(options.answers) if options.answers else None
+    mailbox = command.open_mailbox(options)
     players = Players(mailbox, doubles.reader)
     setups = {arm: replace(common, **ARMS[arm]) for arm in read_arms(options.arms)}
     command.check_players((actor, observer, common.reflector), options, NAME)

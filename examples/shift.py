@@ -31,7 +31,7 @@ try:
     from evaluation import command, doubles, files
     from evaluation.command import INTERRUPTED, UNANSWERED, count
     from evaluation.comparing import ARMS, read_arms
-    from evaluation.files import Mailbox, UnansweredError
+    from evaluation.files import UnansweredError
     from evaluation.memories import Players, Setup, check
     from evaluation.reporting import Row
     from evaluation.shifts import SIMULATORS, Shift, build_shift
@@ -116,7 +116,7 @@ def prepare(options: argparse.Namespace) -> tuple[list[ShiftRun], Players]:
     start = [str(python), str(options.worker or WORKER)]
     with World(start) as world:
         shifts = [build_shift(world, SIMULATORS[name], options.tasks) for name in simulators]
-    players = Players(Mailbox(options.answers) if options.answers else None)
+    players = Players(command.open_mailbox(options))
     runs = [
         ShiftRun(shift, name, with_room(common, arm, room), folder, start, players)
         for room in rooms

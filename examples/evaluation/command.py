@@ -55,6 +55,7 @@ def add_players(parser: argparse.ArgumentParser) -> None:
     option("--at-once", action="store_true", help="all questions about a chat in one prompt")
     option("--answers", type=Path, metavar="FOLDER", help="questions and answers are files there")
     option("--answers-wait", action="store_true", help="ask all that can be asked, then stop")
+    option("--answers-stay", action="store_true", help="stay at a question until it is answered")
 
 
 def add_results(parser: argparse.ArgumentParser, work: str) -> None:
@@ -73,8 +74,9 @@ def check_json(path: Path | None, script: str) -> None:
 
 def check_players(roles: Collection[str | None], options: argparse.Namespace, script: str) -> None:
     """Refuse files that nobody asks for, and roles that have none."""
-    if options.answers_wait and not options.answers:
-        fail("--answers-wait needs --answers FOLDER", script)
+    for name in ("wait", "stay"):
+        if getattr(options, f"answers_{name}") and not options.answers:
+            fail(f"--answers-{name} needs --answers FOLDER", script)
     plays = files.NAME in roles
     if plays and not options.answers:
         fail(f"a role is {files.NAME!r}; say with --answers FOLDER where its files are", script)
@@ -114,6 +116,11 @@ def progress(totals: Mapping[str, int]) -> Iterator[Callable[[str], None]]:
             print(f"{done[kind]} of {totals[kind]} {kind}s", file=sys.stderr)
 
     yield show
+
+
+def open_mailbox(options: argparse.Namespace) -> Mailbox | None:
+    """Return the folder with questions and answers, if there is one."""
+    return Mailbox(options.answers, stays=options.answers_stay) if options.answers else None
 
 
 def say_what_waits(mailbox: Mailbox, script: str) -> None:

@@ -5,6 +5,8 @@ So any model, or a person, can play any role, without a key and at any pace. A q
 as `0007-observer-3f2a91bc04de.answer.txt`. The number says in which order questions came up. What
 follows the role is made from the question alone, so a run that is started again finds the answer.
 An answer counts once its step is over; to change one after that, begin with another `--work`.
+
+A run stops at a question without an answer, or stays and looks for it (`--answers-stay`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +37,8 @@ DIGEST = 12
 QUESTION, ANSWER = ".question.txt", ".answer.txt"
 KNOWN = re.compile(rf"(\d+)-(\w+-[0-9a-f]{{{DIGEST}}}){re.escape(QUESTION)}")
 RANDOM_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LOOK = 0.2
+"""Seconds between two looks for an answer."""
 CALL = re.compile(r"call (\w+) (\{.*\})")
 HOW_TO_CALL = """\
 To call tools, answer with nothing but lines of this form, one for each call:
@@ -44,12 +50,18 @@ class UnansweredError(BaseException):
 
 
 class Mailbox:
-    """The folder with questions and answers."""
+    """The folder with questions and answers.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where they are.
+        stays: Whether a question waits until somebody has answered it.
+    """
+
+    def __init__(self, folder: Path, *, stays: bool = False) -> None:
         self.missing: dict[str, None] = {}
         """The stems of questions that were asked and have no answer, in order."""
         self.folder = folder
+        self._stays = stays
         self._lock = threading.Lock()
         found = [KNOWN.fullmatch(path.name) for path in sorted(folder.glob(f"*{QUESTION}"))]
         self._numbers = {match[2]: match[1] for match in found if match}
@@ -58,7 +70,7 @@ class Mailbox:
         """Return the answer to a question, which is written down unless it was before.
 
         Raises:
-            UnansweredError: When nobody has answered it.
+            UnansweredError: When nobody has answered it, and it does not wait for that.
         """
         digest = hashlib.sha256(_without_random_ids(question).encode()).hexdigest()[:DIGEST]
         with self._lock:
@@ -67,17 +79,26 @@ class Mailbox:
             if not asked.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 asked.write_text(question, encoding="utf-8")
-            answer = answered.read_text(encoding="utf-8").strip() if answered.exists() else ""
-            if not answer:
-                self.missing[stem] = None
-                raise UnansweredError(str(answered))
-            return _with_ids_of(question, answer, asked.read_text(encoding="utf-8"))
+        answer = _read(answered)
+        if not answer and self._stays:
+            print(f"waiting for {answered}", file=sys.stderr, flush=True)
+            while not answer:
+                time.sleep(LOOK)
+                answer = _read(answered)
+        if not answer:
+            self.missing[stem] = None
+            raise UnansweredError(str(answered))
+        return _with_ids_of(question, answer, asked.read_text(encoding="utf-8"))
 
     def _find_stem(self, name: str) -> str:
         if name not in self._numbers:
             newest = max(map(int, self._numbers.values()), default=0)
             self._numbers[name] = f"{newest + 1:04}"
         return f"{self._numbers[name]}-{name}"
+
+
+def _read(answered: Path) -> str:
+    return answered.read_text(encoding="utf-8").strip() if answered.exists() else ""
 
 
 class FileModel(BaseChatModel):

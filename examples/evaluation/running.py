@@ -119,8 +119,12 @@ class Journal:
 
 
 def digest_of(*values: Any) -> str:
-    """Return a short name of some values."""
-    text = json.dumps(values, sort_keys=True, default=str)
+    """Return a short name of some values, the same in each process."""
+    text = json.dumps(
+        values,
+        sort_keys=True,
+        default=lambda value: sorted(value) if isinstance(value, frozenset) else str(value),
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 

@@ -9,10 +9,16 @@ checked in the calls of a task, each fact is the `code` of a report.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
 
 from evaluation.world import RefusedError, World
@@ -330,13 +336,66 @@ def handbook() -> str:
     return "\n".join(lines)
 
 
-def build_tools(shift: Shift, world: World, note: Callable[[Call, str], None]) -> list[Any]:
+class CallOrder(BaseCallbackHandler):
+    """The order in which the calls of an answer are carried out: one after the other, as written.
+
+    An agent runs them at the same time, so a login could come behind the call that needs it. A call
+    waits for those before it here, and not by `max_concurrency`: a graph that runs one thing at a
+    time can wait for itself.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        """The tools that wait for each other."""
+        self._open: list[str] = []
+        self._changed = threading.Condition()
+
+    def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:  # noqa: ARG002 the base class's
+        """Take note of the calls of an answer."""
+        messages = (
+            each.message
+            for batch in response.generations
+            for each in batch
+            if isinstance(each, ChatGeneration) and isinstance(each.message, AIMessage)
+        )
+        calls = [call for message in messages for call in message.tool_calls]
+        if calls:
+            with self._changed:
+                self._open = [str(call["id"]) for call in calls if call["name"] in self.names]
+
+    @contextmanager
+    def turn(self, call: str) -> Iterator[None]:
+        """Wait until the calls before one are over."""
+        with self._changed:
+            self._changed.wait_for(lambda: call not in self._open or self._open[0] == call)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open = [each for each in self._open if each != call]
+                self._changed.notify_all()
+
+
+class OrderedTool(StructuredTool):
+    """A tool that waits for its turn."""
+
+    order: Any
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 the base class's
+        with self.order.turn(str(input["id"])):
+            return super().invoke(input, config, **kwargs)
+
+
+def build_tools(
+    shift: Shift, world: World, note: Callable[[Call, str], None], order: CallOrder
+) -> list[Any]:
     """Return the tools of a shift: the simulators', and those of the desk.
 
     Args:
         shift: The shift.
         world: Carries the simulators' calls out.
         note: Told of each call and of the text of its result.
+        order: Told of each answer of the model, as a callback.
     """
 
     def make(
@@ -348,8 +407,9 @@ def build_tools(shift: Shift, world: World, note: Callable[[Call, str], None]) -
             note({"name": name, "arguments": given}, result)
             return result
 
-        return StructuredTool.from_function(
-            run, name=name, description=description, args_schema=parameters, infer_schema=False
+        order.names.add(name)
+        return OrderedTool(
+            func=run, name=name, description=description, args_schema=parameters, order=order
         )
 
     def simulated(name: str) -> Callable[..., str]:

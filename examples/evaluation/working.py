@@ -27,7 +27,18 @@ from evaluation.memories import Players, Setup, open_agent
 from evaluation.player import Player
 from evaluation.reporting import Row, write_table
 from evaluation.running import Journal, digest_of
-from evaluation.shifts import FACTS, PROMPT, RULES, Call, Part, Shift, Task, build_tools, grade
+from evaluation.shifts import (
+    FACTS,
+    PROMPT,
+    RULES,
+    Call,
+    CallOrder,
+    Part,
+    Shift,
+    Task,
+    build_tools,
+    grade,
+)
 from evaluation.spending import COUNTED, Meter, Price, add
 from evaluation.world import World
 from langgraph_om import __version__
@@ -111,7 +122,7 @@ class ShiftRun:
         players = ShiftPlayers(self.players.mailbox, player=plays)
         with World(self.command) as world:
             desk = Desk(plays)
-            tools = build_tools(self.shift, world, desk.note)
+            tools = build_tools(self.shift, world, desk.note, desk.order)
             with open_agent(
                 self.setup, players, PROMPT, place, lambda: now[0], tools=tools
             ) as agent:
@@ -141,6 +152,7 @@ class Desk:
 
     def __init__(self, plays: Player) -> None:
         self.calls: list[Call] = []
+        self.order = CallOrder()
         self._plays = plays
 
     def note(self, call: Call, result: str) -> None:
@@ -175,7 +187,7 @@ class Worked:
         key = f"task-{part.task}-part-{part.number}"
         inputs = {"messages": [HumanMessage(part.text, id=key)]}
         place = {"checkpoint_id": self.checkpoint} if self.checkpoint else {}
-        config = _config(place, callbacks=[meter], recursion_limit=STEPS)
+        config = _config(place, callbacks=[meter, self.desk.order], recursion_limit=STEPS)
         said: list[BaseMessage] = []
         try:
             for mode, told in self.graph.stream(inputs, config, stream_mode=["custom", "updates"]):

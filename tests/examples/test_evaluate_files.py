@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -231,6 +232,7 @@ def test_answers_of_one_folder_are_not_taken_for_those_of_another(
         (("--judge", "file"), "say with --answers FOLDER"),
         (("--answers", "x", "--actor", "offline"), "and none is"),
         (("--answers-wait",), "--answers-wait needs --answers FOLDER"),
+        (("--answers-stay",), "--answers-stay needs --answers FOLDER"),
     ],
 )
 def test_a_role_without_files_is_refused(
@@ -257,6 +259,18 @@ def test_ids_that_each_run_makes_anew_do_not_make_another_question(tmp_path: Pat
     assert answer == f'call recall {{"cursor": "{after[1]}"}}'
     with pytest.raises(UnansweredError):
         Mailbox(tmp_path).ask("actor", question(after[0], after[0]))
+
+
+def test_a_question_may_wait_until_somebody_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(Mailbox(tmp_path, stays=True).ask, "actor", "Who?")]
+        while not (found := Person(tmp_path).unanswered()):
+            assert not asked[0].done()
+        answer_of(found[0]).write_text("Ada\n", "utf-8")
+        assert asked[0].result(timeout=20) == "Ada"
+    assert f"waiting for {answer_of(found[0])}" in capsys.readouterr().err
 
 
 def test_a_role_and_a_text_make_a_question(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,8 +23,10 @@ from evaluation.shifts import (
     SIGN_OFF,
     SIMULATORS,
     Call,
+    CallOrder,
     Shift,
     build_shift,
+    build_tools,
     choose_tasks,
     grade,
     handbook,
@@ -31,8 +35,10 @@ from evaluation.worker import Simulators, read_call
 from evaluation.working import LABEL
 from evaluation.world import World, WorldError, prepare_environment
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import EstimatingCounter
+from langgraph_om import EstimatingCounter, ObservationalMemory, create_memory_agent
+from langgraph_om.testing import ScriptedChatModel
 from support.evaluation import ROOT, Row
 
 SMALL = ("--tasks", 8, "--prompt-tokens", 4000)
@@ -410,6 +416,53 @@ def test_a_call_that_a_simulator_refuses_is_an_answer(day: Shift) -> None:
             simulators.call("cancel_booking", {"booking_id": "B9"})
         assert simulators.grade([]) == []
         assert simulators.grade(day.tasks[0].expected) == ["TravelAPI.bookings"]
+
+
+@pytest.mark.parametrize("calls", [2, 9])
+def test_calls_of_one_answer_are_made_in_its_order(calls: int, day: Shift) -> None:
+    made: list[str] = []
+    is_first = threading.Event()
+
+    def note(call: Call, result: str) -> None:
+        del result
+        if not is_first.is_set():
+            is_first.set()
+            time.sleep(0.2)
+        made.append(call["arguments"]["call"])
+
+    order = CallOrder()
+    asked = [
+        {"name": "hand_over", "args": {"call": str(at)}, "id": f"c{at}"} for at in range(calls)
+    ]
+    asked.insert(1, {"name": "unknown", "args": {}, "id": "u"})
+    with World([sys.executable, str(WORKER)]) as simulators:
+        tools = build_tools(day, simulators, note, order)
+        said = iter([AIMessage("", tool_calls=asked), AIMessage("Done.")])
+        agent = create_memory_agent(
+            ScriptedChatModel(lambda _: next(said)),
+            tools,
+            memory=ObservationalMemory(enabled=False),
+            checkpointer=InMemorySaver(),
+        )
+        config: Any = {"configurable": {"thread_id": "t"}, "callbacks": [order]}
+        agent.invoke({"messages": [("user", "Hand all over.")]}, config)
+    assert made == [str(at) for at in range(calls)]
+
+
+def test_a_shift_has_one_name_in_all_processes() -> None:
+    script = (
+        "from evaluation.running import digest_of; print(digest_of(frozenset(map(str, range(9)))))"
+    )
+    names = {
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "examples")},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(names) == 1
 
 
 def test_calls_are_read_as_python() -> None:
