@@ -41,7 +41,7 @@ def measure(sizes: list[int]) -> Figures:
     figures: Figures = {}
     for size in sizes:
         thread = thread_of(size, LONG)
-        kinds = ("bare", "memory", "archive")
+        kinds = ("bare", "memory", "archive", "create_agent", "middleware", "own graph")
         for kind, found in time_turns(thread.messages, thread.record, kinds, TURNS).items():
             figures[f"turn of four steps, {size:,} messages, {kind}"] = found["seconds"]
             figures[f"the same, bytes of a checkpoint, {size:,} messages, {kind}"] = found["bytes"]
@@ -88,8 +88,16 @@ def checked_out(ref: str) -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(tree))
 
 
-def _git(*arguments: str) -> None:
-    subprocess.run(["git", "-C", str(ROOT), *arguments], check=True)  # noqa: S603, S607
+def newest_release() -> str | None:
+    """Return the newest tag of a version, if there is one."""
+    tags = _git("tag", "--list", "v*", "--sort=-v:refname", "--merged").split()
+    return tags[0] if tags else None
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    return done.stdout
 
 
 def measure_in(tree: Path, sizes: tuple[int, ...]) -> Figures:

@@ -1,9 +1,10 @@
 """Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--all] [--quick] [--json FILE]`.
 
-With `--against REF`, whole turns are measured beside those of that version, pair by pair.
+With `--against REF`, whole turns are measured beside those of that version, pair by pair; `--all`
+does so with the newest release that has a tag.
 
 Everything is offline and repeatable but the times. Targets are printed beside what was measured and
-fail nothing: a benchmark informs, tests decide.
+fail nothing: a benchmark informs, tests decide. With `--hold`, a target that is missed is an error.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import bench_inspector
 import bench_pairs
 import bench_peers
 import bench_prefix
+import bench_ratios
 import bench_reflections
 import bench_standing
 import bench_step
@@ -44,8 +46,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "inspector": bench_inspector.run,
     "reflections": bench_reflections.run,
     "standing": bench_standing.run,
+    "ratios": bench_ratios.run,
 }
-LONG = ("archive", "evict", "peers", "facts", "inspector", "standing")
+LONG = ("archive", "evict", "peers", "facts", "inspector", "standing", "ratios")
 """Run only by name or with `--all`."""
 
 
@@ -63,6 +66,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
     parser.add_argument("--quick", action="store_true", help="smaller and less exact")
+    parser.add_argument("--hold", action="store_true", help="a target that is missed is an error")
     parser.add_argument("--against", metavar="REF", help="also this version, pair by pair")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     parser.add_argument("--file", type=Path, help="a conversation for `prefix`, `peers` to replay")
@@ -74,16 +78,17 @@ def read_options() -> argparse.Namespace:
     return options
 
 
-def main() -> None:
+def main() -> int:
     chosen = read_options()
+    against = chosen.against or (bench_pairs.newest_release() if chosen.all else None)
     usual = [name for name in BENCHMARKS if chosen.all or name not in LONG]
     names = usual if chosen.all else chosen.names or ([] if chosen.against else usual)
     if "peers" in names:
         bench_peers.check(chosen.picture)
     benchmarks = {**BENCHMARKS, "peers": partial(bench_peers.run, picture=chosen.picture)}
     options = Options(quick=chosen.quick, file=chosen.file)
-    if chosen.against:
-        benchmarks["pairs"] = partial(bench_pairs.run, ref=chosen.against)
+    if against:
+        benchmarks["pairs"] = partial(bench_pairs.run, ref=against)
         names = [*names, "pairs"]
     figures: dict[str, object] = {"machine": machine()}
     say(machine())
@@ -98,7 +103,8 @@ def main() -> None:
         say(f"\n{markdown_table(budgets)}")
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2, default=str) + "\n", "utf-8")
+    return int(chosen.hold and not all(each.met for each in budgets))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
