@@ -1,8 +1,8 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
 A turn of memory runs where the model is called, once however often and from wherever it is, and is
-written with what the model's node writes: a node of its own would be a superstep of each call, and
-a checkpoint. A graph of its own is entered only when there is work to do. Its events come back
+written with the answer: a node before the model's would be a superstep of each call, and a
+checkpoint. A graph of its own is entered only when there is work to do. Its events come back
 through its state, so that a run that is taken up after a crash, or a failure of the model, has them
 too.
 """
@@ -212,8 +212,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 return handler(self._without_writing_tools(request))
             taken = _Taken() if self._has_node else self._turns.take_once(request)
             offered, view, tries = self._prepare(request, taken)
+            begun_at = taken.answered
             answer = tries.ask(lambda shown: handler(_with_input(offered, shown)), view)
-            return self._turns.conclude(taken, answer)
+            return self._turns.conclude(taken, answer, begun_at)
 
     async def awrap_model_call(
         self,
@@ -225,8 +226,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(self._without_writing_tools(request))
         taken = _Taken() if self._has_node else await self._turns.atake_once(request)
         offered, view, tries = self._prepare(request, taken)
+        begun_at = taken.answered
         answer = await tries.aask(lambda shown: handler(_with_input(offered, shown)), view)
-        return self._turns.conclude(taken, answer)
+        return self._turns.conclude(taken, answer, begun_at)
 
     @property
     def _has_node(self) -> bool:
@@ -351,8 +353,6 @@ _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
-_SEND = "__pregel_send"
-"""Where it keeps what takes the writes of a task, as `push_message` of LangGraph uses it."""
 _RUNTIME = "__pregel_runtime"
 """Where it keeps what `get_runtime` returns."""
 
@@ -377,8 +377,10 @@ class _Taken:
     """What was inspected last."""
     is_aborted: bool = False
     """Whether a failure ends the turn of the agent without an answer."""
-    is_written: bool = False
-    """Whether it is among the writes of the model's node."""
+    answered: int = 0
+    """How many calls of the model were answered with it."""
+    done: Any = None
+    """What came of its work, once it was given away with an answer."""
 
     def show(self, request: ModelRequest[Any]) -> dict[str, Any]:
         """Return the state with the turn in it.
@@ -417,11 +419,11 @@ class _Turns:
     # Middleware may call the model several times, at once, from threads, and give up waiting.
 
     def take_once(self, request: ModelRequest[Any]) -> _Taken:
-        """Take a turn and have it written, or wait for the one that the same task takes."""
+        """Take a turn, or wait for the one that the same task takes."""
         future, is_first = self._join(request)
         if is_first:
             _settle(future, partial(self.take, request.state, request.runtime, self.graph))
-        return self._write(future.result())
+        return self._begin(future.result())
 
     async def atake_once(self, request: ModelRequest[Any]) -> _Taken:
         """Do the same as `take_once` without blocking the event loop.
@@ -434,7 +436,7 @@ class _Turns:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             task.add_done_callback(lambda done: _settle(future, done.result))
-        return self._write(await asyncio.wrap_future(future))
+        return self._begin(await asyncio.wrap_future(future))
 
     def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], bool]:
         """Return the turn of the task around, and whether it has yet to be taken."""
@@ -450,34 +452,36 @@ class _Turns:
             future.set_running_or_notify_cancel()  # from here on nobody can cancel it
             return future, True
 
-    def _write(self, taken: _Taken) -> _Taken:
-        """Put a turn among the writes of the task, which become a part of its checkpoint.
-
-        Not by a command: LangChain drops those of a call that another one followed.
-        """
-        send = _read_configurable().get(_SEND)
-        with self._lock:
-            was_written, taken.is_written = taken.is_written, send is not None
-        if send is not None and not was_written:
-            send([*taken.update.items()])
+    def _begin(self, taken: _Taken) -> _Taken:
+        """Keep what came of the work of a turn while a call of the model may fail."""
+        if taken.record is not None and taken.done is not None:
+            self._runner.unwritten.keep(taken.record["id"], taken.done)
         return taken
 
     def conclude(
-        self, taken: _Taken, response: ModelResponse[Any]
+        self, taken: _Taken, response: ModelResponse[Any], begun_at: int
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return a response with which a turn is written where it is not yet."""
+        """Return a response with which a turn is written.
+
+        Args:
+            taken: The turn.
+            response: The answer of one call.
+            begun_at: How many were answered when it began. LangChain drops what they write then,
+                and keeps what is written by those that are answered meanwhile.
+        """
         self.release(taken)
-        if taken.is_written or not taken.update:
+        if not taken.update or taken.answered > begun_at:
             return response
+        taken.answered += 1
         given: Any = response
         if isinstance(given, BaseMessage):
             given = ModelResponse(result=[given])
         return ExtendedModelResponse(given, Command(update=taken.update))
 
     def release(self, taken: _Taken) -> None:
-        """Let go of what was kept of a turn for the case that it is not written."""
+        """Let go of what came of the work of a turn, which is written now."""
         if taken.record is not None:
-            self._runner.unwritten.drop(taken.record["id"])
+            taken.done = self._runner.unwritten.pop(taken.record["id"]) or taken.done
 
     @contextmanager
     def within_run(self, request: ModelRequest[Any]) -> Iterator[None]:
@@ -549,12 +553,12 @@ def _hooks(turns: _Turns) -> tuple[_Hook, _AsyncHook]:
     graph = turns.graph
 
     def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return written(turns.take(state, runtime, graph))
+        return to_update(turns.take(state, runtime, graph))
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return written(await turns.atake(state, runtime, graph))
+        return to_update(await turns.atake(state, runtime, graph))
 
-    def written(taken: _Taken) -> _Update | None:
+    def to_update(taken: _Taken) -> _Update | None:
         turns.release(taken)
         return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 

@@ -76,6 +76,9 @@ _NO_KEY = (
 )
 
 
+_MOST_DONE = 8
+"""How much work is kept of a thread: more than one turn does."""
+
 _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
@@ -140,7 +143,7 @@ class StepRunner:
     unwritten: Recent[tuple[_Done, ...]] = field(
         init=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
     )
-    """What came of work in turns that no checkpoint holds yet."""
+    """What came of work in turns that no answer of the Actor has followed."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
     _configured: Settings = field(init=False)
@@ -523,12 +526,14 @@ class StepRunner:
         return None
 
     def keep_done(self, work: Work, events: list[Event]) -> None:
-        """Keep what came of work until it is written."""
+        """Keep what came of work that went well, until it is written with an answer."""
+        is_own = work.decision.operation in ("observation", "reflection")
+        if not is_own or not any(event["type"] == "observation-end" for event in events):
+            return
         count = work.decision.count if work.decision.kind == "observe" else 0
         done = _Done(name_work(work), count, self._digest(work, count), events)
         before = self.unwritten.recall(work.record["id"]) or ()
-        if work.decision.operation in ("observation", "reflection"):
-            self.unwritten.keep(work.record["id"], (*before, done))
+        self.unwritten.keep(work.record["id"], (*before, done)[-_MOST_DONE:])
 
     def _digest(self, work: Work, count: int) -> str:
         return digest_run(self._window(work.record, work.messages), 0, count)
@@ -728,9 +733,8 @@ class StepRunner:
 
 def name_work(work: Work) -> str:
     """Name work by what it is done with: another turn may have the same to do."""
-    groups = (group["id"] for group in work.record["log"])
     about = (work.decision.kind, work.decision.operation, *work.record["cursor"])
-    return derive_id("work", *about, *groups)
+    return derive_id("work", *about, *map(str, work.record["log"]))
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

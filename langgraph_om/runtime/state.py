@@ -163,7 +163,7 @@ def read_stored_record(state: Any) -> Any:
 MAX_SPANS = 16
 """Of how many threads it is kept what was read: of the turns that are under way, as a rule."""
 MAX_UNWRITTEN = 256
-"""Of how many it is kept what was done for a turn that is not written."""
+"""Of how many it is kept what was done for a turn that may not be written."""
 
 KeptT = TypeVar("KeptT")
 
@@ -192,10 +192,10 @@ class Recent(Generic[KeptT]):
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
 
-    def drop(self, record_id: str) -> None:
-        """Forget a thread."""
+    def pop(self, record_id: str) -> KeptT | None:
+        """Return what is kept of a thread, and forget it."""
         with self._lock:
-            self._kept.pop(record_id, None)
+            return self._kept.pop(record_id, None)
 
     def clear(self) -> None:
         """Forget all of them, as after a deletion."""
