@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FEATURES = ROOT / "langgraph_om" / "features"
 COPIED = ("langgraph_om", "tests", "pyproject.toml", "README.md", "CHANGELOG.md", "docs")
-COPIED += ("examples", "mkdocs.yml", ".github", ".ci", "hatch_build.py", "LICENSE")
+COPIED += ("AGENTS.md", "examples", "mkdocs.yml", ".github", ".ci", "hatch_build.py", "LICENSE")
 
 
 def names() -> list[str]:
