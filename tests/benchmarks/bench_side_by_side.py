@@ -1,10 +1,11 @@
 """One conversation through agents with other memories, Mastra's among them, in one run by turns.
 
-    npm install --prefix FOLDER --legacy-peer-deps @mastra/memory @mastra/core @mastra/libsql zod node@22
+    npm install --prefix FOLDER --legacy-peer-deps \\
+        @mastra/memory @mastra/core @mastra/libsql zod node@22
     python tests/benchmarks/bench_side_by_side.py [--mastra FOLDER] [--turns N] [--threshold N]
 
 Each agent lives in a process of its own, and all take a turn before one takes its next. A turn has
-three calls of a tool. Told is what passes between what the Actor's model says and its next question:
+three calls of a tool. A step is the time from an answer of the Actor's model to its next question,
 by the clock, and by the processor, background work included. The models answer at once.
 """
 
@@ -246,7 +247,7 @@ def run(kinds: list[str], turns: int, threshold: int, mastra: Path | None) -> Re
         )
     columns = ["", "first step", "next step", "last", "turn", "1 in 100", "written", "process"]
     notes = [
-        f"{turns} turns of {STEPS} steps, the second half counted, thresholds of {threshold} tokens.",
+        f"{turns} turns of {STEPS} steps, the second half counted; thresholds {threshold} tokens.",
         "Clock / processor (processor beyond the agent alone of the same language).",
     ]
     return Report("Side by side", columns, rows, [], notes)
