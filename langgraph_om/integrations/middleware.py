@@ -1,19 +1,25 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-A turn of memory runs where the model is called, once however often it is, and is written with the
-answer: a node before the model's would be a superstep of each call, and a checkpoint. A graph of
-its own is entered only when there is work to do. Its events come back through its state, so that a
-run that is taken up after a crash, or a failure of the model, has them too.
+A turn of memory runs where the model is called, once however often and from wherever it is, and is
+written with the answer: a node before the model's would be a superstep of each call, and a
+checkpoint. A graph of its own is entered only when there is work to do. Its events come back
+through its state, so that a run that is taken up after a crash, or a failure of the model, has them
+too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import operator
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Lock
 from typing import Annotated, Any, NotRequired, Unpack, cast, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
@@ -31,7 +37,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import fold, fold_one
@@ -49,7 +54,7 @@ from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
-from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
+from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
 from langgraph_om.runtime.turn import turn
@@ -113,7 +118,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             also in its general-purpose subagent. `None`: it is one more.
         as_node: Whether memory has a node of its own before the model's, in which Studio shows the
             work. Each call of the model then takes a superstep and a checkpoint more. A memory
-            with `on_error="abort"` or `"raise"` has one in any case, and so has a subclass.
+            with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in any case, and so
+            has a subclass.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
@@ -167,7 +173,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns = _Turns(self._runner)
         # `create_agent` looks for hooks on the class: one that is there is a superstep.
         if type(self) is ObservationalMemoryMiddleware:
-            has_node = as_node or self._runner.settings.on_error != "continue"
+            # Only a node ends a run, and removes a message that no other write of its step does.
+            removes, on_error = self._runner.removes_by, self._runner.settings.on_error
+            has_node = bool(as_node or removes or on_error != "continue")
             self.__class__ = _KINDS[has_node, self._runner.has_last_step]
         # It runs those of the instance; LangGraph finds a graph within a node only where the node's
         # function encloses it.
@@ -199,14 +207,14 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
-        if not self._meet(request):
-            return handler(self._without_writing_tools(request))
-        taken = _Taken() if self._has_node else self._turns.take_once(request)
-        if taken.is_aborted:
-            return taken.add_to(ModelResponse(result=[]))
-        offered, view, tries = self._prepare(request, taken)
-        answer = tries.ask(lambda shown: handler(_with_input(offered, shown)), view)
-        return taken.add_to(answer)
+        with self._turns.within_run(request):
+            if not self._meet(request):
+                return handler(self._without_writing_tools(request))
+            taken = _Taken() if self._has_node else self._turns.take_once(request)
+            offered, view, tries = self._prepare(request, taken)
+            begun_at = taken.answered
+            answer = tries.ask(lambda shown: handler(_with_input(offered, shown)), view)
+            return self._turns.conclude(taken, answer, begun_at)
 
     async def awrap_model_call(
         self,
@@ -217,11 +225,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._meet(request):
             return await handler(self._without_writing_tools(request))
         taken = _Taken() if self._has_node else await self._turns.atake_once(request)
-        if taken.is_aborted:
-            return taken.add_to(ModelResponse(result=[]))
         offered, view, tries = self._prepare(request, taken)
+        begun_at = taken.answered
         answer = await tries.aask(lambda shown: handler(_with_input(offered, shown)), view)
-        return taken.add_to(answer)
+        return self._turns.conclude(taken, answer, begun_at)
 
     @property
     def _has_node(self) -> bool:
@@ -250,7 +257,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         name = name_actor(request.model)
         tries = SecondTries(runner, seen, system, model=name, mark=_marked)
         if taken.update:
-            state = cast("Any", {**seen, "messages": taken.left})
+            state = cast("Any", {**seen, "messages": request.state["messages"]})
             request = request.override(state=state)
         if runner.runs.is_read_only(None):
             request = self._without_writing_tools(request)
@@ -346,14 +353,19 @@ _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
+_RUNTIME = "__pregel_runtime"
+"""Where it keeps what `get_runtime` returns."""
 
 _SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 """Finds the channel that leads to a summarisation: it is named after the middleware's node."""
 
+_MAX_STAND_INS = 16
+"""For how many tasks something stands in: nobody says when one of them ends."""
+
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Taken:
     """A turn of memory before a call of the model."""
 
@@ -361,12 +373,14 @@ class _Taken:
     """What it changes in the agent's state."""
     record: MemoryRecord | None = None
     """The memory after it; `None` where nothing was inspected."""
-    left: Sequence[BaseMessage] = ()
-    """The conversation without what leaves it."""
     step: Step | None = None
     """What was inspected last."""
     is_aborted: bool = False
     """Whether a failure ends the turn of the agent without an answer."""
+    answered: int = 0
+    """How many calls of the model were answered with it."""
+    done: Any = None
+    """What came of its work, once it was given away with an answer."""
 
     def show(self, request: ModelRequest[Any]) -> dict[str, Any]:
         """Return the state with the turn in it.
@@ -374,24 +388,14 @@ class _Taken:
         The messages are those that the middleware before this one left.
         """
         state: dict[str, Any] = {"om": None, **cast("Mapping[str, Any]", request.state)}
-        gone = {message.id for message in self.update.get("messages", ())}
-        state |= self.update
-        state["messages"] = [each for each in request.messages if each.id not in gone]
+        state |= {**self.update, "messages": request.messages}
         if self.record is not None:
             state["om"] = self.record
         return state
 
-    def add_to(
-        self, response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return a response with which the turn is written."""
-        given: Any = response
-        update = {**self.update, "jump_to": "end"} if self.is_aborted else self.update
-        if not update:
-            return response
-        if isinstance(given, BaseMessage):
-            given = ModelResponse(result=[given])
-        return ExtendedModelResponse(given, Command(update=update))
+
+class _StandIn:
+    """Stands for a task of LangGraph's in threads that know nothing of it."""
 
 
 class _Turns:
@@ -405,36 +409,114 @@ class _Turns:
         self.graph = _work_graph(runner)
         self._runner = runner
         self._neighbours = _Neighbours()
-        self._taken: WeakKeyDictionary[Any, _Taken] = WeakKeyDictionary()
+        self._lock = Lock()
+        self._taken: WeakKeyDictionary[Any, dict[int, Future[_Taken]]] = WeakKeyDictionary()
+        """By task, the turn of each attempt at it."""
+        self._running: set[asyncio.Task[_Taken]] = set()
+        self._stand_ins: OrderedDict[str, _StandIn] = OrderedDict()
+        """By the id of a task, what stands for it in threads without its context."""
+
+    # Middleware may call the model several times, at once, from threads, and give up waiting.
 
     def take_once(self, request: ModelRequest[Any]) -> _Taken:
-        """Take a turn, unless the same task has: middleware may call the model several times."""
-        task = _find_task()
-        taken = self._taken.get(task) if task is not None else None
-        return taken or self._keep(task, self.take(request.state, request.runtime, self.graph))
+        """Take a turn, or wait for the one that the same task takes."""
+        future, is_first = self._join(request)
+        if is_first:
+            _settle(future, partial(self.take, request.state, request.runtime, self.graph))
+        return self._begin(future.result())
 
     async def atake_once(self, request: ModelRequest[Any]) -> _Taken:
-        """Do the same as `take_once` without blocking the event loop."""
-        task = _find_task()
-        taken = self._taken.get(task) if task is not None else None
-        if taken is not None:
-            return taken
-        return self._keep(task, await self.atake(request.state, request.runtime, self.graph))
+        """Do the same as `take_once` without blocking the event loop.
 
-    def _keep(self, task: Any, taken: _Taken) -> _Taken:
-        if task is not None:
-            self._taken[task] = taken
+        The turn goes on where a timeout around the model's call is over.
+        """
+        future, is_first = self._join(request)
+        if is_first:
+            task = asyncio.create_task(self.atake(request.state, request.runtime, self.graph))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            task.add_done_callback(lambda done: _settle(future, done.result))
+        return self._begin(await asyncio.wrap_future(future))
+
+    def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], bool]:
+        """Return the turn of the task around, and whether it has yet to be taken."""
+        # An object that lives as long as the task; a run that is taken up has tasks of its own.
+        task, about = _read_configurable().get(_READ), request.runtime.execution_info
+        attempt = about.node_attempt if about is not None else 1
+        with self._lock:
+            turns = self._taken.setdefault(task, {}) if task is not None else {}
+            known = turns.get(attempt)
+            if known is not None and not (known.done() and known.exception()):
+                return known, False
+            turns[attempt] = future = Future[_Taken]()
+            future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+            return future, True
+
+    def _begin(self, taken: _Taken) -> _Taken:
+        """Keep what came of the work of a turn while a call of the model may fail."""
+        if taken.record is not None and taken.done is not None:
+            self._runner.unwritten.keep(taken.record["id"], taken.done)
         return taken
+
+    def conclude(
+        self, taken: _Taken, response: ModelResponse[Any], begun_at: int
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return a response with which a turn is written.
+
+        Args:
+            taken: The turn.
+            response: The answer of one call.
+            begun_at: How many were answered when it began. LangChain drops what they write then,
+                and keeps what is written by those that are answered meanwhile.
+        """
+        self.release(taken)
+        if not taken.update or taken.answered > begun_at:
+            return response
+        taken.answered += 1
+        given: Any = response
+        if isinstance(given, BaseMessage):
+            given = ModelResponse(result=[given])
+        return ExtendedModelResponse(given, Command(update=taken.update))
+
+    def release(self, taken: _Taken) -> None:
+        """Let go of what came of the work of a turn, which is written now."""
+        if taken.record is not None:
+            taken.done = self._runner.unwritten.pop(taken.record["id"]) or taken.done
+
+    @contextmanager
+    def within_run(self, request: ModelRequest[Any]) -> Iterator[None]:
+        """Say of which run this is in a thread without its context, as plain executors have them.
+
+        What only the `configurable` of the run says is not known there.
+        """
+        about = request.runtime.execution_info
+        if about is None or var_child_runnable_config.get() is not None:
+            yield
+            return
+        with self._lock:
+            stand_in = self._stand_ins.setdefault(about.task_id, _StandIn())
+            while len(self._stand_ins) > _MAX_STAND_INS:
+                self._stand_ins.popitem(last=False)
+        said: dict[str, Any] = {_RUNTIME: request.runtime, _READ: stand_in}
+        said |= {"thread_id": about.thread_id, "checkpoint_ns": about.checkpoint_ns}
+        token = var_child_runnable_config.set({"configurable": said})
+        try:
+            yield
+        finally:
+            var_child_runnable_config.reset(token)
+
+    # Whoever takes it.
 
     def take(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
         """Take a turn, and carry out in a graph what is due."""
 
         def enter(work: Work) -> list[Event]:
-            given, found = _given(work), _Found()
-            while found.of != given["of"]:
-                for mode, data in graph.stream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+            found = _Found(self._runner, work)
+            while not found.is_complete:
+                stream = graph.stream(found.given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
+                for mode, data in stream:
                     found.take(mode, data, runtime)
-            return found.events
+            return found.keep()
 
         flow = _prepare_model(self._runner, self._neighbours, state)
         return drive(flow, self._runner.context(emit=emit, work=enter)).result
@@ -443,23 +525,23 @@ class _Turns:
         """Do the same as `take` without blocking the event loop."""
 
         async def enter(work: Work) -> list[Event]:
-            given, found = _given(work), _Found()
-            while found.of != given["of"]:
-                stream = graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
+            found = _Found(self._runner, work)
+            while not found.is_complete:
+                stream = graph.astream(found.given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
                 async for mode, data in stream:
                     found.take(mode, data, runtime)
-            return found.events
+            return found.keep()
 
         flow = _prepare_model(self._runner, self._neighbours, state)
         return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
 
 
-def _find_task() -> Any:
-    """Return an object that lives as long as the task around, and is of no other; `None` outside.
-
-    A run that is taken up has tasks of its own.
-    """
-    return _read_configurable().get(_READ)
+def _settle(future: Future[_Taken], take: Callable[[], _Taken]) -> None:
+    """Tell everybody who waits for a turn what has come of it."""
+    try:
+        future.set_result(take())
+    except BaseException as error:  # noqa: BLE001 it is raised again where it is waited for
+        future.set_exception(error)
 
 
 def _read_configurable() -> Mapping[str, Any]:
@@ -471,44 +553,60 @@ def _hooks(turns: _Turns) -> tuple[_Hook, _AsyncHook]:
     graph = turns.graph
 
     def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return _to_update(turns.take(state, runtime, graph))
+        return to_update(turns.take(state, runtime, graph))
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return _to_update(await turns.atake(state, runtime, graph))
+        return to_update(await turns.atake(state, runtime, graph))
+
+    def to_update(taken: _Taken) -> _Update | None:
+        turns.release(taken)
+        return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
     return before_model, abefore_model
 
 
-def _to_update(taken: _Taken) -> _Update | None:
-    return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
-
-
-def _given(work: Work) -> dict[str, Any]:
-    """Return the state with which the graph of the work is entered."""
-    needed, record = select_needed(work.record, work.messages), work.record
-    groups = (group["id"] for group in record["log"])
-    of = derive_id("work", work.decision.kind, *record["cursor"], *groups)
-    return {"messages": needed, "om": record, "events": [], "of": of}
-
-
-@dataclass
 class _Found:
     """What comes out of the graph of the work.
 
     A run that is taken up finds in it what came of the work of the first try, in the same order.
     Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
+
+    Args:
+        runner: What the memory runs its steps with.
+        work: What is to be done.
     """
 
-    of: str = ""
-    """Of which work it is."""
-    events: list[Event] = field(default_factory=list)
+    def __init__(self, runner: StepRunner, work: Work) -> None:
+        self._runner, self._work = runner, work
+        self._wanted, known = name_work(work), runner.find_done(work)
+        self._is_known = known is not None
+        self._of = self._wanted if self._is_known else ""
+        self._events = known or []
+        self.given = {
+            "messages": select_needed(work.record, work.messages),
+            "om": work.record,
+            "events": [],
+            "of": self._wanted,
+        }
+        """The state with which the graph is entered."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what was found is of this work."""
+        return self._of == self._wanted
 
     def take(self, mode: str, data: Any, runtime: Runtime[Any]) -> None:
-        """Show what the work shows, and keep what it has come to so far."""
+        """Show what the work shows, and note what it has come to so far."""
         if mode == "custom":
             runtime.stream_writer(data)
         else:
-            self.of, self.events = data.get("of", ""), data["events"]
+            self._of, self._events = data.get("of", ""), data["events"]
+
+    def keep(self) -> list[Event]:
+        """Return what the work came to, which is kept until it is written."""
+        if not self._is_known:
+            self._runner.keep_done(self._work, self._events)
+        return self._events
 
 
 def _prepare_model(
@@ -522,14 +620,14 @@ def _prepare_model(
     scope, identity = RunScope(runner, state=state), runner.identity()
     if runner.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
-        return _Taken(scope.changes, left=conversation)
+        return _Taken(scope.changes)
     if runner.removes_by:
         _check_removal(runner.messages_key, runner.removes_by)
     outcome = yield from turn(runner, record, conversation, identity, scope)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.removed:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]
-    return _Taken(update, outcome.record, outcome.messages, outcome.step, outcome.is_aborted)
+    return _Taken(update, outcome.record, outcome.step, outcome.is_aborted)
 
 
 def _check_removal(messages_key: str, option: str) -> None:

@@ -26,6 +26,7 @@ from langgraph_om.core.config.thresholds import (
     join_windows,
     select_learned,
 )
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
@@ -33,7 +34,8 @@ from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.span import Span
+from langgraph_om.core.record.window import Window, digest_run, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
@@ -53,7 +55,9 @@ from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
-    Spans,
+    MAX_SPANS,
+    MAX_UNWRITTEN,
+    Recent,
     conversation_of,
     read_stored_record,
     record_seen_from_outside,
@@ -72,6 +76,9 @@ _NO_KEY = (
 )
 
 
+_MOST_DONE = 8
+"""How much work is kept of a thread: more than one turn does."""
+
 _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
@@ -79,6 +86,18 @@ _LEAST_ROOM = 300
 _MOST_FITTED = 16
 """Windows for which settings are kept: those of the Actor's models, and what threads have learned
 of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Work that was done."""
+
+    name: str
+    count: int
+    """How many of the window's oldest messages it has read."""
+    digest: str
+    """Of these."""
+    events: list[Event]
 
 
 @dataclass
@@ -118,7 +137,13 @@ class StepRunner:
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
     runs: Runs = field(init=False)
-    spans: Spans = field(init=False, default_factory=Spans)
+    spans: Recent[Span] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
+    """What was read of windows: within a turn each is opened several times for each call of the
+    Actor's model, and the messages are the same objects."""
+    unwritten: Recent[tuple[_Done, ...]] = field(
+        init=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
+    )
+    """What came of work in turns that no answer of the Actor has followed."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
     _configured: Settings = field(init=False)
@@ -490,6 +515,29 @@ class StepRunner:
         )
         return carry_out(settings, work.record, window, work.decision, self.clock())
 
+    def find_done(self, work: Work) -> list[Event] | None:
+        """Return what came of the same work in a turn that was not written, if there was one.
+
+        The Actor's model may have failed after it, and the user have said something else.
+        """
+        for done in self.unwritten.recall(work.record["id"]) or ():
+            if done.name == name_work(work) and done.digest == self._digest(work, done.count):
+                return done.events
+        return None
+
+    def keep_done(self, work: Work, events: list[Event]) -> None:
+        """Keep what came of work that went well, until it is written with an answer."""
+        is_own = work.decision.operation in ("observation", "reflection")
+        if not is_own or not any(event["type"] == "observation-end" for event in events):
+            return
+        count = work.decision.count if work.decision.kind == "observe" else 0
+        done = _Done(name_work(work), count, self._digest(work, count), events)
+        before = self.unwritten.recall(work.record["id"]) or ()
+        self.unwritten.keep(work.record["id"], (*before, done)[-_MOST_DONE:])
+
+    def _digest(self, work: Work, count: int) -> str:
+        return digest_run(self._window(work.record, work.messages), 0, count)
+
     def start_job(
         self,
         record: MemoryRecord,
@@ -653,6 +701,7 @@ class StepRunner:
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
         """
+        self.unwritten.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
@@ -680,6 +729,12 @@ class StepRunner:
             left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
             is_done = flush(left) and is_done
         return is_done
+
+
+def name_work(work: Work) -> str:
+    """Name work by what it is done with: another turn may have the same to do."""
+    about = (work.decision.kind, work.decision.operation, *work.record["cursor"])
+    return derive_id("work", *about, *map(str, work.record["log"]))
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

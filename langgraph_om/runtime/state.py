@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -22,7 +22,6 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.message_keys import find_others
 from langgraph_om.core.record.record import blank_record, complete_record
-from langgraph_om.core.record.span import Span
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
@@ -159,36 +158,46 @@ def read_stored_record(state: Any) -> Any:
     return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
 
 
-# --- What was read of it -------------------------------------------------------------------------
+# --- What this process knows of it ---------------------------------------------------------------
 
 MAX_SPANS = 16
-"""How many are kept: those of the turns that are under way, as a rule."""
+"""Of how many threads it is kept what was read: of the turns that are under way, as a rule."""
+MAX_UNWRITTEN = 256
+"""Of how many it is kept what was done for a turn that may not be written."""
+
+KeptT = TypeVar("KeptT")
 
 
-class Spans:
-    """What was read of the windows that were looked at last, by the id of the record.
+class Recent(Generic[KeptT]):
+    """What is kept of the threads that were looked at last, by the id of the record.
 
-    Within a turn a window is opened several times for each call of the Actor's model, and the
-    messages are the same objects.
+    Args:
+        most: Of how many.
     """
 
-    def __init__(self) -> None:
-        self._spans: OrderedDict[str, Span] = OrderedDict()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, KeptT] = OrderedDict()
         self._lock = Lock()
 
-    def recall(self, record_id: str) -> Span | None:
-        """Return what was read of a thread's window last."""
-        return self._spans.get(record_id)
+    def recall(self, record_id: str) -> KeptT | None:
+        """Return what is kept of a thread."""
+        return self._kept.get(record_id)
 
-    def keep(self, record_id: str, span: Span) -> None:
-        """Keep what was read of a thread's window, in the place of what was read before."""
+    def keep(self, record_id: str, kept: KeptT) -> None:
+        """Keep something of a thread, in the place of what was kept before."""
         with self._lock:
-            self._spans[record_id] = span
-            self._spans.move_to_end(record_id)
-            while len(self._spans) > MAX_SPANS:
-                self._spans.popitem(last=False)
+            self._kept[record_id] = kept
+            self._kept.move_to_end(record_id)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def pop(self, record_id: str) -> KeptT | None:
+        """Return what is kept of a thread, and forget it."""
+        with self._lock:
+            return self._kept.pop(record_id, None)
 
     def clear(self) -> None:
         """Forget all of them, as after a deletion."""
         with self._lock:
-            self._spans.clear()
+            self._kept.clear()

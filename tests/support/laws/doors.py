@@ -21,10 +21,9 @@ DOORS = ("agent", "agent-plain", "plain", "delta", *MIDDLEWARE, "step")
 """`create_memory_agent` with delta and with plain channels, a hand-made graph with plain and with
 delta channels, `create_agent` with both, and with memory in a node of its own, and `memory.step` in
 a loop of one's own."""
-ENTERED = {"agent", "agent-plain", "middleware", "middleware-delta"}
-"""Where the node that calls the Actor's model may inspect by itself."""
 WITHIN = {"middleware", "middleware-delta"}
-"""Where it also does what is due, so that all of it is written with the answer alone."""
+"""Where the node that calls the Actor's model inspects by itself and does what is due, so that all
+of it is written with the answer alone; not where messages are evicted."""
 
 
 def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) -> Graph:

@@ -28,7 +28,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
-from support.agents import Graph, Part, Saver, dumped, of_kind
+from support.agents import READY, Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
     Actor,
@@ -40,7 +40,7 @@ from support.laws.cast import (
     label_of,
     request,
 )
-from support.laws.doors import ENTERED, WITHIN, actor_node, build, last_node
+from support.laws.doors import WITHIN, actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
@@ -123,6 +123,16 @@ class Rules:
     @property
     def is_shared(self) -> bool:
         return self.scope == "resource"
+
+    @property
+    def is_within(self) -> bool:
+        """Whether all that memory does in a step is written with the answer alone."""
+        return self.door in WITHIN and self.storage != "evicting"
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the node that calls the Actor's model may inspect by itself."""
+        return self.door in READY or self.is_within
 
 
 @dataclass
@@ -359,10 +369,10 @@ class World:
         called, judged, trimmed = steps, got, _trimmed(parts)
         if is_resumed:
             called, judged = self._take_up(thread, steps, got)
-            if self.rules.door in ENTERED:  # an idle step states itself again
+            if self.rules.is_entered:  # an idle step states itself again
                 trimmed = trimmed[len(trimmed) - len(judged) :]
         thread.fallen = None
-        if fell and self.rules.door in WITHIN:
+        if fell and self.rules.is_within:
             called, thread.fallen = steps[:-1], (steps[-1], got[-1])
             judged, trimmed = got[:-1], trimmed[:-1]
         moments = self._moments(thread, called, judged, trimmed)
@@ -425,9 +435,8 @@ class World:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
         ends: list[StateSnapshot | None] = [*steps[1:], None]
-        enters = self.rules.door in ENTERED
         states = [
-            _as_entered(step, end) if enters else step.values
+            _as_entered(step, end) if self.rules.is_entered else step.values
             for step, end in zip(steps, ends, strict=True)
             if node in step.next
         ]

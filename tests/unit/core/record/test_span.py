@@ -22,7 +22,7 @@ from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.features import FEATURES
-from langgraph_om.runtime.state import MAX_SPANS, Spans
+from langgraph_om.runtime.state import MAX_SPANS, Recent
 from support.examples import examples
 from support.flows import NOW, setup
 from support.windows import Words
@@ -280,7 +280,7 @@ def test_digests_and_cuts_stay_right_when_the_window_moves_on() -> None:
 
 
 def test_what_was_read_is_kept_for_few_threads_and_forgotten_with_them() -> None:
-    spans, span = Spans(), look(blank_record(), []).window.span
+    spans, span = Recent[Span](MAX_SPANS), look(blank_record(), []).window.span
     for number in range(MAX_SPANS + 1):
         spans.keep(f"r{number}", span)
     assert spans.recall("r0") is None

@@ -1,0 +1,381 @@
+"""Other middleware that calls the model again, twice at once, from threads, or gives up on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.config import ContextThreadPoolExecutor
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.agents import (
+    SYSTEM,
+    Agent,
+    actor,
+    asay,
+    atalk,
+    make_agent,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    search,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
+EVICTING: dict[str, Any] = {"messages": 200, "archive": "sqlite://", "evict": True}
+SAID = turns(9, lookups=("", "2,1"))
+
+Middleware = AgentMiddleware[Any, Any, Any]
+both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+needs_evict = pytest.mark.needs("evict")
+WAYS: dict[str, type[Executor] | None] = {
+    "async": None,
+    "threads with context": ContextThreadPoolExecutor,
+    "plain threads": ThreadPoolExecutor,
+}
+each_way = pytest.mark.parametrize("pool", WAYS.values(), ids=WAYS)
+
+
+def beside(
+    *around: Middleware,
+    model: ScriptedChatModel | None = None,
+    observed_by: Any = None,
+    **options: Any,
+) -> Agent:
+    """An agent whose memory stands behind other middleware."""
+    model, clock = model if model is not None else scripted(), Clock()
+    memory = remembering(observed_by or model, clock, **{**LIMITS, **options})
+    graph = create_agent(
+        model,
+        [search],
+        system_prompt=SYSTEM,
+        middleware=[*around, ObservationalMemoryMiddleware(memory)],
+        checkpointer=InMemorySaver(),
+    )
+    return Agent(graph, memory, model, clock)
+
+
+async def talked(agent: Agent, said: list[HumanMessage], *, is_async: bool) -> list[dict[str, Any]]:
+    return await atalk(agent.graph, CONFIG, said) if is_async else talk(agent.graph, CONFIG, said)
+
+
+def remembers(agent: Agent) -> bool:
+    """Whether memory has worked, lost nothing, and made only prompts that providers take."""
+    state = values(agent.graph, CONFIG)
+    return (
+        bool(state["om"]["log"])
+        and uncovered(agent.memory, state) == []
+        and refusals(agent.prompts()) == []
+    )
+
+
+class Hedging(Middleware):
+    """Calls the model twice at once, and takes one of the answers."""
+
+    def __init__(self, pool: type[Executor] | None) -> None:
+        super().__init__()
+        self._pool: Any = pool
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        with self._pool(max_workers=2) as pool:
+            answers = [pool.submit(handler, request) for _ in range(2)]
+            return answers[1].result() and answers[0].result()
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return (await asyncio.gather(handler(request), handler(request)))[0]
+
+
+@each_way
+async def test_two_calls_at_once_have_one_turn_of_memory(
+    pool: type[Executor] | None,
+) -> None:
+    once, hedged = beside(), beside(Hedging(pool))
+    for agent in (once, hedged):
+        parts = await talked(agent, SAID, is_async=pool is None)
+        assert len(of_kind(parts, "status")) == len(once.prompts())
+    assert hedged.asked("observer") == once.asked("observer") > 1
+    records = [record_of(agent.graph, CONFIG) for agent in (once, hedged)]
+    for key in ("turn", "generation"):
+        assert records[1][key] == records[0][key]
+    assert remembers(hedged)
+
+
+@needs_evict
+@both_ways
+async def test_two_calls_at_once_evict_once(*, is_async: bool) -> None:
+    agent = beside(Hedging(ContextThreadPoolExecutor), **EVICTING)
+    await talked(agent, turns(16), is_async=is_async)
+    state = values(agent.graph, CONFIG)
+    assert state["om"]["evicted"] is not None
+    assert len(state["messages"]) < 32
+
+
+class Forgetful(Middleware):
+    """Takes the oldest message away with the answer to one request."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        if request.state["messages"][-1].id != "h10":
+            return handler(request)
+        oldest = RemoveMessage(id=request.state["messages"][0].id)
+        return ExtendedModelResponse(handler(request), Command(update={"messages": [oldest]}))
+
+
+@needs_evict
+def test_others_may_remove_a_message_in_the_step_that_evicts() -> None:
+    agent = beside(Forgetful(), **EVICTING)
+    talk(agent.graph, CONFIG, turns(10))
+    assert not record_of(agent.graph, CONFIG).get("evicted")
+    say(agent.graph, CONFIG, turn(10))
+    assert record_of(agent.graph, CONFIG)["evicted"]
+    say(agent.graph, CONFIG, turn(11))
+
+
+@pytest.mark.parametrize("options", [{}, pytest.param(EVICTING, marks=needs_evict)])
+def test_update_of_the_models_node_is_a_mapping(options: dict[str, Any]) -> None:
+    agent = beside(**options)
+    updates = [
+        update
+        for message in turns(12)
+        for update in agent.graph.stream({"messages": [message]}, CONFIG, stream_mode="updates")
+    ]
+    assert all(isinstance(value, Mapping | None) for each in updates for value in each.values())
+    assert any("om" in each.get("model", ()) for each in updates) == (not options)
+
+
+class Flaky:
+    """An Actor that is away until it is called back."""
+
+    is_away = False
+    fails_again = False
+    """Whether it is away where it was called before with the same."""
+
+    def __init__(self) -> None:
+        self._last: list[BaseMessage] = []
+
+    def __call__(self, messages: list[BaseMessage]) -> AIMessage:
+        again, self._last = messages == self._last, messages
+        if self.is_away or (self.fails_again and again):
+            msg = "away"
+            raise ConnectionError(msg)
+        return actor(messages)
+
+
+class Doubtful(Middleware):
+    """Has the model look at its answer again, and stays with the first one where that fails."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        first = handler(request)
+        try:
+            return handler(request)
+        except ConnectionError:
+            return first
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        first = await handler(request)
+        try:
+            return await handler(request)
+        except ConnectionError:
+            return first
+
+
+@both_ways
+async def test_work_is_not_paid_for_again_where_the_last_call_failed(*, is_async: bool) -> None:
+    flaky = Flaky()
+    once, doubtful = beside(), beside(Doubtful(), model=scripted(actor=flaky))
+    for agent in (once, doubtful):
+        await talked(agent, turns(6), is_async=is_async)
+        flaky.fails_again = agent is doubtful
+        await talked(agent, turns(4, start=6), is_async=is_async)
+        flaky.fails_again = False
+        await talked(agent, turns(1, start=10), is_async=is_async)
+    assert doubtful.asked("observer") == once.asked("observer") > 1
+    assert remembers(doubtful)
+
+
+# --- A timeout around the call -------------------------------------------------------------------
+
+
+class Slow:
+    """An Observer that answers once it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.begun = threading.Event()
+        self.asked = 0
+        self.model = RunnableLambda(self._answer, self._aanswer)
+
+    def _answer(self, messages: list[BaseMessage]) -> AIMessage:
+        self._begin()
+        assert self.go.wait(60)
+        return AIMessage(str(ExtractiveObserver().reply(messages)))
+
+    async def _aanswer(self, messages: list[BaseMessage]) -> AIMessage:
+        self._begin()
+        while not self.go.is_set():  # noqa: ASYNC110 an event of threads
+            await asyncio.sleep(0.01)
+        return AIMessage(str(ExtractiveObserver().reply(messages)))
+
+    def _begin(self) -> None:
+        self.asked += 1
+        self.begun.set()
+
+
+class Hasty(Middleware):
+    """Gives up on a call as soon as the Observer is asked in it, and calls once more."""
+
+    def __init__(self, slow: Slow, pool: type[Executor] | None) -> None:
+        super().__init__()
+        self._slow = slow
+        self._pool: Any = pool
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        pool = self._pool()
+        first: Future[Any] = pool.submit(handler, request)
+        while not first.done() and not self._slow.begun.wait(0.01):
+            pass
+        if first.done():
+            return first.result()
+        self._slow.begun.clear()
+        second: Future[Any] = pool.submit(handler, request)
+        self._slow.go.set()
+        return second.result()
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        first = asyncio.ensure_future(handler(request))
+        while not first.done() and not self._slow.begun.is_set():  # noqa: ASYNC110 as above
+            await asyncio.sleep(0.01)
+        if first.done():
+            return first.result()
+        self._slow.begun.clear()
+        first.cancel()
+        await asyncio.sleep(0.05)  # what is cancelled hears of it
+        self._slow.go.set()
+        return await handler(request)
+
+
+@each_way
+async def test_observer_goes_on_where_the_call_around_it_is_given_up(
+    pool: type[Executor] | None,
+) -> None:
+    slow = Slow()
+    agent = beside(Hasty(slow, pool), observed_by=slow.model, log=10_000)
+    await talked(agent, turns(5), is_async=pool is None)
+    assert slow.asked == 1
+    assert remembers(agent)
+
+
+# --- Threads without the run's context -----------------------------------------------------------
+
+
+class Threaded(Middleware):
+    """Calls the model in a thread of a plain pool, as one does for a timeout."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        with ThreadPoolExecutor() as pool:
+            return pool.submit(handler, request).result(60)
+
+
+def test_call_in_a_thread_without_context_has_its_turn() -> None:
+    once, threaded = beside(), beside(Threaded())
+    told = [talk(agent.graph, CONFIG, SAID) for agent in (once, threaded)]
+    kinds = [[part["type"] for part in parts] for parts in told]
+    assert kinds[1] == kinds[0]
+    assert record_of(threaded.graph, CONFIG)["thread_id"] == "t"
+    assert outcome(values(threaded.graph, CONFIG)) == outcome(values(once.graph, CONFIG))
+    assert remembers(threaded)
+
+
+def test_context_of_the_run_is_known_in_a_thread_without_context() -> None:
+    agent = beside(Threaded())
+    for message in turns(8):
+        agent.graph.invoke({"messages": [message]}, CONFIG, context={"om_enabled": False})
+    assert not values(agent.graph, CONFIG).get("om")
+    assert len(agent.prompts()[-1]) == 16
+
+
+# --- A model that fails after memory's work ------------------------------------------------------
+
+
+async def fail(agent: Agent, flaky: Flaky, *messages: HumanMessage, is_async: bool) -> None:
+    flaky.is_away = True
+    for message in messages:
+        with pytest.raises(ConnectionError):
+            await asay(agent.graph, CONFIG, message) if is_async else say(
+                agent.graph, CONFIG, message
+            )
+    flaky.is_away = False
+
+
+@both_ways
+async def test_work_before_a_failure_is_not_paid_for_again(*, is_async: bool) -> None:
+    observed: list[int] = []
+    for door in ("middleware", "middleware-node"):
+        flaky = Flaky()
+        agent = make_agent(door, InMemorySaver(), model=scripted(actor=flaky), **LIMITS)
+        await talked(agent, turns(6), is_async=is_async)
+        await fail(agent, flaky, turn(6), is_async=is_async)
+        asked = agent.asked("observer"), agent.asked("reflector")
+        assert asked == (2, 1)
+        await fail(agent, flaky, *turns(4, start=7), is_async=is_async)
+        assert (agent.asked("observer"), agent.asked("reflector")) == asked
+        await fail(agent, flaky, turn(11), is_async=is_async)
+        await talked(agent, turns(2, start=12), is_async=is_async)
+        assert remembers(agent)
+        observed.append(agent.asked("observer"))
+    assert observed == [3, 3]
+
+
+def test_message_that_was_edited_after_a_failure_is_read_anew() -> None:
+    flaky = Flaky()
+    agent = make_agent("middleware", InMemorySaver(), model=scripted(actor=flaky), **LIMITS)
+    talk(agent.graph, CONFIG, turns(6))
+    before = agent.asked("observer")
+    asyncio.run(fail(agent, flaky, turn(6), is_async=False))
+    edited = HumanMessage("I go to Narnia instead, with 9 lions. " * 15, id="h4")
+    assert agent.asked("observer") > before
+    say(agent.graph, CONFIG, edited, turn(7))
+    assert "Narnia" in str(record_of(agent.graph, CONFIG)["log"])
+    assert remembers(agent)
+
+
+@pytest.mark.needs("archive")
+def test_deletion_reaches_work_that_was_not_written() -> None:
+    flaky = Flaky()
+    model = scripted(actor=flaky)
+    agent = make_agent("middleware", InMemorySaver(), model=model, archive="sqlite://", **LIMITS)
+    memory: ObservationalMemory = agent.memory
+    flaky.is_away = True
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            agent.graph.invoke({"messages": turns(7)}, CONFIG)
+        asked = agent.asked("observer")
+    assert asked > 0
+    memory.delete_thread("t", checkpointer=agent.graph.checkpointer)
+    with pytest.raises(ConnectionError):
+        agent.graph.invoke({"messages": turns(7)}, CONFIG)
+    assert agent.asked("observer") == 2 * asked
