@@ -187,12 +187,9 @@ def test_what_one_message_names_is_not_lost_among_many_others() -> None:
 def test_a_user_is_not_drowned_by_an_answer_full_of_code() -> None:
     calls = [f"* 🟡 (11:{at:02}) asked about call_{at}; assistant: retry_{at}" for at in range(40)]
     log = [group("old", day_log(0, *NOTES, *calls)), group("new", day_log(1, *FILLER))]
-    names = "\n  ".join(f"call_{at}(); retry_{at}();" for at in range(40))
-    said = f"User (12:00): I have never worked with redis\n  ```js\n  {names}\n  ```"
-    answered = [
-        f"Assistant (12:{at:02}): See call_{at} and retry_{at}\n  ```js\n  {names}\n  ```"
-        for at in range(1, 31)
-    ]
+    code = "\n  ".join(f"const value_{at} = fetch(url_{at});" for at in range(80))
+    said = f"User (12:00): I have never worked with redis\n  ```js\n  {code}\n  ```"
+    answered = [f"Assistant (12:{at:02}): See call_{at} and retry_{at}" for at in range(1, 31)]
     about = "\n".join(["Date: Mar 9, 2026", *answered[:15], said, *answered[15:]])
     assert NOTES[0] in select_previous(log, 160, Words(), about)
 
