@@ -111,8 +111,8 @@ def _add_touched(
             picker.take(item)
         if not picker.kept:
             break
-        lines = [line for at in sorted(picker.kept) for line in items[at].lines]
-        text = "\n".join([intro, *lines])
+        shown = _without_repeats([items[at] for at in sorted(picker.kept)])
+        text = "\n".join([intro, *chain.from_iterable(item.lines for item in shown)])
         excess = counter.count_text(text) - budget
         if excess <= 0:
             return text
@@ -267,10 +267,25 @@ class _Picker:
         return [self._headings[above]]
 
 
+def _without_repeats(items: Sequence[_Item]) -> list[_Item]:
+    """Return items without headings of the day under which the one before stands already."""
+    shown: list[_Item] = []
+    day: tuple[str, ...] = ()
+    for item in items:
+        if not item.is_heading or item.lines != day:
+            shown.append(item)
+        day = item.lines if item.is_heading else day
+    return shown
+
+
 def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
     out: list[str] = []
     left_out = 0
+    chosen = [item for item in items if item.at in kept]
+    repeated = {item.at for item in chosen} - {item.at for item in _without_repeats(chosen)}
     for item in items:
+        if item.at in repeated:
+            continue
         if item.at not in kept:
             left_out += len(item.lines)
             continue

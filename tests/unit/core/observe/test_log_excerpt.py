@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal
 
 import pytest
@@ -135,7 +136,20 @@ def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
         map(int, re.findall(r"^\[(\d+) (?:earlier )?lines? left out\]$", text, re.MULTILINE))
     )
     kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
+    days = [line for line in whole if line.startswith("Date: ")]
+    repeated = sum(day == before for before, day in pairwise(days))
+    assert len(whole) - repeated <= len(kept) + counted <= len(whole)
+
+
+def test_a_day_has_one_heading_however_many_groups_it_has() -> None:
+    many = [group(f"g{at}", day_log(0, f"* 🔴 Redis node {at}")) for at in range(9)]
+    log = [*many, *(group(f"n{at}", day_log(1, f"* 🔴 walk {at}")) for at in range(40))]
+    about = "User (12:00): I never had a Redis node"
+    text = select_previous(log, 60, Words(), about)
+    shown, _, touched = text.partition("Of the lines left out")
+    assert (shown.count(heading(1)), touched.count(heading(0))) == (1, 1)
+    assert touched.count("Redis node") > 1
 
 
 # --- What the conversation may deny or change ----------------------------------------------------
