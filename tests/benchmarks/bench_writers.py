@@ -1,7 +1,7 @@
 """Many threads of one user that are written at once by several workers, with a log they share.
 
-By itself: `python tests/benchmarks/bench_writers.py [--turns 2000] [--only sqlite]`. The models are
-rough: they miss sizes, and forget the form at times.
+By itself: `python tests/benchmarks/bench_writers.py [--turns 2000] [--threads 20] [--at-once 20]
+[--only sqlite]`. The models are rough: they miss sizes, and forget the form at times.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ class Plan:
     turns: int
     """Of each thread."""
     buffer_tokens: float | bool | None
+    threads: int = THREADS
+    at_once: int = THREADS
+    """How many threads take turns at the same time."""
 
 
 class Worker:
@@ -106,7 +109,7 @@ class Worker:
 
     def serve(self, threads: Sequence[int]) -> Served:
         """Take all turns, and one more in the end that takes in what is left."""
-        with ThreadPoolExecutor(len(threads)) as pool:
+        with ThreadPoolExecutor(max(1, self.plan.at_once // WORKERS)) as pool:
             kept = dict(pool.map(self._serve_thread, threads))
         self.memory.flush(60)
         count = runner_of(self.memory).settings.counter
@@ -191,7 +194,10 @@ def report(plan: Plan, served: Sequence[Served], seconds: float) -> Iterator[str
     sizes = [size for _, size in sorted(each for worker in served for each in worker.sizes)]
     tenth = max(1, len(sizes) // 10)
     tenths = [sizes[at : at + tenth] for at in range(0, tenth * 10, tenth)]
-    yield f"{len(began)} turns of {THREADS} threads by {WORKERS} workers in {seconds:.0f} s"
+    yield (
+        f"{len(began)} turns of {plan.threads} threads, {plan.at_once} at once, "
+        f"by {WORKERS} workers in {seconds:.0f} s"
+    )
     for name, counts in (("cycles begun", began), ("cycles waited for", waited)):
         at = counts[round(0.99 * (len(counts) - 1))]
         yield f"{name} per turn: at most {counts[-1]}, p99 {at}, {sum(counts)} in all"
@@ -209,7 +215,7 @@ def report(plan: Plan, served: Sequence[Served], seconds: float) -> Iterator[str
 def measure(plan: Plan) -> Iterator[str]:
     """Have the workers serve all threads, and yield the figures."""
     SQLAlchemyArchive(plan.url).setup()
-    shares = [[*range(at, THREADS, WORKERS)] for at in range(WORKERS)]
+    shares = [[*range(at, plan.threads, WORKERS)] for at in range(WORKERS)]
     began = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
         tasks = [(plan, seed, share) for seed, share in enumerate(shares)]
@@ -221,6 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the figures for each database, with buffering and without."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=2000, help="of all threads together")
+    parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--at-once", type=int, help="threads at a time (default: all)")
     parser.add_argument("--only", choices=DATABASES)
     parser.add_argument("--mode", choices=("buffered", "waiting"))
     options = parser.parse_args(arguments)
@@ -229,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if options.only not in (None, name) or options.mode not in (None, mode):
                 continue
             with database() as url:
-                lines = measure(Plan(url, max(1, options.turns // THREADS), buffer_tokens))
+                turns = max(1, options.turns // options.threads)
+                at_once = options.at_once or options.threads
+                lines = measure(Plan(url, turns, buffer_tokens, options.threads, at_once))
                 sys.stdout.write(f"--- {name}, {mode}\n" + "".join(f"{line}\n" for line in lines))
                 sys.stdout.flush()
 

@@ -38,8 +38,15 @@ nothing."""
 _LOOKED: Final = 48
 """How many items are looked at for one message, those that hold its rarest words: to look for all
 of its words at all that hold them would cost more than the rest of an observation."""
+_BY_TURNS: Final = 2
+"""How many items one message brings before the next one's turn; with 1, or without turns, a few
+denials in a hundred are not found (`tests/benchmarks/bench_conflicts.py`)."""
 _LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
+_CODE: Final = compile_late(r"(?ms)^ *```.*?^ *```[ \t]*$")
+"""A block of code in a message: its names come again in all that is about the same code."""
+_USER: Final = "User"
+"""What a message of the user begins with."""
 
 
 def select_previous(
@@ -104,8 +111,8 @@ def _add_touched(
             picker.take(item)
         if not picker.kept:
             break
-        lines = [line for at in sorted(picker.kept) for line in items[at].lines]
-        text = "\n".join([intro, *lines])
+        shown = _without_repeats([items[at] for at in sorted(picker.kept)])
+        text = "\n".join([intro, *chain.from_iterable(item.lines for item in shown)])
         excess = counter.count_text(text) - budget
         if excess <= 0:
             return text
@@ -116,11 +123,14 @@ def _add_touched(
 def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> list[_Item]:
     """Return the items that share words with a message and are not kept, the likeliest first.
 
-    A word counts by how rare it is in the log and in the conversation. An item is as likely as its
-    rarest words say that stand in one message, for their lengths; of equals, the newest is first.
+    A word counts by how rare it is in the log and in the conversation; words of code do not. An
+    item is as likely for a message as its rarest words say that stand in it, for their lengths; of
+    equals, the newest is first. The two likeliest of each message come before further ones, those
+    of the user's messages first: one that is long and touches much leaves room for the others.
     """
-    lines = [line for line in _LEFT_EDGE.split(about) if observation_date(line) is None]
-    said = [distinct_words(line.partition(": ")[2] or line) for line in lines]
+    lines = _LEFT_EDGE.split(_CODE.sub("", about))
+    messages = [line for line in lines if observation_date(line) is None]
+    said = [distinct_words(line.partition(": ")[2] or line) for line in messages]
     in_talk = Counter(chain.from_iterable(said))
     words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
     holders: dict[str, list[int]] = defaultdict(list)
@@ -133,8 +143,8 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
     }
     left_out = {word: [at for at in found if at not in kept] for word, found in holders.items()}
     rarest = {word: at for at, word in enumerate(sorted(weights, key=lambda w: (-weights[w], w)))}
-    best: dict[int, float] = {}
-    for message in said:
+    places: dict[int, tuple[int, bool, float]] = {}
+    for line, message in zip(messages, said, strict=True):
         counts: dict[int, int] = defaultdict(int)
         scores: dict[int, float] = defaultdict(float)
         left = _LOOKED
@@ -147,11 +157,14 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
             left -= len(found)
             if not left:
                 break
-        for at, score in scores.items():
-            size = math.sqrt(len(message) * len(words[at]))
-            if score > best.get(at, 0.0) * size:
-                best[at] = score / size
-    return [items[at] for at in sorted(best, key=lambda at: (-best[at], -at))]
+        likely = {
+            at: score / math.sqrt(len(message) * len(words[at])) for at, score in scores.items()
+        }
+        is_other = not line.startswith(_USER)
+        for place, at in enumerate(sorted(likely, key=lambda at: (-likely[at], -at))):
+            own_place = (place // _BY_TURNS, is_other, -likely[at])
+            places[at] = min(places.get(at, own_place), own_place)
+    return [items[at] for at in sorted(places, key=lambda at: (places[at], -at))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +267,25 @@ class _Picker:
         return [self._headings[above]]
 
 
+def _without_repeats(items: Sequence[_Item]) -> list[_Item]:
+    """Return items without headings of the day under which the one before stands already."""
+    shown: list[_Item] = []
+    day: tuple[str, ...] = ()
+    for item in items:
+        if not item.is_heading or item.lines != day:
+            shown.append(item)
+        day = item.lines if item.is_heading else day
+    return shown
+
+
 def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
     out: list[str] = []
     left_out = 0
+    chosen = [item for item in items if item.at in kept]
+    repeated = {item.at for item in chosen} - {item.at for item in _without_repeats(chosen)}
     for item in items:
+        if item.at in repeated:
+            continue
         if item.at not in kept:
             left_out += len(item.lines)
             continue

@@ -168,7 +168,7 @@ def test_the_smallest_tier_that_covers_the_input_is_taken(
 @pytest.mark.parametrize(
     ("options", "largest", "who"),
     [
-        ({}, 40_000, "Observer"),
+        ({}, 39_000, "Observer"),
         ({"observation": {"previous_observer_tokens": 0}}, 38_000, "Observer"),
         ({"observation": {"previous_observer_tokens": False}}, 76_000, "Observer"),
         ({"observation": {"block_after": 90_000}}, 92_000, "Observer"),

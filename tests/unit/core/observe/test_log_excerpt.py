@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal
 
 import pytest
@@ -135,7 +136,20 @@ def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
         map(int, re.findall(r"^\[(\d+) (?:earlier )?lines? left out\]$", text, re.MULTILINE))
     )
     kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
+    days = [line for line in whole if line.startswith("Date: ")]
+    repeated = sum(day == before for before, day in pairwise(days))
+    assert len(whole) - repeated <= len(kept) + counted <= len(whole)
+
+
+def test_a_day_has_one_heading_however_many_groups_it_has() -> None:
+    many = [group(f"g{at}", day_log(0, f"* 🔴 Redis node {at}")) for at in range(9)]
+    log = [*many, *(group(f"n{at}", day_log(1, f"* 🔴 walk {at}")) for at in range(40))]
+    about = "User (12:00): I never had a Redis node"
+    text = select_previous(log, 60, Words(), about)
+    shown, _, touched = text.partition("Of the lines left out")
+    assert (shown.count(heading(1)), touched.count(heading(0))) == (1, 1)
+    assert touched.count("Redis node") > 1
 
 
 # --- What the conversation may deny or change ----------------------------------------------------
@@ -182,6 +196,16 @@ def test_an_old_item_that_a_message_may_deny_is_shown_whole_under_its_day(
 def test_what_one_message_names_is_not_lost_among_many_others() -> None:
     others = [f"We talked about {' '.join(FILLER[at].split()[6:])} again" for at in range(100)]
     assert NOTES[0] in shown_about(*others[:50], "Redis? Never.", *others[50:], budget=300)
+
+
+def test_a_user_is_not_drowned_by_an_answer_full_of_code() -> None:
+    calls = [f"* 🟡 (11:{at:02}) asked about call_{at}; assistant: retry_{at}" for at in range(40)]
+    log = [group("old", day_log(0, *NOTES, *calls)), group("new", day_log(1, *FILLER))]
+    code = "\n  ".join(f"const value_{at} = fetch(url_{at});" for at in range(80))
+    said = f"User (12:00): I have never worked with redis\n  ```js\n  {code}\n  ```"
+    answered = [f"Assistant (12:{at:02}): See call_{at} and retry_{at}" for at in range(1, 31)]
+    about = "\n".join(["Date: Mar 9, 2026", *answered[:15], said, *answered[15:]])
+    assert NOTES[0] in select_previous(log, 160, Words(), about)
 
 
 def test_of_equals_the_newest_is_shown() -> None:
