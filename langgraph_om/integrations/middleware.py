@@ -33,7 +33,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import Runtime
+from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
@@ -394,6 +394,10 @@ class _Taken:
         return state
 
 
+_Settle = Callable[[Callable[[], _Taken]], None]
+"""Takes a turn, and tells all who wait for it what has come of it."""
+
+
 class _StandIn:
     """Stands for a task of LangGraph's in threads that know nothing of it."""
 
@@ -420,9 +424,9 @@ class _Turns:
 
     def take_once(self, request: ModelRequest[Any]) -> _Taken:
         """Take a turn, or wait for the one that the same task takes."""
-        future, is_first = self._join(request)
-        if is_first:
-            _settle(future, partial(self.take, request.state, request.runtime, self.graph))
+        future, settle = self._join(request)
+        if settle is not None:
+            settle(partial(self.take, request.state, request.runtime, self.graph))
         return self._begin(future.result())
 
     async def atake_once(self, request: ModelRequest[Any]) -> _Taken:
@@ -430,27 +434,34 @@ class _Turns:
 
         The turn goes on where a timeout around the model's call is over.
         """
-        future, is_first = self._join(request)
-        if is_first:
+        future, settle = self._join(request)
+        if settle is not None:
             task = asyncio.create_task(self.atake(request.state, request.runtime, self.graph))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-            task.add_done_callback(lambda done: _settle(future, done.result))
+            task.add_done_callback(lambda done: settle(done.result))
         return self._begin(await asyncio.wrap_future(future))
 
-    def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], bool]:
-        """Return the turn of the task around, and whether it has yet to be taken."""
+    def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], _Settle | None]:
+        """Return the turn of the task around, and what settles it where it has yet to be taken."""
         # An object that lives as long as the task; a run that is taken up has tasks of its own.
-        task, about = _read_configurable().get(_READ), request.runtime.execution_info
+        task, about = _read_configurable().get(_READ), _read_about(request)
         attempt = about.node_attempt if about is not None else 1
         with self._lock:
             turns = self._taken.setdefault(task, {}) if task is not None else {}
-            known = turns.get(attempt)
-            if known is not None and not (known.done() and known.exception()):
-                return known, False
+            if attempt in turns:
+                return turns[attempt], None
             turns[attempt] = future = Future[_Taken]()
             future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-            return future, True
+
+        def settle(take: Callable[[], _Taken]) -> None:
+            try:
+                future.set_result(take())
+            except BaseException as error:  # noqa: BLE001 it is raised where the turn is waited for
+                turns.pop(attempt)  # the next call tries it, and the error keeps the task alive
+                future.set_exception(error)
+
+        return future, settle
 
     def _begin(self, taken: _Taken) -> _Taken:
         """Keep what came of the work of a turn while a call of the model may fail."""
@@ -489,7 +500,7 @@ class _Turns:
 
         What only the `configurable` of the run says is not known there.
         """
-        about = request.runtime.execution_info
+        about = _read_about(request)
         if about is None or var_child_runnable_config.get() is not None:
             yield
             return
@@ -536,12 +547,10 @@ class _Turns:
         return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
 
 
-def _settle(future: Future[_Taken], take: Callable[[], _Taken]) -> None:
-    """Tell everybody who waits for a turn what has come of it."""
-    try:
-        future.set_result(take())
-    except BaseException as error:  # noqa: BLE001 it is raised again where it is waited for
-        future.set_exception(error)
+def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
+    """Return what LangGraph says of the task around; `None` outside of one."""
+    runtime: Runtime[Any] | None = request.runtime
+    return runtime.execution_info if runtime is not None else None
 
 
 def _read_configurable() -> Mapping[str, Any]:
