@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory
+from langgraph_om.core.actor.prompt_cache import CacheReading, find_reason, read_cache
 from langgraph_om.core.additions import Advice, list_advice, list_texts, read_closing
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
@@ -29,9 +29,6 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 
 _MIN_CALLS: Final = 5
-_MIN_HITS: Final = 0.2
-_MIN_PROMPT: Final = 2000
-"""Tokens of a prompt that providers cache."""
 _MANY_PINNED: Final = 0.5
 _MANY_UNDATED: Final = 0.3
 _LARGE_MESSAGE: Final = 0.5
@@ -64,12 +61,12 @@ def diagnose(
     Args:
         apart: What the Actor is shown apart from the log.
     """
-    hits = _measure_cache(messages)
+    reading = read_cache(messages)
     advice = [
         *_advise_on_failures(record),
         *list_advice(record, now),
         *_advise_on_duplicates(record),
-        *_advise_on_cache(hits, _find_reason(messages)),
+        *_advise_on_cache(reading, messages, record),
         *_advise_on_pins(record, thresholds),
         *_advise_on_size(record, thresholds),
         *_advise_on_dates(record),
@@ -77,7 +74,7 @@ def diagnose(
         *_advise_on_unread(record),
         *_advise_on_overlooked(record),
     ]
-    hits_share = None if hits is None else hits[1] / max(1, hits[2])
+    hits_share = None if reading is None else reading.share
     sections = _measure_sections(record, window, thresholds, counter, now, apart=apart)
     return Diagnosis(sections, hits_share, advice)
 
@@ -104,20 +101,6 @@ def _measure_sections(
         "messages": window.tokens,
     }
     return {name: tokens for name, tokens in sections.items() if tokens}
-
-
-def _measure_cache(messages: Sequence[BaseMessage]) -> tuple[int, int, int] | None:
-    """Return calls, tokens from the cache, and tokens in, of answers that say."""
-    calls = cached = total = 0
-    for message in messages:
-        usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
-        details = (usage or {}).get("input_token_details") or {}
-        if not usage or not usage.get("input_tokens") or details.get("cache_read") is None:
-            continue  # many models do not say, which is no zero
-        calls += 1
-        total += usage["input_tokens"]
-        cached += details["cache_read"]
-    return (calls, cached, total) if calls else None
 
 
 # --- Advice: each says what is the case, and what to do ------------------------------------------
@@ -174,34 +157,14 @@ def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
             )
 
 
-def _find_reason(messages: Sequence[BaseMessage]) -> str:
-    """Return why the answers of a conversation were read anew, as far as they tell."""
-    answers = [message for message in messages if isinstance(message, AIMessage)]
-    models = [str(answer.response_metadata.get("model_name") or "") for answer in answers]
-    named = [model for model in models if model]
-    changes = sum(before != after for before, after in pairwise(named))
-    if changes and changes >= _MIN_HITS * len(named):
-        names = " and ".join(sorted(set(named)))
-        return (
-            f"The model changed {changes} times in {len(named)} answers ({names}), and each has a "
-            f"cache of its own: keep one model for a conversation"
-        )
-    return (
-        "Memory's prefix holds still between observations; see that the agent's own system "
-        "prompt does (no time of day in it), that its tools keep their order, and that "
-        "caching is switched on"
-    )
-
-
-def _advise_on_cache(hits: tuple[int, int, int] | None, reason: str) -> Iterator[Advice]:
-    if hits is None:
-        return
-    calls, cached, total = hits
-    if calls >= _MIN_CALLS and total / calls >= _MIN_PROMPT and cached < _MIN_HITS * total:
+def _advise_on_cache(
+    reading: CacheReading | None, messages: Sequence[BaseMessage], record: MemoryRecord
+) -> Iterator[Advice]:
+    if reading is not None and reading.is_broken:
         yield Advice(
             "cache",
-            f"{cached / total:.0%} of {total:,} input tokens came from the provider's cache. "
-            f"{reason}",
+            f"{reading.share:.0%} of {reading.total:,} input tokens came from the provider's "
+            f"cache. {find_reason(messages, record).text}",
         )
 
 

@@ -71,6 +71,7 @@ from langgraph_om.web.threads import (
     ServerThreads,
     Threads,
     Wanted,
+    sum_by_user,
 )
 
 __all__ = ["memory_app"]
@@ -328,6 +329,7 @@ class _Pages:
             "list.html",
             title="Memories",
             rows=rows,
+            users=sum_by_user(rows),
             wanted=wanted,
             is_cut=is_cut,
             older=urlencode(older) if older else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -323,6 +323,25 @@ def read_figures(record: MemoryRecord) -> Figures:
             for name, spent in usage.items()
         },
     )
+
+
+def sum_by_user(threads: Iterable[Listed]) -> dict[str, tuple[int, Figures]]:
+    """Return how many of some threads each user has and what they come to, dearest first."""
+    by_user: dict[str, list[Figures]] = {}
+    for thread in threads:
+        if thread.user and thread.figures is not None:
+            by_user.setdefault(thread.user, []).append(thread.figures)
+    found = {user: (len(several), _add_figures(several)) for user, several in by_user.items()}
+    return dict(sorted(found.items(), key=lambda one: -one[1][1].tokens_in))
+
+
+def _add_figures(several: Sequence[Figures]) -> Figures:
+    usage: dict[str, tuple[int, int]] = {}
+    for name, (read, written) in (one for each in several for one in each.usage.items()):
+        before = usage.get(name, (0, 0))
+        usage[name] = before[0] + read, before[1] + written
+    messages = sum(each.messages_tokens for each in several)
+    return Figures(messages, sum(each.log_tokens for each in several), usage)
 
 
 def fill(thread: Listed, state: Any, messages_key: str) -> Listed:

@@ -159,6 +159,29 @@ async def test_costs_are_told_in_dollars_where_prices_are_known() -> None:
             memory_app(memory, graph=graph, prices=wrong)  # type: ignore[arg-type]
 
 
+async def test_costs_are_summed_by_user() -> None:
+    memory, graph = remember()
+    for thread, user in (("boat", "noor"), ("tax", "ana"), ("car", "ana")):
+        for number in range(5):
+            text = f"Turn {number}. {'It rains. ' * 40}"
+            who = on_thread(thread, resource_id=user)
+            graph.invoke({"messages": [HumanMessage(text)]}, who)
+
+    def spent(thread: str, key: str) -> int:
+        usage = values(graph, on_thread(thread))["om"]["usage"].values()
+        return sum(own.get(key, 0) for own in usage)
+
+    async with client(memory_app(memory, graph=graph)) as web:
+        text = Tags((await web.get("/memory")).text.partition("by user")[2]).text
+    ana, noor = (
+        [sum(spent(thread, key) for thread in threads) for key in ("inputTokens", "outputTokens")]
+        for threads in (("tax", "car"), ("boat",))
+    )
+    said = " ".join(text.split())  # cells stand side by side
+    assert f"ana2{ana[0]:,} in, {ana[1]:,} out" in said
+    assert f"noor1{noor[0]:,} in, {noor[1]:,} out" in said
+
+
 # --- A thread ------------------------------------------------------------------------------------
 
 
