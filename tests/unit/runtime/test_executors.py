@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from langgraph_om import (
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
 
+RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
 
 
@@ -187,6 +190,23 @@ async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
     assert time.monotonic() - began < 10  # 25 seconds by four threads
     assert [way for job in jobs for way in job.done] == ["blocking"] * 4 + ["awaited"] * 196
     assert executor.peek("c199") == RESULT
+
+
+async def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None:
+    executor = BackgroundBuffering()
+    runs: list[weakref.ref[Gate]] = []
+    for number in range(9):  # five of them are tasks
+        conversation = Gate()
+        runs.append(weakref.ref(conversation))
+        RUN.set(conversation)
+        assert executor.submit(f"c{number}", f"k{number}", Awaited(0.1))
+    RUN.set(None)
+    del conversation
+    await settled(executor)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [executor.peek(f"c{number}") for number in range(9)] == [RESULT] * 9
+    assert [run() for run in runs] == [None] * 9
 
 
 async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() -> None:
