@@ -222,13 +222,14 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
-        if not self._meet(request):
-            return await handler(self._without_writing_tools(request))
-        taken = _Taken() if self._has_node else await self._turns.atake_once(request)
-        offered, view, tries = self._prepare(request, taken)
-        begun_at = taken.answered
-        answer = await tries.aask(lambda shown: handler(_with_input(offered, shown)), view)
-        return self._turns.conclude(taken, answer, begun_at)
+        with self._turns.within_run(request):
+            if not self._meet(request):
+                return await handler(self._without_writing_tools(request))
+            taken = _Taken() if self._has_node else await self._turns.atake_once(request)
+            offered, view, tries = self._prepare(request, taken)
+            begun_at = taken.answered
+            answer = await tries.aask(lambda shown: handler(_with_input(offered, shown)), view)
+            return self._turns.conclude(taken, answer, begun_at)
 
     @property
     def _has_node(self) -> bool:

@@ -299,10 +299,15 @@ class Threaded(Middleware):
         with ThreadPoolExecutor() as pool:
             return pool.submit(handler, request).result(60)
 
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, asyncio.run, handler(request))
 
-def test_call_in_a_thread_without_context_has_its_turn() -> None:
+
+@both_ways
+async def test_call_in_a_thread_without_context_has_its_turn(*, is_async: bool) -> None:
     once, threaded = beside(), beside(Threaded())
-    told = [talk(agent.graph, CONFIG, SAID) for agent in (once, threaded)]
+    told = [await talked(agent, SAID, is_async=is_async) for agent in (once, threaded)]
     kinds = [[part["type"] for part in parts] for parts in told]
     assert kinds[1] == kinds[0]
     assert record_of(threaded.graph, CONFIG)["thread_id"] == "t"
