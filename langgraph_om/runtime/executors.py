@@ -160,8 +160,8 @@ class _Job:
     cycle_id: str
     key: str
     work: Callable[[], JobResult] | None
-    """What to run, in the context of the run that asked for it; dropped once it is done, because
-    it holds the whole conversation."""
+    """What to run, in the context of the run that asked for it; both are dropped once it is done,
+    because they hold the whole conversation."""
     loop: asyncio.AbstractEventLoop | None = None
     """The event loop of the run that asked for it, where it can be awaited there."""
     awaited: Callable[[], Awaitable[JobResult]] | None = None
@@ -449,9 +449,9 @@ class BackgroundBuffering:
             self._leases.leave(job.cycle_id)
 
     def _end(self, job: _Job, result: JobResult | None) -> None:
-        """Note what came of a job; one without a result is forgotten."""
+        """Note what came of a job, and let go of the run that asked; without a result, of all."""
         job.work, job.awaited, job.loop, job.task, job.result = None, None, None, None, result
-        job.context = contextvars.Context()  # the run's leads to its state
+        job.context = contextvars.Context()
         if result is None:
             self._jobs.pop(job.cycle_id, None)
         job.done.set()

@@ -26,6 +26,7 @@ from langgraph_om import (
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
 
+RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
 
 
@@ -192,6 +193,23 @@ async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
     assert executor.peek("c199") == RESULT
 
 
+async def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None:
+    executor = BackgroundBuffering()
+    runs: list[weakref.ref[Gate]] = []
+    for number in range(9):  # five of them are tasks
+        conversation = Gate()
+        runs.append(weakref.ref(conversation))
+        RUN.set(conversation)
+        assert executor.submit(f"c{number}", f"k{number}", Awaited(0.1))
+    RUN.set(None)
+    del conversation
+    await settled(executor)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [executor.peek(f"c{number}") for number in range(9)] == [RESULT] * 9
+    assert [run() for run in runs] == [None] * 9
+
+
 async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() -> None:
     for executor, most in ((BackgroundBuffering(1, tasks=2), 2), (BackgroundBuffering(1), 0)):
         jobs = [Awaited() for _ in range(6)]
@@ -268,27 +286,6 @@ def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() ->
     while executor.peek("c1") == "running" and time.monotonic() < ends_at:
         time.sleep(0.01)
     assert (executor.peek("c1"), job.done) == (RESULT, ["blocking"])
-
-
-def test_a_job_that_has_ended_keeps_nothing_of_its_run_alive() -> None:
-    class Conversation:
-        pass
-
-    executor, tag = BackgroundBuffering(1, tasks=9), contextvars.ContextVar[Any]("tag")
-    alive: list[weakref.ref[Any]] = []
-
-    async def run() -> None:
-        for number in range(2):
-            kept = Conversation()
-            alive.append(weakref.ref(kept))
-            tag.set(kept)
-            assert executor.submit(f"c{number}", f"k{number}", Awaited())
-        await settled(executor)
-
-    contextvars.copy_context().run(asyncio.run, run())
-    gc.collect()
-    assert [executor.peek(f"c{number}") for number in range(2)] == [RESULT, RESULT]
-    assert [each() for each in alive] == [None, None]
 
 
 async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:

@@ -216,7 +216,10 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
         ("message_tokens", 1000, "; pass observation={'message_tokens': 1000}"),
         ("messageTokens", 1000, "; pass observation={'message_tokens': 1000}"),
         ("observation_tokens", 5, "; pass reflection={'observation_tokens': 5}"),
-        ("vector", True, "; pass retrieval={'vector': True}"),
+        pytest.param(
+            *("vector", True, "; pass retrieval={'vector': True}"),
+            marks=pytest.mark.needs("meaning"),
+        ),
         ("block_after", 2, "observation={'block_after': 2} or reflection={'block_after': 2}"),
         ("dedline", 5, "; pass deadline=5 if that was meant"),
         ("embedder", None, "; the options are model, enabled, token_budget, "),
