@@ -314,7 +314,7 @@ def _observe(
     """
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
-    known: Sequence[Group] = [*_apply_reflection(record), *ahead]
+    known: Sequence[Group] = [*apply_reflection(record), *ahead]
     for select in info.settings.features.having("select_in_force"):
         known = select(known, [chunk.get("found", {}) for chunk in chunks])
     current = merge_hints(record, (chunk["hints"] for chunk in chunks))
@@ -488,7 +488,7 @@ def _build_observer_input(
     )
 
 
-def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
+def apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     """Return the log with a buffered reflection in the place of the groups it read."""
     buffered = record["reflection"]
     if buffered is None:

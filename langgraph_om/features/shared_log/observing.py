@@ -24,7 +24,13 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
     waive,
 )
-from langgraph_om.core.cycles.observation import Notes, build_groups, merge_hints, sort_notes
+from langgraph_om.core.cycles.observation import (
+    Notes,
+    apply_reflection,
+    build_groups,
+    merge_hints,
+    sort_notes,
+)
 from langgraph_om.core.cycles.questions import (
     announce_found,
     ask_for_values,
@@ -194,7 +200,8 @@ def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
 def _build_threads_input(
     cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[ParsedAnswer]]
 ) -> ThreadsInput:
-    settings, features, log = cycle.settings, cycle.settings.features, cycle.record["log"]
+    settings, features = cycle.settings, cycle.settings.features
+    log = apply_reflection(cycle.record)
     observation = settings.observation
     count = settings.counter.count_text
     noted = [
@@ -397,7 +404,8 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
             section = _build_section(
                 cycle, thread, count, answered.answers[thread.thread_id], answered.tally
             )
-            known = [*cycle.record["log"], *(group for own in sections for group in own["groups"])]
+            former = (group for own in sections for group in own["groups"])
+            known = [*apply_reflection(cycle.record), *former]
             words = answered.said.get(thread.thread_id, ())
             own = _view_thread(cycle, thread)
             section["groups"], found = sort_notes(own, section["groups"], known, words)

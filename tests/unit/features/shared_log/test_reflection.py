@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from langgraph_om.core.config.settings import Features, Settings
+from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.plan import plan
@@ -13,6 +14,8 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import Group
 from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.observing import ask_observer_of_threads
+from langgraph_om.features.shared_log.threads import OtherThread
 from langgraph_om.testing import drive
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
@@ -60,3 +63,30 @@ def test_what_belongs_to_no_single_thread_is_not_shown_and_stays() -> None:
     assert "of several" not in texts(asked)[1]
     after = fold(record, [run.events])
     assert after["log"][-1] == log[-1]
+
+
+def test_the_observer_of_several_threads_sees_the_log_as_a_reflection_ahead_has_left_it() -> None:
+    config, record, window = shared(many_threads(2))
+    first, second = record["log"]
+    shorter = {**first, "id": "new", "text": "* 🔴 condensed", "tokens": 4}
+    record["reflection"] = {
+        "cycle_id": "c",
+        "group_ids": [first["id"]],
+        "groups": [shorter],
+        "input_tokens": first["tokens"],
+        "tokens": 4,
+        "created_at": first["observed_at"],
+    }
+    info = CycleInfo(config, record, "others", "c1", 9, NOW)
+    other = OtherThread("t0", None, NOW, (), window.entries[:1], [NOW], {})
+    asked: list[AskModel] = []
+
+    def answer(call: AskModel) -> str:
+        asked.append(call)
+        return "<observations>\n* 🔴 (09:00) Said something\n</observations>"
+
+    drive(ask_observer_of_threads(info, [(other, 1)]), answer)
+    shown = texts(asked[0])[1]
+    assert "* 🔴 condensed" in shown
+    assert first["text"] not in shown
+    assert second["text"] in shown
