@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -166,6 +167,8 @@ class _Job:
     awaited: Callable[[], Awaitable[JobResult]] | None = None
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     task: asyncio.Task[None] | None = None
+    is_ending: bool = False
+    """Whether what the task came to is being kept."""
     result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -287,19 +290,21 @@ class BackgroundBuffering:
         """
         del request
         with self._lock:
+            self._leave_closed_loops()
             known = self._jobs.get(cycle_id)
             if known is not None and not _has_failed(known):
                 return True
             busy = key in self._running or any(
                 job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
             )
-            most = self._queue + self._workers + self._tasks - len(self._awaited)
-            room = most - len(self._waiting) - len(self._asked)
-            if self._closed or busy or room <= 0:
-                return False
             job = _Job(cycle_id, key, work)
             if self._tasks and isinstance(work, AwaitableWork):
                 job.loop, job.awaited = _find_loop(), work.awaited
+            most = self._queue + self._workers
+            if job.loop is not None:
+                most += self._tasks - len(self._awaited)
+            if self._closed or busy or most <= len(self._waiting) + len(self._asked):
+                return False
             self._jobs[cycle_id] = job
             self._forget_old()
             if self._leases is None:
@@ -353,6 +358,7 @@ class BackgroundBuffering:
 
     def _known(self, cycle_id: str) -> JobState:
         with self._lock:
+            self._leave_closed_loops()
             job = self._jobs.get(cycle_id)
         if job is None:
             return None
@@ -419,7 +425,7 @@ class BackgroundBuffering:
             self._waiting.clear()
             self._asked.clear()
             for job in self._list_stuck():
-                self._awaited.discard(job)
+                self._leave_task(job)
                 self._end(job, None)
                 self._leave(job)
         return self.flush(timeout)
@@ -444,7 +450,7 @@ class BackgroundBuffering:
 
     def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job, and let go of the run that asked; without a result, of all."""
-        job.work, job.awaited, job.task, job.result = None, None, None, result
+        job.work, job.awaited, job.loop, job.task, job.result = None, None, None, None, result
         job.context = contextvars.Context()
         if result is None:
             self._jobs.pop(job.cycle_id, None)
@@ -483,27 +489,39 @@ class BackgroundBuffering:
                 job.task = job.loop.create_task(self._await(job), context=job.context)
 
     async def _await(self, job: _Job) -> None:
-        result: JobResult | None = None
         try:
             result = await job.awaited() if job.awaited is not None else None
-        except asyncio.CancelledError:  # the loop ends before the job does
-            self._go_on_in_thread(job)
-            raise
         except Exception:
             logger.exception(_BROKEN)
+            result = None
+        except BaseException:  # the loop ends before the job does
+            self._go_on_in_thread(job)
+            raise
+        with self._lock:
+            if job in self._awaited:
+                job.work = lambda: result  # type: ignore[assignment]
         try:
-            result = await asyncio.to_thread(self._keep, job, result)
-        finally:  # if it is cancelled, the thread keeps it all the same
-            with self._lock:
-                if job in self._awaited:
-                    self._awaited.discard(job)
-                    self._end(job, result)
+            await asyncio.to_thread(self._conclude, job, result)
+        except BaseException:  # before a thread was free for it
+            self._go_on_in_thread(job)
+            raise
 
-    def _go_on_in_thread(self, job: _Job) -> None:
+    def _conclude(self, job: _Job, result: JobResult | None) -> None:
+        """Keep what a task came to."""
         with self._lock:
             if job not in self._awaited:
                 return
+            job.is_ending = True
+        result = self._keep(job, result)
+        with self._lock:
             self._awaited.discard(job)
+            self._end(job, result)
+
+    def _go_on_in_thread(self, job: _Job) -> None:
+        with self._lock:
+            if job not in self._awaited or job.is_ending:
+                return
+            self._leave_task(job)
             if self._closed:
                 self._end(job, None)
                 self._leave(job)
@@ -511,18 +529,27 @@ class BackgroundBuffering:
                 self._wait_for_thread(job)
                 self._lock.notify_all()
 
+    def _leave_task(self, job: _Job) -> None:
+        """Let a task end without its job, which may be at work elsewhere before it does."""
+        self._awaited.discard(job)
+        job.context = job.context.copy()  # no two are in one context at once
+        if job.loop is not None and job.task is not None:
+            with suppress(RuntimeError):  # the loop was closed
+                job.loop.call_soon_threadsafe(job.task.cancel)
+
     def _list_stuck(self) -> list[_Job]:
         """List the tasks that do not go on while this thread waits."""
-        own = _find_loop()
-        return [
-            job
-            for job in self._awaited
-            if job.loop is None or job.loop is own or not job.loop.is_running()
-        ]
+        own, loops = _find_loop(), [(job, job.loop) for job in self._awaited if not job.is_ending]
+        return [job for job, loop in loops if loop is None or loop is own or not loop.is_running()]
 
     def _leave_loops(self) -> None:
         """Let threads go on with tasks that would not end while this thread waits."""
         for job in self._list_stuck():
+            self._go_on_in_thread(job)
+
+    def _leave_closed_loops(self) -> None:
+        """Let threads go on with tasks that will never end."""
+        for job in [each for each in self._awaited if each.loop and each.loop.is_closed()]:
             self._go_on_in_thread(job)
 
     def _run(self, job: _Job) -> JobResult | None:

@@ -200,9 +200,11 @@ class Archiving(Feature):
 def _may_wait(step: Step) -> bool:
     """Return whether a request may be archived with its answer, as a checkpoint has it until then.
 
-    Other threads read a log that they share, with what is not observed yet.
+    Other threads read a log that they share, with what is not observed yet. The archive refuses
+    another user, who must not be answered first.
     """
     scope: RunScope | None = step.scope
     if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
         return False
-    return is_checkpointed(scope.config)
+    is_same_user = step.former["resource_id"] == step.record["resource_id"]
+    return is_same_user and is_checkpointed(scope.config)

@@ -17,7 +17,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import create_engine
 
-from langgraph_om import ObservationalMemory, SQLAlchemyArchive, create_memory_agent
+from langgraph_om import (
+    ConfigurationError,
+    ObservationalMemory,
+    SQLAlchemyArchive,
+    create_memory_agent,
+)
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.postgres_tap import tapped
 
@@ -120,6 +125,16 @@ def test_a_question_that_no_checkpoint_has_does_not_wait(url: str) -> None:
         talk.say("First?")
         talk.say("Second?", durability="exit")
         assert talk.during[-1] == "Second?"
+
+
+def test_a_question_of_another_user_is_refused_before_it_is_answered(url: str) -> None:
+    with closing(Talk(url)) as talk:
+        talk.say("First?")
+        talk.during = []
+        bob: Any = {"configurable": {"thread_id": "t", "resource_id": "bob"}}
+        with pytest.raises(ConfigurationError, match="another resource"):
+            talk.agent.invoke({"messages": [("user", "Second?")]}, bob)
+        assert not talk.during
 
 
 def test_a_question_of_a_shared_log_does_not_wait(url: str) -> None:

@@ -9,6 +9,7 @@ import gc
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,84 @@ async def test_close_ends_the_tasks_of_its_own_loop() -> None:
     assert executor.close(60)
     assert executor.peek("c1") is None
     await asyncio.sleep(0.2)
+
+
+async def test_a_task_that_a_thread_has_taken_over_is_ended_and_harms_no_loop() -> None:
+    executor, gate = BackgroundBuffering(1, tasks=9), Gate()
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+    job = Awaited(0.1)
+    assert executor.submit("c0", "k0", gate)
+    assert executor.submit("c1", "k1", job)
+    await asyncio.sleep(0.02)
+    job.seconds = 0.4
+    gate.let_go.set()
+    assert executor.wait("c0", 60) == RESULT
+    assert executor.wait("c1", 0.05) == "running"  # by a thread from here on
+    await asyncio.sleep(0.3)  # the loop would go on with the task, in the thread's own context
+    await asyncio.to_thread(executor.flush, 60)
+    assert (job.done, failures) == (["blocking"], [])
+    assert executor.peek("c1") == RESULT
+
+
+def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() -> None:
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(0.1)
+
+    async def run() -> None:
+        assert executor.submit("c0", "k0", gate)
+        assert executor.submit("c1", "k1", job)
+        await asyncio.sleep(0.02)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(run())
+    loop.close()  # and no task was told
+    gate.let_go.set()
+    ends_at = time.monotonic() + 20
+    while executor.peek("c1") == "running" and time.monotonic() < ends_at:
+        time.sleep(0.01)
+    assert (executor.peek("c1"), job.done) == (RESULT, ["blocking"])
+
+
+async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
+    executor, gate = BackgroundBuffering(1, tasks=2, queue=1), Gate()
+    assert executor.submit("c0", "k0", gate)
+    assert gate.started.wait(60)
+    assert [executor.submit(f"c{n}", f"k{n}", gate) for n in (1, 2, 3)] == [True, True, False]
+    awaited = [executor.submit(f"a{n}", f"l{n}", Awaited()) for n in range(3)]
+    assert awaited == [True, True, False]
+    gate.let_go.set()
+    await settled(executor)
+
+
+def test_what_a_cancelled_task_came_to_is_kept_for_all_workers(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(0.05)
+    executor.share(archive)
+    let_go = threading.Event()
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        assert executor.submit("c0", "k0", gate, thread_id="t")
+        assert gate.started.wait(60)
+        assert executor.submit("c1", "k1", job, thread_id="t")
+        while not executor._awaited:  # noqa: ASYNC110 its lease is asked for beside
+            await asyncio.sleep(0.01)
+        loop.run_in_executor(None, let_go.wait, 60)  # whatever the application does there
+        while not job.done:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        loop.call_later(0.2, let_go.set)
+
+    asyncio.run(run())
+    gate.let_go.set()
+    assert executor.flush(60)
+    assert job.done == ["awaited"]
+    found = archive.job("c1")
+    assert found is not None
+    assert found.state == "done"
+    executor.close()
+    archive.close()
 
 
 @pytest.mark.parametrize(
