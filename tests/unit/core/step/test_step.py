@@ -71,7 +71,7 @@ def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch)
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
     memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
     # These have no option, so nobody can switch them off.
-    assert set(entered) <= {"named_threads", "steering", "pinned"}
+    assert set(entered) <= {"named_threads", "steering", "pinned", "cache_watch"}
 
 
 def test_the_table_has_each_feature_once() -> None:
