@@ -18,7 +18,13 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+)
 
 from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import (
@@ -249,8 +255,17 @@ def list_asides(
 
 
 def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
-    """Find the lines that features show before messages of a window, by key."""
+    """Find the lines that are shown before messages of a window, by key; most are of features.
+
+    Where what stood between two answers is observed, a line stands for it: a provider refuses an
+    answer with calls of tools directly behind another answer.
+    """
     found: dict[str, str] = {}
+    at = len(window.strays.messages)
+    if 0 < at < len(window.entries):
+        before, behind = window.entries[at - 1].message, window.entries[at]
+        if isinstance(before, AIMessage) and isinstance(behind.message, AIMessage):
+            found[behind.key] = load("continuation")
     for find in settings.features.having("lines_before"):
         found.update(find(settings, record, window))
     return found

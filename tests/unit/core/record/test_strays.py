@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
@@ -101,6 +107,25 @@ def test_history_that_is_loaded_late_is_shown_and_then_observed() -> None:
     log = talk.result.record["log"]
     assert log[0]["ranges"] == [["old0", "old1"]], "in the order of the conversation"
     assert talk.result.record["observed"]["strays"] == []
+
+
+def test_a_stray_answer_is_not_shown_directly_before_calls_of_tools() -> None:
+    talk = Talk()
+    talk.say(20)
+    at = [message.id for message in talk.messages].index(talk.result.record["cursor"][-1]) + 1
+    called = {"name": "look", "args": {}, "id": "call"}
+    talk.messages[at:at] = [
+        AIMessage("", id="calls", tool_calls=[called]),
+        ToolMessage("Found.", id="found", tool_call_id="call"),
+    ]
+    talk.messages[:0] = [*late("old0"), AIMessage("Noted.", id="old1")]
+    talk.say()
+    shown = talk.result.messages
+    ids = [message.id for message in shown]
+    assert ids[ids.index("old1") : ids.index("found") + 1 : 2] == ["old1", "calls"]
+    between = shown[ids.index("old1") + 1]
+    assert isinstance(between, HumanMessage), "as a provider demands before calls of tools"
+    assert "observations" in between.text
 
 
 def test_their_observation_counts_once_also_after_a_reflection_replaced_it() -> None:
