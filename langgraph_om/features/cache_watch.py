@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
 from typing import Final, Self
 
 from langchain_core.messages import AIMessage
 
 from langgraph_om.core.actor.prompt_cache import find_reason, read_cache
 from langgraph_om.core.config.settings import Setup
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.effects import EffectFlow, Warn
 from langgraph_om.core.step.step import Feature, Step
-
-logger = logging.getLogger("langgraph_om")
+from langgraph_om.runtime.state import Recent
 
 _ANSWERS: Final = 10
 """How many of the newest answers are looked at."""
@@ -30,10 +27,11 @@ class CacheWatch(Feature):
     name = "cache_watch"
 
     def __init__(self) -> None:
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._told: Recent[frozenset[str]] = Recent(_MAX_KNOWN)
+        """By thread, the kinds of reasons that were told."""
 
     @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 whoever minds filters the logger
+    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 the logger's filter switches it off
         """Return the feature, which is always on."""
         return cls()
 
@@ -41,25 +39,24 @@ class CacheWatch(Feature):
         """Warn where the newest answers were read anew."""
         if step.is_final or step.record["turn"]["step"]:
             return
-        yield from ()
         newest = step.messages[-4 * _ANSWERS :]
         answers = [message for message in newest if isinstance(message, AIMessage)][-_ANSWERS:]
         reading = read_cache(answers)
         if reading is None or not reading.is_broken:
             return
         reason = find_reason(newest, step.record)
-        key = step.record["id"], reason.kind
-        if key in self._told:
+        told = self._told.recall(step.record["id"]) or frozenset()
+        if reason.kind in told:
             return
-        self._told[key] = None
-        while len(self._told) > _MAX_KNOWN:
-            self._told.popitem(last=False)
-        logger.warning(
+        self._told.keep(step.record["id"], told | {reason.kind})
+        yield Warn(
             "Of %s input tokens of the newest %d answers in thread %r, %.0f %% came from the "
             "provider's cache. %s.",
-            f"{reading.total:,}",
-            reading.calls,
-            step.record["thread_id"],
-            100 * reading.share,
-            reason.text,
+            (
+                f"{reading.total:,}",
+                reading.calls,
+                step.record["thread_id"],
+                100 * reading.share,
+                reason.text,
+            ),
         )

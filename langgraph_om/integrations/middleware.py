@@ -517,7 +517,7 @@ class _Turns:
         finally:
             var_child_runnable_config.reset(token)
 
-    # Whoever takes it.
+    # The turn itself.
 
     def take(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
         """Take a turn, and carry out in a graph what is due."""

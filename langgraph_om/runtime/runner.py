@@ -520,8 +520,10 @@ class StepRunner:
 
         The Actor's model may have failed after it, and the user have said something else.
         """
-        for done in self.unwritten.recall(work.record["id"]) or ():
-            if done.name == name_work(work) and done.digest == self._digest(work, done.count):
+        kept = self.unwritten.recall(work.record["id"])
+        name = name_work(work) if kept else ""
+        for done in kept or ():
+            if done.name == name and done.digest == self._digest(work, done.count):
                 return done.events
         return None
 

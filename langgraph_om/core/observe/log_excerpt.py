@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import read_head
+from langgraph_om.core.observe.transcript import SPEAKER_NAMES
 from langgraph_om.core.record.record import write_log
 from langgraph_om.core.search import distinct_words, weigh_rarity
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -45,8 +46,6 @@ _LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 _CODE: Final = compile_late(r"(?ms)^ *```.*?^ *```[ \t]*$")
 """A block of code in a message: its names come again in all that is about the same code."""
-_USER: Final = "User"
-"""What a message of the user begins with."""
 
 
 def select_previous(
@@ -160,7 +159,7 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> l
         likely = {
             at: score / math.sqrt(len(message) * len(words[at])) for at, score in scores.items()
         }
-        is_other = not line.startswith(_USER)
+        is_other = not line.startswith(SPEAKER_NAMES["user"])
         for place, at in enumerate(sorted(likely, key=lambda at: (-likely[at], -at))):
             own_place = (place // _BY_TURNS, is_other, -likely[at])
             places[at] = min(places.get(at, own_place), own_place)
@@ -281,13 +280,10 @@ def _without_repeats(items: Sequence[_Item]) -> list[_Item]:
 def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
     out: list[str] = []
     left_out = 0
-    chosen = [item for item in items if item.at in kept]
-    repeated = {item.at for item in chosen} - {item.at for item in _without_repeats(chosen)}
+    shown = {item.at for item in _without_repeats([item for item in items if item.at in kept])}
     for item in items:
-        if item.at in repeated:
-            continue
-        if item.at not in kept:
-            left_out += len(item.lines)
+        if item.at not in shown:  # a heading that stands already is not left out
+            left_out += len(item.lines) if item.at not in kept else 0
             continue
         if left_out:
             out.append(_tell_of_gap(left_out))

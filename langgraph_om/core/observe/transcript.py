@@ -49,7 +49,7 @@ _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNKNOWN_BLOCK_CHARACTERS: Final = 300
 
-_SPEAKERS: Final = {"user": "User", "assistant": "Assistant"}
+SPEAKER_NAMES: Final = {"user": "User", "assistant": "Assistant"}
 """What nearly all roles are at the start of a line."""
 _OWN_LABELS: Final = frozenset({"date", "tool"})
 """Words that our own lines begin with."""
@@ -211,7 +211,7 @@ class _TranscriptWriter:
             return
         clock = f" ({moment.hour:02}:{moment.minute:02})" if moment else ""
         name = as_label(message.name)
-        speaker = _SPEAKERS.get(role) or _name_speaker(role)
+        speaker = SPEAKER_NAMES.get(role) or _name_speaker(role)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         if plain is None:
             shown, lines = "", list(self._write_message(message, who, clock))
