@@ -20,7 +20,6 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, Update, awaited, waited
-from langgraph_om.runtime.executors import ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner
 
 logger = logging.getLogger("langgraph_om")
@@ -125,10 +124,7 @@ def _move(
     if store is not None:
         for keeper in keepers:
             keeper.move_thread(thread_id, resource_id, to_resource_id, store)
-    for forget in runner.settings.features.having("forget"):
-        forget(thread_id=thread_id)
-    if isinstance(runner.buffering, ForgettingExecutor):
-        runner.buffering.forget(thread_id=thread_id)
+    runner.forget(thread_id=thread_id)
     logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)
 
 

@@ -77,9 +77,11 @@ def rows(url: str) -> Iterator[Any]:
     engine.dispose()
 
 
-def test_search_lists_and_recall_are_the_new_owners(url: str, rows: Any) -> None:
+@pytest.mark.needs("evict")
+@pytest.mark.parametrize("evict", [False, True])
+def test_search_lists_and_recall_are_the_new_owners(url: str, rows: Any, *, evict: bool) -> None:
     archive = SQLAlchemyArchive(url)
-    agent = one_of_anas(archive, retrieval={"scope": "resource"})
+    agent = one_of_anas(archive, retrieval={"scope": "resource"}, evict=evict)
     memory = agent.memory
     assert found(memory, "ana") == {"trip message", "trip observations"}
     assert (found(memory, "ben"), listed(memory, "ben")) == (set(), {"b2"})
@@ -89,6 +91,8 @@ def test_search_lists_and_recall_are_the_new_owners(url: str, rows: Any) -> None
     assert found(memory, "ben") == {"trip message", "trip observations"}
     assert found(memory, "ana") == set()
     assert (listed(memory, "ana"), listed(memory, "ben")) == ({"a2"}, {"trip", "b2"})
+    for user, wanted in (("ana", {"a2"}), ("ben", {"trip", "b2"})):  # as the inspector lists them
+        assert {e.thread.id for e in archive.list_threads(resource_id=user, limit=9)} == wanted
     assert rows("om_threads") == rows("om_groups") == ["ben"]
     moved = archive.groups(thread_id="trip")
     assert archive.groups(resource_id="ben")[-len(moved) :] == moved
@@ -487,7 +491,11 @@ def test_a_turn_of_the_former_owner_loses_nothing_and_leaks_nothing(
         assert rows("om_groups") == ["ben"]
 
 
-def test_a_job_of_the_former_owner_is_done_for_the_new_one(url: str, rows: Any) -> None:
+@pytest.mark.needs("working")
+@pytest.mark.parametrize("is_same", [False, True])
+def test_a_job_of_the_former_owner_is_done_for_the_new_one(
+    url: str, rows: Any, *, is_same: bool
+) -> None:
     """It stands still while the thread is moved, and what it finds is nobody's then."""
     saver = InMemorySaver()
     small = {"message_tokens": 1000, "buffer_tokens": 0.2}
@@ -508,14 +516,15 @@ def test_a_job_of_the_former_owner_is_done_for_the_new_one(url: str, rows: Any) 
             number += 1
         assert a.gate.reached.is_set()
         assert rows("om_jobs") == ["ana"]
-        b.memory.move_thread("trip", "ana", "ben")
+        (a if is_same else b).memory.move_thread("trip", "ana", "ben")
         assert rows("om_jobs") == []
         a.gate.opened.set()
         assert a.memory.flush(60)
+        goes_on = a if is_same else b
         for more in range(number, number + 12):
-            say(b.graph, BEN, turn(more))
-            assert b.memory.flush(60)
-        record = values(b.graph, BEN)["om"]
+            say(goes_on.graph, BEN, turn(more))
+            assert goes_on.memory.flush(60)
+        record = values(goes_on.graph, BEN)["om"]
         assert WORD in str(record["log"])
         assert set(rows("om_groups")) == {"ben"}
         assert set(rows("om_jobs")) <= {"ben"}
