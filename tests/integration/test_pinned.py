@@ -140,6 +140,31 @@ def test_a_pinned_message_cannot_close_its_tag() -> None:
     assert prompts[-1].count("</pinned-message>") == 1
 
 
+def test_the_stream_tells_which_messages_are_pinned_once_and_where_that_changes() -> None:
+    agent, memory, _ = build()
+    say(agent, CONTRACT, id="contract")
+
+    def told(text: str) -> list[Any]:
+        given: Any = {"messages": [HumanMessage(text)]}
+        parts = agent.stream(given, CONFIG, stream_mode="custom")
+        return [part["data"] for part in parts if part["type"] == "data-om-pinned"]
+
+    assert told("Hello") == []
+    act = memory.of(agent, CONFIG).pin_message("contract")
+    (data,) = told("And?")
+    assert data["id"] == act
+    assert data["messages"] == [{"id": "contract", "role": "user", "isWhole": True}]
+    assert 0 < data["tokens"] <= data["room"]
+    assert data["threadId"] == "t"
+    assert told("And then?") == []
+    agent.update_state(CONFIG, {"messages": [HumanMessage("Torn up.", id="contract")]})
+    (changed,) = told("And now?")
+    assert changed["tokens"] < data["tokens"]
+    memory.of(agent, CONFIG).unpin_message("contract")
+    (gone,) = told("And so?")
+    assert (gone["messages"], gone["tokens"]) == ([], 0)
+
+
 async def test_it_can_be_pinned_without_blocking_the_event_loop() -> None:
     agent, memory, prompts = build()
     await agent.ainvoke({"messages": [HumanMessage(CONTRACT, id="contract")]}, CONFIG)

@@ -6,7 +6,7 @@ What they say is kept in the record: it outlasts observation and eviction, and f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, NotRequired, Self, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -59,6 +59,8 @@ class Pins(TypedDict):
     """In the order in which they were pinned."""
     act: str
     """The id of the last act."""
+    is_new: NotRequired[bool]
+    """Whether the stream was not told of them as they are now."""
 
 
 class PinKeys(TypedDict, total=False):
@@ -81,6 +83,42 @@ class MessagesPinned(TypedDict):
     """Ids of those that are not pinned any more."""
 
 
+class PinsNoted(TypedDict):
+    """The stream is told which messages are pinned. It changes nothing."""
+
+    type: Literal["pinned"]
+    id: str
+    at: str
+    messages: list[dict[str, Any]]
+    tokens: int
+    room: int
+    record_id: str
+    thread_id: str
+
+
+class PinnedData(TypedDict):
+    """Which messages are pinned now."""
+
+    id: str
+    """Of the last act."""
+    messages: list[dict[str, Any]]
+    """Each with `id`, `role` and `isWhole`, in the order in which they were pinned."""
+    tokens: int
+    """Of all that is shown of them."""
+    room: int
+    """How many tokens they may take."""
+    recordId: str
+    threadId: str
+    timestamp: str
+
+
+class PinnedPart(TypedDict):
+    """A person pinned a message or let go of one, or a pinned one has changed."""
+
+    type: Literal["data-om-pinned"]
+    data: PinnedData
+
+
 class _Record(MemoryRecord, PinKeys, total=False):
     pass
 
@@ -95,7 +133,16 @@ def _change(record: MemoryRecord, event: MessagesPinned) -> None:
     new = {message["id"]: message for message in event["pin"]}
     kept = [new.pop(message["id"], message) for message in list_pinned(record)]
     messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    cast("_Record", record)["pinned"] = {"messages": messages, "act": event["id"]}
+    pins: Pins = {"messages": messages, "act": event["id"], "is_new": True}
+    cast("_Record", record)["pinned"] = pins
+
+
+def _note_told(record: MemoryRecord, _: Any) -> None:
+    """Note that the step has told of the pinned messages."""
+    pins = cast("_Record", record).get("pinned")
+    if pins is not None and pins.get("is_new"):
+        told: Pins = {"messages": pins["messages"], "act": pins["act"]}
+        cast("_Record", record)["pinned"] = told
 
 
 def _forget(record: MemoryRecord, _: Any) -> None:
@@ -179,7 +226,18 @@ class Pinning(Feature):
     additions = Additions(
         keys=PinKeys,
         reducers={"messages-pinned": _change},
-        beside={"deleted": _forget},
+        streamed={
+            "pinned": {
+                "id": "id",
+                "messages": "messages",
+                "tokens": "tokens",
+                "room": "room",
+                "at": "timestamp",
+                "record_id": "recordId",
+                "thread_id": "threadId",
+            }
+        },
+        beside={"stepped": _note_told, "deleted": _forget},
         shown=_show,
         texts=_list_texts,
         tags=("pinned-message",),
@@ -240,6 +298,32 @@ class Pinning(Feature):
             "pin": changed,
             "unpin": gone,
         }
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Tell which messages are pinned, where a person or an edit has changed that."""
+        if self.is_due(step):
+            pinned = list_pinned(step.record)
+            count = step.settings.counter.count_text
+            event: PinsNoted = {
+                "type": "pinned",
+                "id": cast("_Record", step.record)["pinned"]["act"],
+                "at": iso(step.now),
+                "messages": [
+                    {"id": each["id"], "role": each["role"], "isWhole": each["is_whole"]}
+                    for each in pinned
+                ],
+                "tokens": sum(count(each["text"]) for each in pinned),
+                "room": self.room,
+                "record_id": step.record["id"],
+                "thread_id": step.record["thread_id"],
+            }
+            step.events.append(as_event(event))
+        yield from ()
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether that has changed."""
+        pins: Pins | None = cast("_Record", step.record).get("pinned")
+        return pins is not None and bool(pins.get("is_new"))
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""
