@@ -101,6 +101,22 @@ def test_an_edit_is_followed_and_a_removed_message_is_let_go() -> None:
     assert "§1 Ana" not in prompts[-1]
 
 
+@pytest.mark.needs("evict")
+@pytest.mark.parametrize("is_evicted", [False, True])
+def test_what_a_user_removes_is_let_go_and_what_memory_evicts_stays(*, is_evicted: bool) -> None:
+    agent, memory, prompts = build(archive="sqlite:///:memory:", evict=True)
+    say(agent, CONTRACT, id="contract")
+    memory.of(agent, CONFIG).pin_message("contract")
+    chat(agent, 12 if is_evicted else 0)
+    ids = [message.id for message in agent.get_state(CONFIG).values["messages"]]
+    assert ("contract" not in ids) == is_evicted
+    if not is_evicted:
+        say(agent, "Hello")
+        agent.update_state(CONFIG, {"messages": [RemoveMessage("contract")]})
+    say(agent, "And now?")
+    assert (CONTRACT in prompts[-1]) == is_evicted
+
+
 def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
     agent, memory, prompts = build(standing_tokens=100)
     long = "First words. " + "clause and clause " * 400 + "Last words."

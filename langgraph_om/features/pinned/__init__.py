@@ -50,6 +50,8 @@ class PinnedMessage(TypedDict):
     digest: str
     """Changes when what it says does."""
     is_whole: bool
+    is_evicted: NotRequired[bool]
+    """Whether memory removed it from the conversation, as the archive has it."""
 
 
 class Pins(TypedDict):
@@ -133,8 +135,16 @@ def _change(record: MemoryRecord, event: MessagesPinned) -> None:
     new = {message["id"]: message for message in event["pin"]}
     kept = [new.pop(message["id"], message) for message in list_pinned(record)]
     messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    pins: Pins = {"messages": messages, "act": event["id"], "is_new": True}
+    former = cast("_Record", record).get("pinned")
+    pins: Pins = {"messages": messages, "act": event["id"]}
+    is_same = former is not None and _list_shown(former) == _list_shown(pins)
+    if former is None or former.get("is_new") or not is_same:
+        pins["is_new"] = True
     cast("_Record", record)["pinned"] = pins
+
+
+def _list_shown(pins: Pins) -> list[Any]:
+    return [{**each, "is_evicted": None} for each in pins["messages"]]
 
 
 def _note_told(record: MemoryRecord, _: Any) -> None:
@@ -261,7 +271,7 @@ class Pinning(Feature):
         return cls(setup.options.get("standing_tokens") or _ROOM)
 
     def collect(self, step: Step) -> EffectFlow[None]:
-        """Follow messages that were edited, and let go of those that were removed."""
+        """Follow messages that were edited, and let go of those that a user removed."""
         pinned = list_pinned(step.record)
         if pinned:
             there = {message.id: message for message in step.messages}
@@ -274,19 +284,21 @@ class Pinning(Feature):
         self, step: Step, pinned: Sequence[PinnedMessage], there: Mapping[str | None, BaseMessage]
     ) -> MessagesPinned | None:
         """Return the event that follows the conversation; `None` where nothing changed."""
-        count = step.settings.counter.count_text
-        is_evicted = any(feature.removes_by for feature in step.settings.features.all)
-        gone = [] if is_evicted else [each["id"] for each in pinned if each["id"] not in there]
+        gone: list[str] = []
         changed: list[PinnedMessage] = []
         for each in pinned:
             message = there.get(each["id"])
-            if message is None or content_digest(message) == each["digest"]:
+            if message is None:
+                gone += [] if each.get("is_evicted") else [each["id"]]
                 continue
-            taken = sum(count(other["text"]) for other in pinned if other is not each)
-            new = read_message(message, step.settings, self.room - taken)
+            new = self._read_anew(step, each, message, pinned)
             if new is None:
                 gone.append(each["id"])
-            elif new != each:
+                continue
+            new.pop("is_evicted", None)
+            if each["id"] in step.removed:
+                new["is_evicted"] = True
+            if new != each:
                 changed.append(new)
         if not gone and not changed:
             return None
@@ -298,6 +310,20 @@ class Pinning(Feature):
             "pin": changed,
             "unpin": gone,
         }
+
+    def _read_anew(
+        self,
+        step: Step,
+        known: PinnedMessage,
+        message: BaseMessage,
+        pinned: Sequence[PinnedMessage],
+    ) -> PinnedMessage | None:
+        """Return a pinned message as it is now; `None` where it has no room any more."""
+        if content_digest(message) == known["digest"]:
+            return {**known}
+        count = step.settings.counter.count_text
+        taken = sum(count(other["text"]) for other in pinned if other is not known)
+        return read_message(message, step.settings, self.room - taken)
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell which messages are pinned, where a person or an edit has changed that."""
