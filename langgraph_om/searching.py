@@ -78,7 +78,7 @@ class Lookup:
         found: list[SearchHit] = []
         for thread_id in dict.fromkeys(thread_ids):
             if not isinstance(thread_id, str) or not thread_id:
-                msg = f"`thread_id` has {thread_id!r}; pass ids of threads, texts that are not empty"
+                msg = f"`thread_id` has {thread_id!r}; pass ids of threads, which are texts"
                 raise ConfigurationError(msg)
             found += self.search_archive(
                 query, thread_id, resource_id, wanted, limit=limit, store=store
@@ -368,8 +368,8 @@ class Searchable:
 
         Args:
             query: What to look for.
-            thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so a
-                filter of your own that leaves no thread never searches all.
+            thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
+                a filter of your own that leaves no thread never searches all.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
                 thread has to be.
             state: A conversation to look in instead of the archive: a list of messages, or a state

@@ -20,7 +20,17 @@ from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
-from support.laws.world import HAS_PINS, HAS_WORKING, MAX_PINS, Rules, Thread, Worker, World, exchanges, turns
+from support.laws.world import (
+    HAS_PINS,
+    HAS_WORKING,
+    MAX_PINS,
+    Rules,
+    Thread,
+    Worker,
+    World,
+    exchanges,
+    turns,
+)
 from support.real_ids import NAMINGS
 
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
@@ -264,7 +274,8 @@ class Conversations(RuleBasedStateMachine):
         keys = [
             str(message.id)
             for message in self.world.standing(thread, who)
-            if message.type in {"human", "ai"} and message.text.strip()
+            if message.type in {"human", "ai"}
+            and message.text.strip()
             and (str(message.id) in thread.told.pinned or len(thread.told.pinned) < MAX_PINS)
         ]
         assume(keys)

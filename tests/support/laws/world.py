@@ -388,15 +388,23 @@ class World:
         problems += self._folded_otherwise(thread, steps)
         problems += self._endless(len(got), steps, asked)
         problems += self._lost_jobs(parts)
-        if self.shares is not None:
-            known = {each.name: each.told for each in self.threads.values()}
-            forked = {each.name for each in self.threads.values() if each.is_forked}
-            if thread.fallen is None:  # else the copy is written with the answer, later
-                problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
-            problems += self.shares.wrong_in_archive(known, forked)
+        problems += self._wrong_share(thread, moments, steps)
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
+
+    def _wrong_share(
+        self, thread: Thread, moments: Sequence[Moment], steps: Sequence[StateSnapshot]
+    ) -> list[str]:
+        """What is wrong with a shared log, and with the copy of a thread."""
+        if self.shares is None:
+            return []
+        known = {each.name: each.told for each in self.threads.values()}
+        forked = {each.name for each in self.threads.values() if each.is_forked}
+        problems = []
+        if thread.fallen is None:  # else the copy is written with the answer, later
+            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
+        return [*problems, *self.shares.wrong_in_archive(known, forked)]
 
     def _take_up(
         self, thread: Thread, steps: list[StateSnapshot], got: list[list[BaseMessage]]
