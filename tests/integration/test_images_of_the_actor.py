@@ -131,7 +131,9 @@ def test_the_first_actor_counts() -> None:
     assert count(memory) == counted_as(provider="anthropic")
 
 
-@pytest.mark.parametrize("budget", [{"token_budget": ("fraction", 0.5)}, {"max_input_tokens": 9000}])
+@pytest.mark.parametrize(
+    "budget", [{"token_budget": ("fraction", 0.5)}, {"max_input_tokens": 9000}]
+)
 def test_it_holds_where_limits_follow_the_actors_window(budget: Any) -> None:
     memory = remembering(**budget)
     create_memory_agent(claude(), [], memory=memory)
