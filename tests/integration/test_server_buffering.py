@@ -140,10 +140,10 @@ def first_job(agent: Agent) -> str:
 @pytest.mark.slow
 def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     server = ServerDouble(worker_graph(worker(archive)), forgets=True)
-    agent = agent_with(server, archive, grace=0.05)
+    agent = agent_with(server, archive, grace=1)  # longer than the turn
     first_job(agent)
     assert len(server.runs_given) == 1
-    time.sleep(0.1)
+    time.sleep(1.1)
     server.forgets = False
     parts = say(agent.graph, on_thread(), turn(5))
     assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
