@@ -17,6 +17,7 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group, Limits, MemoryRecord, Scope
 
 Texts = Mapping[str, str]
@@ -151,6 +152,9 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
+    counts_as_actor: bool = False
+    """Whether images count as the Actor's model counts them, once it is known: nobody has said
+    otherwise."""
     configured: tuple[ObservationConfig, ReflectionConfig] | None = None
     """`observation` and `reflection` as they were before a budget that is a part of the Actor's
     window was known; `None`: as they are."""
@@ -168,6 +172,20 @@ class Settings:
             features=features,
             counter=features.count_as_shown(self.counter),
         )
+
+    def count_with(self, counter: TokenCounter) -> Settings:
+        """Return the settings with another counter."""
+        return replace(self, counter=self.features.count_as_shown(counter))
+
+    def count_like(self, record: MemoryRecord) -> Settings:
+        """Return settings that count images as whoever met a thread's Actor did.
+
+        The settings themselves where this process has met it, or a person chose the counter.
+        """
+        if not self.counts_as_actor or base_of(self.counter).identity != EstimatingCounter.identity:
+            return self
+        known = EstimatingCounter.named(record["token_cache"]["counter"])
+        return self if known is None else self.count_with(known)
 
     def instruct(self, instruction: str) -> Settings:
         """Return the settings with something more that the Reflector is told.
