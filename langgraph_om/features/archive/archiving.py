@@ -45,7 +45,7 @@ from langgraph_om.core.effects import (
 from langgraph_om.core.record.fold import Draft, fold, forget_deleted
 from langgraph_om.core.record.record import drop_deleted, drop_deleted_groups, select_own_groups
 from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ArchiveError
 
 
 class Floor(TypedDict):
@@ -330,9 +330,6 @@ def archive_new(
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
         return None, []
-    except ConfigurationError:  # another owner's: the next turn asks before it is answered
-        yield Storage("note_missed", (thread, {*missed, request or ""}))
-        raise
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
     return archive, events

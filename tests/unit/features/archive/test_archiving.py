@@ -120,7 +120,7 @@ def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
 def test_what_the_archive_refuses_is_raised() -> None:
     flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
     with pytest.raises(ConfigurationError, match="another resource"):
-        drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's"), None])
+        drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
 
 
 def test_a_new_owner_keeps_what_the_archive_has_and_was_not_deleted() -> None:
