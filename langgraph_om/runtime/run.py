@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -204,10 +205,10 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT:
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the nodes around the agent, without the ids of their tasks and memory's own."""
-    return tuple(part.partition(":")[0] for part in _split_space(configurable))
+    return tuple([part.partition(":")[0] for part in _split_space(configurable)])
 
 
 def _split_space(configurable: Mapping[str, Any]) -> list[str]:
     """Return the nodes around the agent, as LangGraph writes them into its checkpoints' space."""
     space = str(configurable.get("checkpoint_ns") or "")
-    return [part for part in space.split("|")[:-1] if not part.isdigit()]
+    return [*filterfalse(str.isdigit, space.split("|")[:-1])]

@@ -51,7 +51,7 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -202,17 +202,11 @@ class StepRunner:
 
         These do not hold for other threads: whoever may write to a thread may write to its record.
         """
-        return _limit(self._fit_to(record).count_like(record), record)
-
-    def _fit_to(self, record: MemoryRecord) -> Settings:
-        """Return the settings with what a thread has learned of the Actor's window."""
-        windows = self.list_windows(record)
-        if windows is self.windows:
-            return self.settings
-        smallest = find_smallest(windows)
-        if smallest is None:
-            return self.settings
-        return self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        windows, settings = self.list_windows(record), self.settings
+        smallest = None if windows is self.windows else find_smallest(windows)
+        if smallest is not None:
+            settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        return _limit(settings.count_like(record), record)
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -442,7 +436,7 @@ class StepRunner:
         self,
         config: RunnableConfig | None = None,
         *,
-        emit: Callable[[Event], None] = discard,
+        emit: Callable[[Event], None] | None = None,
         work: Callable[[Work], Any] | None = None,
     ) -> RunContext:
         """Return what a flow is driven with.
@@ -632,9 +626,7 @@ class StepRunner:
                 "much that is: until a prompt is refused as too long, the limits are those without "
                 "it; set `max_input_tokens`, or the `profile` of the model"
             )
-        return assemble(
-            step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
-        )
+        return assemble(step.view, step.record, system=system, with_reasoning=with_reasoning)
 
     def look(
         self,
@@ -659,7 +651,7 @@ class StepRunner:
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
             return step
-        return Step(
+        step = Step(
             settings,
             record,
             messages,
@@ -670,6 +662,8 @@ class StepRunner:
             is_counted=True,
             day=find_day(record, today),
         )
+        step.open()
+        return step
 
     def read(
         self,

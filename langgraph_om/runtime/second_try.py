@@ -74,7 +74,7 @@ def find_shorter(
     def build(tokens: int, dropped: int = 0, groups: int = 0) -> Shorter:
         dropped = max(dropped, step.view.shown.dropped)
         view, changed = _leave_out(step, tokens, dropped, groups)
-        messages = assemble(view, step.record, step.messages, system=system, with_reasoning=False)
+        messages = assemble(view, step.record, system=system, with_reasoning=False)
         notice = describe_trim(
             step.record, step.window, dropped, named, previewed=changed, groups=groups
         )

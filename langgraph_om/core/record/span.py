@@ -159,6 +159,8 @@ class ViewDigest:
 
     def extend(self, entries: Entries) -> ViewDigest:
         """Return the digest of a view with further messages; this one stays as it is."""
+        if not entries:
+            return self
         state, lines = self.state.copy(), self.lines
         text = [f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries]
         state.update(_encode("".join(text)))
