@@ -65,7 +65,7 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         state: The graph's state before the Actor's call.
     """
     try:
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return True
         return _is_idle(runner, state)
     except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
@@ -208,7 +208,7 @@ def _build_actor_node(
     runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
-        if actor is reader or (runner.is_on() and not runner.runs.is_read_only(None)):
+        if actor is reader or (runner.runs.is_on() and not runner.runs.is_read_only()):
             return actor
         return reader
 

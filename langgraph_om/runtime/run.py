@@ -54,17 +54,19 @@ class Runs:
 
     resource_id: ResourceId = None
     """The id, or what finds it; `None`: the run says it."""
+    enabled: bool = True
+    """Whether memory is in force at all."""
     _warned: set[str] = field(init=False, default_factory=set)
 
-    def is_on(self, config: RunnableConfig | None) -> bool:
+    def is_on(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is in force for this run (`om_enabled`).
 
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return _read_flag("om_enabled", config, default=True)
+        return self.enabled and _read_flag("om_enabled", config, default=True)
 
-    def is_read_only(self, config: RunnableConfig | None) -> bool:
+    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
 
         Raises:

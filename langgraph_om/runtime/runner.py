@@ -162,7 +162,7 @@ class StepRunner:
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.runs = Runs(self.resource_id)
+        self.runs = Runs(self.resource_id, self.enabled)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
         features = self.settings.features.all
@@ -359,14 +359,6 @@ class StepRunner:
         )
 
     # --- The run ---------------------------------------------------------------------------------
-
-    def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is in force for this run (`om_enabled`)."""
-        return self.enabled and self.runs.is_on(config)
-
-    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and not written (`om_read_only`)."""
-        return self.runs.is_read_only(config)
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
@@ -645,7 +637,7 @@ class StepRunner:
         """
         settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
-        if self.is_read_only(config):  # nothing was inspected
+        if self.runs.is_read_only(config):  # nothing was inspected
             step = Step(settings, record, messages, self.identity(config), now, texts=shown)
             count_and_collect(step)
             step.record = freeze_view(step, today)

@@ -337,8 +337,6 @@ class Span:
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
-        if not count:
-            return self
         rest = self._cut(count, len(self.entries))
         rest.counted_in = self.counted_in
         cuts = vars(self).get("cuts", ())
@@ -479,7 +477,7 @@ def go_on(
         return None
     if cursor and not _ends_at(cursor, messages, start):
         return None
-    span, seen = before.drop(dropped), messages[start:stop]
+    span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
         return Continued(span, len(span.entries), {})
     unchanged = span.count_unchanged(seen)

@@ -356,12 +356,10 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         )
     )
     window.span.counted_in = select_valid_counts(step.record, settings.counter.identity)
-    step.apply(
-        [
-            *drop_stale_buffers(step.record, window, step.now),
-            *take_in_results(settings, step.record, window, jobs or {}, step.now),
-        ]
-    )
+    record = step.record
+    if record["chunks"] or record["reflection"] or record["pending"]:
+        stale = drop_stale_buffers(record, window, step.now)
+        step.apply([*stale, *take_in_results(settings, record, window, jobs or {}, step.now)])
 
 
 def _choose(step: Step, *, must_proceed: bool) -> Decision:
