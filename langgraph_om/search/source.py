@@ -98,6 +98,10 @@ class SearchRequest:
     """The one conversation to look in; `None`: wherever may be read."""
     hidden: frozenset[str] = frozenset()
     """Keys of messages of the current thread that are not found: who asks has them before him."""
+    least: float = 0.0
+    """Of what words find, the share of the best hit's score below which hits are left out."""
+    by_words: bool = False
+    """Whether words alone are looked for."""
 
 
 class RecallSource(Protocol):
@@ -161,6 +165,12 @@ def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     return RecallHit(*place, role=found.role, kind=found.kind)
 
 
+def drop_weak(hits: Sequence[RecallHit], least: float) -> list[RecallHit]:
+    """Return the hits of a search by words that hold enough of them, beside the best hit."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit for hit in hits if hit.score >= least * best]
+
+
 # --- Hits of two searches -----------------------------------------------------------------------
 
 
@@ -213,6 +223,18 @@ class RecallLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class InSight:
+    """What who asks is shown beside the answer, so that it need not be repeated."""
+
+    groups: frozenset[str] = frozenset()
+    """Ids of the observations."""
+    ids: frozenset[str] = frozenset()
+    """Ids of messages, of which other answers show something."""
+    text: str = ""
+    """What these answers show, without blanks."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecallScope:
     """What recall may read, and how it writes times and thread ids."""
 
@@ -223,6 +245,7 @@ class RecallScope:
     """Keys of messages of the current thread that no search finds: the question that asks."""
     end: str | None = None
     """The key of the message at which the current thread ends for a reader; `None`: the last."""
+    in_sight: InSight = field(default_factory=InSight)
     limits: RecallLimits = field(default_factory=RecallLimits)
     show_id: Callable[[str], str] = _keep_id
     """Writes a thread id for the model."""
@@ -286,7 +309,8 @@ class StateSource:
             return []
         entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
         found = search_texts(asked.query, entries, self.groups, asked.wanted)
-        return [to_hit(each, self._thread) for each in found[: asked.most]]
+        hits = [to_hit(each, self._thread) for each in found[: asked.most]]
+        return drop_weak(hits, asked.least)
 
     def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, written_at = self.entries[at]
