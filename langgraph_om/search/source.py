@@ -84,6 +84,8 @@ class RecallHit:
     role: str | None = None
     """Who said it; `None` for observations, and where that is not known."""
     kind: Kind = "observations"
+    held: float = 1.0
+    """How much of the query its words are, where words have found it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class SearchRequest:
     hidden: frozenset[str] = frozenset()
     """Keys of messages of the current thread that are not found: who asks has them before him."""
     least: float = 0.0
-    """Of what words find, the share of the best hit's score below which hits are left out."""
+    """Of what words find, hits are left out that hold less than this share of what one holds."""
     by_words: bool = False
     """Whether words alone are looked for."""
 
@@ -162,13 +164,13 @@ def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     """Return what was found by words in a thread."""
     group = "" if found.kind == "message" else found.key
     place = (thread, group, found.score, found.text, found.cursor, found.at)
-    return RecallHit(*place, role=found.role, kind=found.kind)
+    return RecallHit(*place, role=found.role, kind=found.kind, held=found.held)
 
 
 def drop_weak(hits: Sequence[RecallHit], least: float) -> list[RecallHit]:
-    """Return the hits of a search by words that hold enough of them, beside the best hit."""
-    best = max((hit.score for hit in hits), default=0.0)
-    return [hit for hit in hits if hit.score >= least * best]
+    """Return the hits of a search by words that hold enough of them, beside the best ones."""
+    best = max((hit.held for hit in hits), default=0.0)
+    return [hit for hit in hits if hit.held >= least * best]
 
 
 # --- Hits of two searches -----------------------------------------------------------------------

@@ -192,6 +192,10 @@ def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
     return isinstance(last, ToolMessage) or (isinstance(last, AIMessage) and bool(last.tool_calls))
 
 
+def _is_said(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage)
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """What who asks is shown beside an answer."""
@@ -223,7 +227,7 @@ def _find_beside(
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
     calls: list[Mapping[str, Any]] = []
     for message in reversed(messages if call_id is not None else ()):
-        if isinstance(message, HumanMessage) or key_of(message) in observed:
+        if _is_said(message) or key_of(message) in observed:
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
             answers.append(_read_answer(message.text))
@@ -346,7 +350,7 @@ class Recall(Feature):
         except ArchiveError as error:
             return self.unreadable(who, error)
         beside = _find_beside(runner.settings.features, step.record, conversation, call_id)
-        return self.answer(arguments, who, step.record, conversation, store, beside)
+        return self.answer(arguments, who, step.record, conversation, store, beside=beside)
 
     def answer(
         self,
@@ -355,6 +359,7 @@ class Recall(Feature):
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         store: BaseStore | None,
+        *,
         beside: Beside | None = None,
     ) -> dict[str, Any]:
         """Answer one call.
@@ -371,7 +376,10 @@ class Recall(Feature):
             ConfigurationError: When there is a search and no store for it.
         """
         source = self.build_source(who, record, messages, store)
+        is_answered = _is_being_answered(messages)
         request = record["turn"]["request"]
+        if request is None and is_answered:  # the tools of this graph are not shown its memory
+            request = next((key_of(each) for each in reversed(messages) if _is_said(each)), None)
 
         hides_ids = self._runner.settings.hides_ids
 
@@ -383,7 +391,7 @@ class Recall(Feature):
             current_thread=who.thread_id,
             timezone=self._runner.settings.timezone,
             hidden=frozenset() if request is None else frozenset({request}),
-            end=request if _is_being_answered(messages) else None,
+            end=request if is_answered else None,
             show_id=hidden_id if hides_ids else str,
             read_id=read_id,
         )
@@ -392,7 +400,9 @@ class Recall(Feature):
             with record_search(who.thread_id, who.resource_id, mode):
                 if beside is not None and arguments.get("query"):
                     scope = replace(scope, in_sight=InSight(beside.groups))
-                    others = (recall(call, source, scope, counter) for call in beside.calls)
+                    # Not where each would ask for an embedding once more.
+                    calls = beside.calls if self.near is None else ()
+                    others = (recall(call, source, scope, counter) for call in calls)
                     told = read_answers([*beside.answers, *others], beside.groups)
                     scope = replace(scope, in_sight=told)
                 return recall(arguments, source, scope, counter)
@@ -495,6 +505,8 @@ class Recallable:
         **args: Any,
     ) -> dict[str, Any]:
         """Answer as the tool `recall` does, without a graph.
+
+        A search leaves out the observations that an Actor with this state sees; `search` does not.
 
         Args:
             state: As for `llm_input_messages`, or a mapping with the conversation alone.

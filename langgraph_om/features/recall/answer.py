@@ -7,7 +7,7 @@ instead. What the user may not see is answered exactly like what does not exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, Literal, Protocol

@@ -46,17 +46,16 @@ SHORT_PREVIEW: Final = 35
 MIDDLE_PREVIEW: Final = 100
 
 LEAST_PREVIEW: Final = 60
-"""A hit's preview is as long as the hit is good, but no shorter than this."""
+"""A preview is the longer the more of the query a hit holds, but no shorter than this."""
 
 ALL_PREVIEWS: Final = 1000
 """What all previews together have, unless each is short: the best hits are what is read."""
 
 WEAK_SHARE: Final = 0.25
-"""Hits by words with less of the best one's score hold only words that are in many texts.
+"""Hits that hold less than so much of what the best one holds have only words that many have.
 
 Measured: of 495 questions about three long conversations (`tests/benchmarks/bench_found.py`), as
-many found an answer among the first 8 hits without them; of the hits below a third, 1 in 60 was
-one.
+many found an answer among the first 8 hits without them.
 """
 
 _MOST_NAMED: Final = 4
@@ -123,7 +122,7 @@ def answer_search(
     hits = found[last - asked.limit : last]
     matches = [*found, *seen]
     notes = [*_note_seen(seen), *_note_words(matches, request, source)] if number == 1 else []
-    best = max((hit.score for hit in matches), default=0.0) or 1.0
+    best = max((hit.held for hit in matches), default=0.0) or 1.0
     style = _HitStyle(writer, scope, query_words(asked.query), best)
 
     def build(tokens: int, count: int) -> RecallAnswer:
@@ -138,7 +137,7 @@ def answer_search(
             "has_more": len(found) > last or count < len(hits),
         }
 
-    longest = ALL_PREVIEWS * best / max(best, sum(hit.score for hit in hits))
+    longest = ALL_PREVIEWS * best / max(best, sum(hit.held for hit in hits))
     sizes = [size for size in PREVIEW_TOKENS if size <= max(longest, MIDDLE_PREVIEW)]
     return _fit_answer(build, sizes, len(hits), writer)
 
@@ -176,15 +175,15 @@ def _note_words(
     if not texts or any(all(words & text for words in written.values()) for text in texts):
         return []
     rest = _leave_missing(written, texts)
-    for _ in range(_MOST_NAMED):
+    while rest:
         asked = replace(request, query=" ".join(rest), most=_MOST_NAMED, least=0.0, by_words=True)
-        texts = [distinct_words(hit.text) for hit in source.search(asked)] if rest else []
+        texts = [distinct_words(hit.text) for hit in source.search(asked)]
         if not texts:
+            named = ", ".join(map(quote, [*rest][:_MOST_NAMED]))
+            return [f"(nothing that was searched has {named} as it is written here)"]
+        before, rest = rest, _leave_missing(rest, texts)
+        if len(rest) == len(before):  # found by what is no word of the text
             break
-        rest = _leave_missing(rest, texts)
-    if rest and not texts:
-        named = ", ".join(quote(word) for word in [*rest][:_MOST_NAMED])
-        return [f"(nothing that was searched has {named} as it is written here)"]
     return ["(no hit has all of these words)"]
 
 
@@ -232,7 +231,7 @@ class _HitStyle:
     words: Sequence[str]
     """The words that were looked for."""
     best: float
-    """The best score."""
+    """The most that a hit holds of the query."""
 
     def write_preview(self, hit: RecallHit, tokens: int) -> str:
         """Return the part of a text around what was found, further lines indented."""
@@ -279,7 +278,7 @@ def _write_hits(hits: Sequence[RecallHit], tokens: int, style: _HitStyle) -> Ite
                 f"{_CURSOR}{show_key(hit.cursor)}{_ABOVE if is_shown else ''}",
             )
             yield f"- {', '.join(filter(None, facts))}"
-            size = max(min(tokens, LEAST_PREVIEW), round(tokens * hit.score / style.best))
+            size = max(min(tokens, LEAST_PREVIEW), round(tokens * hit.held / style.best))
             if not is_shown and (preview := style.write_preview(hit, size)):
                 yield f"  {preview}"
 
