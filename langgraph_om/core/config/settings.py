@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -31,10 +32,6 @@ class Features:
 
     all: tuple[Any, ...] = ()
     """Instances of subclasses of `core.step.feature.Feature`."""
-
-    def having(self, hook: str) -> tuple[Any, ...]:
-        """Return a hook of those that have it; one that is not defined is never entered."""
-        return self._hooks.get(hook, ())
 
     def first(self, hook: str) -> Any:
         """Return a hook of the first feature that has it; `None` where none has."""
@@ -101,21 +98,22 @@ class Features:
     @property
     def storage(self) -> Any:
         """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
-        return next(iter(self.having("storage")), None)
+        return self.first("storage")
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(feature.name for feature in self.all)
 
     @cached_property
-    def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
-        found: dict[str, tuple[Any, ...]] = {}
+    def having(self) -> Callable[[str], tuple[Any, ...]]:
+        """Returns a hook of those that have it; one that is not defined is never entered."""
+        found: defaultdict[str, tuple[Any, ...]] = defaultdict(tuple)
         for feature in self.all:
             kinds = [kind for kind in type(feature).__mro__[:-1] if "is_base" not in vars(kind)]
             for hook in dict.fromkeys(name for kind in kinds for name in vars(kind)):
                 if not hook.startswith("_"):
-                    found[hook] = (*found.get(hook, ()), getattr(feature, hook))
-        return found
+                    found[hook] = (*found[hook], getattr(feature, hook))
+        return found.__getitem__
 
 
 NO_FEATURES = Features()

@@ -500,7 +500,7 @@ class World:
             thread.is_forked = True
             self.talk(thread, worker, size, config=point.config, **plan)
             return
-        outcomes = []
+        outcomes, deferred = [], list[int]()
         self.said, number = self.said + 1, self.said
         gates = [*self.gates, *([self.served] if self.served is not None else [])]
         patience = [gate.is_patient for gate in gates]
@@ -508,12 +508,15 @@ class World:
             gate.is_patient = False  # a job that is let go in the first try is there in the second
         # So is one that was given up by then, and that the first try sends anew: the second would
         # find it at work. What it is to be compared with found it given up.
-        forget_first = self.served.remember() if self.served is not None else None
+        forget_first = None
+        if self.served is not None:
+            forget_first = self.served.remember(takes_back_new=self.rules.pauses)
         for is_second in (False, True):
             if is_second and forget_first is not None:
                 forget_first()
             self._go_back(thread, worker, point)
-            self.talk(thread, worker, size, config=point.config, number=number, **plan)
+            parts = self.talk(thread, worker, size, config=point.config, number=number, **plan)
+            deferred.append(sum(map(_is_deferred, of_kind(parts, "buffering-failed"))))
             values = worker.graph.get_state(thread.config).values
             outcomes.append(
                 {
@@ -524,6 +527,8 @@ class World:
             )
         for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
+        if deferred[1] > deferred[0]:
+            return  # the job that the first try left at work has the second's place in the process
         is_away = self.archive is not None and self.archive.away
         for key in outcomes[0]:
             if is_away and key == "messages":
@@ -766,6 +771,10 @@ def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
             else:
                 left_out = data["droppedMessages"]
     return counts
+
+
+def _is_deferred(failed: Mapping[str, Any]) -> bool:
+    return str(failed["error"]).startswith("deferred")
 
 
 def _key(state: StateSnapshot) -> str:
