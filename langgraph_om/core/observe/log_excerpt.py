@@ -124,8 +124,8 @@ def _add_touched(
 def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> Iterator[_Item]:
     """Yield the items that share words with a message and are not kept, the likeliest first.
 
-    Words of code do not count. The two likeliest of each message come before further ones, those of the user's messages first:
-    one that is long and touches much leaves room for the others.
+    Words of code do not count. The two likeliest of each message come before further ones, those of
+    the user's messages first: one that is long and touches much leaves room for the others.
     """
     lines = _LEFT_EDGE.split(_CODE.sub("", about))
     messages = [line for line in lines if observation_date(line) is None]
