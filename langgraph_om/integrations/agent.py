@@ -42,7 +42,7 @@ from langgraph_om.integrations.state_graph import (
     add_memory_nodes,
 )
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.models.providers import chat_model, check_model, find_window, name_actor
+from langgraph_om.models.providers import chat_model, check_model, name_actor
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import MemoryContext
@@ -154,9 +154,7 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    runner_of(memory).meet_actor(
-        name_actor(chat), find_window(chat), all_tools, prompt or system_prompt
-    )
+    runner_of(memory).meet_actor(chat, all_tools, prompt or system_prompt)
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)

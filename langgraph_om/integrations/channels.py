@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, cast, get_type_hints
 from langchain_core.messages import (
     AnyMessage,
     BaseMessage,
-    BaseMessageChunk,
     HumanMessage,
     RemoveMessage,
     convert_to_messages,
@@ -133,10 +132,7 @@ def _read_update(update: Any) -> list[BaseMessage]:
     if update is None:
         return []
     items = update if isinstance(update, list) else [update]
-    return [
-        message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-        for message in convert_to_messages(restore_messages(items))
-    ]
+    return [*map(message_chunk_to_message, convert_to_messages(restore_messages(items)))]
 
 
 # --- Channels of users ---------------------------------------------------------------------------

@@ -49,7 +49,7 @@ from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, 
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.models.providers import find_window, name_actor
+from langgraph_om.models.providers import name_actor
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
@@ -241,8 +241,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         refuse_second_tools(request.tools, self._runner)
         if not self._runner.is_on():
             return False
-        name, window = name_actor(request.model), find_window(request.model)
-        self._runner.meet_actor(name, window, request.tools, request.system_message)
+        self._runner.meet_actor(request.model, request.tools, request.system_message)
         return True
 
     def _prepare(

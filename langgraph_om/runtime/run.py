@@ -124,7 +124,7 @@ class Runs:
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
             ids = {place: str(value) for place, value in said.items() if value is not None}
-            return _agree(ids)
+            return _agree(ids) if ids else None
         try:
             found = self.resource_id(config)
         except Exception as error:
@@ -175,8 +175,9 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
     """Return what a run says of a flag."""
     said = _read_said(name, _read_configurable(config))
-    flags = {place: check_flag(place, value) for place, value in said.items()}
-    return default if (flag := _agree(flags)) is None else flag
+    if not said:
+        return default
+    return _agree({place: check_flag(place, value) for place, value in said.items()})
 
 
 def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
@@ -187,8 +188,8 @@ def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
     return (around and around.get("configurable")) or {}
 
 
-def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
-    """Return the one value that is said; `None` when there is none.
+def _agree(said: Mapping[str, ValueT]) -> ValueT:
+    """Return the one value that is said.
 
     Raises:
         ConfigurationError: When there are two.
@@ -198,7 +199,7 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
         shown = " and ".join(f"`{place}` is {value!r}" for place, value in said.items())
         msg = f"{shown}; pass one of them, or the same in both"
         raise ConfigurationError(msg)
-    return values[0] if values else None
+    return values[0]
 
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:

@@ -38,11 +38,12 @@ from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, digest_run, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import write_schema
+from langgraph_om.models.providers import find_formula, find_window, name_actor, write_schema
 from langgraph_om.runtime.drivers import POLL_SECONDS
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
@@ -152,6 +153,8 @@ class StepRunner:
     """By window, the settings that fit into it."""
     _models: set[str] = field(init=False, default_factory=set)
     """Names of the Actor's models that were told so far."""
+    _images: EstimatingCounter | None = field(init=False, default=None)
+    """Counts as the Actor's model counts images; `None` where that is the usual way."""
     _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
     """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
@@ -199,7 +202,7 @@ class StepRunner:
 
         These do not hold for other threads: whoever may write to a thread may write to its record.
         """
-        return _limit(self._fit_to(record), record)
+        return _limit(self._fit_to(record).count_like(record), record)
 
     def _fit_to(self, record: MemoryRecord) -> Settings:
         """Return the settings with what a thread has learned of the Actor's window."""
@@ -221,7 +224,7 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return _limit(settings, record), kept
+        return _limit(settings.count_like(record), record), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
@@ -234,26 +237,38 @@ class StepRunner:
         """The agent's own system prompt, a text or a message, as far as this process knows."""
         return self._actor[1]
 
-    def meet_actor(
-        self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
-    ) -> None:
+    def meet_actor(self, model: Any, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
 
         Limits are scaled down together where a prompt might grow beyond a part of the window; of
         several models the smallest one counts. What is too small is never made larger again.
+        Images count as the first model with a formula of its own counts them.
 
         Args:
-            model: The model's name.
-            tokens: The most that it reads, as its profile says; `None` where nobody says it.
+            model: The chat model, perhaps with tools bound or with fallbacks, or a method of one.
             tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
-        self._models.add(model)
+        name = name_actor(model)
+        self._models.add(name)
+        self._count_images_as(model)
         if not any(self._actor) and (tools or system):
             self._actor = (tools, system)
             self._fit_all()
         if not self._configured.max_input_tokens:  # which says it in the place of the profile
-            self.learn_window(tokens, "profile", model)
+            self.learn_window(find_window(model), "profile", name)
+
+    def _count_images_as(self, model: Any) -> None:
+        if self._images is not None or not self._configured.counts_as_actor:
+            return
+        formula = find_formula(model)
+        if formula is not None:
+            provider, name = formula
+            self._images = EstimatingCounter(provider=provider, model=name)
+            self._configured = self._configured.count_with(self._images)
+            self.settings = self.settings.count_with(self._images)
+            self.spans = Recent(MAX_SPANS)
+            self._fit_all()
 
     def learn_window(
         self,
@@ -289,6 +304,8 @@ class StepRunner:
 
     def _fit_anew(self, window: int) -> Settings:
         before, (tools, system) = self._resolve_budget(window), self._actor
+        if self._images is not None:
+            before = before.count_with(self._images)
         own = system.text if isinstance(system, BaseMessage) else system or ""
         beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
         beside += FIXED_TOKENS

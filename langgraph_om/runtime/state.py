@@ -99,7 +99,7 @@ def restore_messages(items: Iterable[Any]) -> list[Any]:
 
     `convert_to_messages`, which reads other forms too, drops some of them.
     """
-    return [_restore(item) for item in items]
+    return [*map(_restore, items)]
 
 
 def _restore(item: Any) -> Any:

@@ -250,8 +250,8 @@ def list_asides(
     Args:
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
-    return [aside for aside in found if aside is not None]
+    shows = settings.features.having("aside")
+    return [aside for show in shows if (aside := show(settings, record, window, texts))]
 
 
 def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
@@ -360,8 +360,9 @@ def _list_instructions(
 ) -> list[tuple[Any, str]]:
     """Return the features that the system message says something of, with that."""
     hooks = settings.features.having("instructions")
-    told = ((write.__self__, write(record, has_memory=has_memory)) for write in hooks)
-    return [(feature, text) for feature, text in told if text]
+    return [
+        (write.__self__, text) for write in hooks if (text := write(record, has_memory=has_memory))
+    ]
 
 
 def _count_instructions(settings: Settings, record: MemoryRecord) -> int:

@@ -21,7 +21,15 @@ from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import PROCEED, Decision, count_to_activate, plan, select_ready_chunks
+from langgraph_om.core.plan import (
+    ABORT,
+    PROCEED,
+    Decision,
+    count_to_activate,
+    has_tripped,
+    plan,
+    select_ready_chunks,
+)
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.strays import check_observed, has_strays
@@ -76,7 +84,7 @@ def build_status(
                 },
             },
             "buffered": {
-                "observations": _sum_buffered(record, window, thresholds),
+                "observations": _sum_buffered(record, window, thresholds, observations),
                 "reflection": _describe_reflection(record),
             },
         },
@@ -94,17 +102,17 @@ def build_status(
 
 
 def _sum_buffered(
-    record: MemoryRecord, window: Window, thresholds: Thresholds
+    record: MemoryRecord, window: Window, thresholds: Thresholds, log: int
 ) -> BufferedObservations:
     live = select_live_chunks(record, window)
-    log = log_tokens(record)
     ready = select_ready_chunks(live, window, thresholds)
     count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
+    sizes = [part.tokens for part in live]
     return {
         "chunks": len(live),
-        "messageTokens": sum(part.tokens for part in live),
-        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
-        "observationTokens": sum(part.chunk["tokens"] for part in live),
+        "messageTokens": sum(sizes),
+        "projectedMessageRemoval": sum(sizes[:count]),
+        "observationTokens": sum([part.chunk["tokens"] for part in live]),
         "status": _read_buffer_status(record, "observation", is_there=bool(live)),
     }
 
@@ -358,9 +366,10 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
 
 def _choose(step: Step, *, must_proceed: bool) -> Decision:
     """Decide from what was gathered; with no room left for work, the Actor goes on."""
+    if must_proceed:
+        return ABORT if has_tripped(step.record, step.window) else PROCEED
     settings = step.settings
-    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
-    return PROCEED if must_proceed and decision.kind != "abort" else decision
+    return plan(step.record, step.window, settings.thresholds, step.now, settings.features)
 
 
 def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
