@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
-from langgraph_om.core.content.text import Recent, compile_late, sanitize
+from langgraph_om.core.content.text import ReadTexts, compile_late, sanitize
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -137,7 +137,7 @@ def _read_chunk(chunk: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-_WORDS_OF: Final = Recent(_read_chunk, most=1 << 15, longest=32)
+_WORDS_OF: Final = ReadTexts(_read_chunk, most=1 << 15, longest=32)
 
 
 def _read_joined(whole: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def compile_late(source: str, flags: int = 0) -> re.Pattern[str]:
 _Read = TypeVar("_Read")
 
 
-class Recent(dict[str, _Read]):
+class ReadTexts(dict[str, _Read]):
     """What was read of short texts of late, such as words; a text is read when it is asked for."""
 
     def __init__(self, read: Callable[[str], _Read], *, most: int, longest: int) -> None:

@@ -14,7 +14,7 @@ from operator import ne
 from string import ascii_lowercase
 from typing import Any, Final, cast
 
-from langgraph_om.core.content.text import Recent, compile_late
+from langgraph_om.core.content.text import ReadTexts, compile_late
 from langgraph_om.core.tokens.counter import MessageCounter
 
 # --- Pieces --------------------------------------------------------------------------------------
@@ -339,4 +339,4 @@ def _marks_cost(marks: str) -> int:
     return max(_TOKEN, cost)
 
 
-_COSTS: Final = Recent(_cost, most=1 << 15, longest=64)
+_COSTS: Final = ReadTexts(_cost, most=1 << 15, longest=64)
