@@ -130,7 +130,8 @@ FINISH = "om_finish"
 """Takes the last step of a turn, after the Actor's answer; only where a feature asks for it."""
 
 STATED = "om_stated"
-"""Where the node before an Actor's node says that it has inspected and stated the step."""
+"""Where the node before an Actor's node says that it has inspected and stated the step, and that
+node which answer it has taken the last step behind, by its id."""
 
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
@@ -174,11 +175,11 @@ class MemoryNodes:
 
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
-        return drive(self._finish(state), self.runner.context(emit=emit)).result
+        return drive(self.finish_flow(state), self.runner.context(emit=emit)).result
 
     async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""
-        return (await adrive(self._finish(state), self.runner.context(emit=emit))).result
+        return (await adrive(self.finish_flow(state), self.runner.context(emit=emit))).result
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         found = yield from self.inspect(state, must_proceed=_must_proceed(state))
@@ -211,7 +212,8 @@ class MemoryNodes:
     def _told(self) -> StateUpdate:
         return {STATED: True} if self.tells_actor else {}
 
-    def _finish(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+    def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+        """Inspect the state behind the Actor's last answer."""
         runner = self.runner
         if not runner.is_on() or runner.is_read_only():
             return self._update([])
