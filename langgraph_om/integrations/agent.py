@@ -65,7 +65,7 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         state: The graph's state before the Actor's call.
     """
     try:
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return True
         return _is_idle(runner, state)
     except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
@@ -92,8 +92,9 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 def _only_counts(runner: StepRunner, step: Step) -> bool:
     """Return whether an inspection does nothing but count."""
-    if any(is_due(step) for is_due in step.settings.features.having("is_due")):
-        return False
+    for is_due in step.settings.features.having("is_due"):
+        if is_due(step):
+            return False
     count_and_collect(step, dict.fromkeys(step.record["pending"], "running"))
     runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
     if not _COUNTING.issuperset(event["type"] for event in step.events):
@@ -106,7 +107,7 @@ def _only_counts(runner: StepRunner, step: Step) -> bool:
 def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:
     """Return whether no pending job is over; `False` where only a look elsewhere would tell."""
     jobs = record["pending"].values()
-    if not runner.jobs_are_here or runner.archive is not None:
+    if not jobs or not runner.jobs_are_here or runner.archive is not None:
         return not jobs
     return all(runner.buffering.peek(job["cycle_id"]) == "running" for job in jobs)
 
@@ -203,7 +204,9 @@ def _build_actor_node(
     runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
-        return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
+        if actor is reader or (runner.runs.is_on() and not runner.runs.is_read_only()):
+            return actor
+        return reader
 
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:
