@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, TypeAlias
@@ -319,14 +319,20 @@ class WordWeights:
         )
         return found / self.total
 
+    def weigh(self, words: Iterable[str]) -> float:
+        """Return how much of the query some words of it are: 0 nothing, 1 all of it."""
+        return (
+            sum(self.weights.get(word, 0.0) for word in words) / self.total if self.total else 0.0
+        )
+
 
 def weigh_rarity(frequency: int, texts: int) -> float:
     """Return how much a word tells that is in so many of so many texts."""
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
-def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[float]:
-    """Return how well each text matches a query; 0 for those that hold no word of it.
+def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
+    """Return how well each text matches a query, 0 without a word of it, and how much it holds.
 
     Args:
         texts: The words of each text.
@@ -337,7 +343,7 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     weights = WordWeights.of(query, frequencies, len(texts))
     average = sum(map(len, texts)) / max(1, len(texts))
     return [
-        weights.score(words, average) if matched else 0.0
+        (weights.score(words, average), weights.weigh(matched)) if matched else (0.0, 0.0)
         for words, matched in zip(texts, found, strict=True)
     ]
 
@@ -447,6 +453,8 @@ class FoundText:
     """When it was said, or observed."""
     role: str | None
     """Who said it; `None` for observations."""
+    held: float = 1.0
+    """How much of the query its words are, however often they come and however long it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,16 +483,8 @@ def search_texts(
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
     scores = rank_texts(words, [text.words for text in texts])
     return best_first(
-        FoundText(
-            text.found.kind,
-            text.found.key,
-            text.found.cursor,
-            text.found.text,
-            score,
-            text.found.at,
-            text.found.role,
-        )
-        for text, score in zip(texts, scores, strict=True)
+        replace(text.found, score=score, held=held)
+        for text, (score, held) in zip(texts, scores, strict=True)
         if score > 0
     )
 
