@@ -59,6 +59,9 @@ class Step:
     """Whether the Actor has answered and no call follows."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
+    is_again: bool = False
+    """Whether an inspection just before has counted them: what holds the same objects, holds the
+    same."""
     day: date | None = None
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted,
+            is_counted=self.is_counted or self.is_again,
             request=self.record["turn"]["request"] if self.is_counted else None,
             before=None if anew else self.before,
         )
