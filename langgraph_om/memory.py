@@ -229,7 +229,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 memory.
         """
         runner = self._runner
-        messages, is_on = runner.conversation(state), runner.is_on(config)
+        messages, is_on = runner.conversation(state), runner.runs.is_on(config)
         if is_on:
             look = runner.look(runner.record(state), messages, runner.read_texts(state), config)
             if look.record["id"]:

@@ -147,7 +147,7 @@ def select_ready_chunks(
     live: Sequence[LiveChunk], window: Window, thresholds: Thresholds
 ) -> list[LiveChunk]:
     """Return the chunks that may be activated: those before the user turns that stay verbatim."""
-    stop = window.count_before_turns(thresholds.keep_turns) if live else 0
+    stop = window.count_before_turns(thresholds.keep_turns)
     return [part for part in live if part.stop <= stop]
 
 
@@ -250,7 +250,7 @@ def _decide_activation(
         cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
         if cold is not None:
             return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
-    ready = select_ready_chunks(live, window, thresholds)
+    ready = select_ready_chunks(live, window, thresholds) if live else ()
     if not ready:
         return None
     if _is_activation_due(record, window, thresholds):

@@ -66,7 +66,7 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         state: The graph's state before the Actor's call.
     """
     try:
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return True
         return _is_idle(runner, state)
     except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
@@ -91,8 +91,9 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 def _asks_nothing(runner: StepRunner, step: Step) -> bool:
     """Return whether the Actor's node does what is due."""
-    if any(is_due(step) for is_due in step.settings.features.having("is_due")):
-        return False
+    for is_due in step.settings.features.having("is_due"):
+        if is_due(step):
+            return False
     jobs = {name: job["cycle_id"] for name, job in step.record["pending"].items()}
     if jobs and not runner.jobs_are_here:
         return False  # only a look elsewhere would tell
@@ -198,7 +199,9 @@ def _build_actor_node(
     runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
-        return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
+        if actor is reader or (runner.runs.is_on() and not runner.runs.is_read_only()):
+            return actor
+        return reader
 
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:

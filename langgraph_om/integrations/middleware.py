@@ -239,7 +239,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _meet(self, request: ModelRequest[Any]) -> bool:
         """Look at the model that is asked; return whether memory is on."""
         refuse_second_tools(request.tools, self._runner)
-        if not self._runner.is_on():
+        if not self._runner.runs.is_on():
             return False
         self._runner.meet_actor(request.model, request.tools, request.system_message)
         return True
@@ -259,7 +259,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if taken.update:
             state = cast("Any", {**seen, "messages": request.state["messages"]})
             request = request.override(state=state)
-        if runner.runs.is_read_only(None):
+        if runner.runs.is_read_only():
             request = self._without_writing_tools(request)
         return request, view, tries
 
@@ -622,12 +622,12 @@ def _prepare_model(
     runner: StepRunner, neighbours: _Neighbours, state: Mapping[str, Any]
 ) -> RunFlow[_Taken]:
     """Run a turn, and return what it came to."""
-    if not runner.is_on():
+    if not runner.runs.is_on():
         return _Taken()
     neighbours.look_at(state)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
-    if runner.is_read_only():
+    if runner.runs.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
         return _Taken(scope.changes)
     if runner.removes_by:

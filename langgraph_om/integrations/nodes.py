@@ -195,11 +195,11 @@ class MemoryNodes:
             acts: Whether to do at once what asks no model: the Actor is next, whatever is due.
         """
         runner = self.runner
-        if not runner.is_on():
+        if not runner.runs.is_on():
             return Inspection(self._update([]))
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
         scope = RunScope(runner, state=state)
-        if runner.is_read_only():
+        if runner.runs.is_read_only():
             yield from runner.read(scope, record, messages, who)
             return Inspection({**self._update([]), **scope.changes})
         if acts:
@@ -224,7 +224,7 @@ class MemoryNodes:
     def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""
         runner = self.runner
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         who = runner.identity()
@@ -234,7 +234,7 @@ class MemoryNodes:
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.runner.is_on() or self.runner.is_read_only():
+        if not self.runner.runs.is_on() or self.runner.runs.is_read_only():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):
@@ -280,7 +280,7 @@ class MemoryNodes:
     def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)
         told = self._told() if kind == "buffer" and self.buffers_before else {}
-        if decision.kind != kind or not runner.is_on():
+        if decision.kind != kind or not runner.runs.is_on():
             return told
         record, messages = self._record(state), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:

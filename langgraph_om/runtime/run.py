@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -53,17 +54,19 @@ class Runs:
 
     resource_id: ResourceId = None
     """The id, or what finds it; `None`: the run says it."""
+    enabled: bool = True
+    """Whether memory is in force at all."""
     _warned: set[str] = field(init=False, default_factory=set)
 
-    def is_on(self, config: RunnableConfig | None) -> bool:
+    def is_on(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is in force for this run (`om_enabled`).
 
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return _read_flag("om_enabled", config, default=True)
+        return self.enabled and _read_flag("om_enabled", config, default=True)
 
-    def is_read_only(self, config: RunnableConfig | None) -> bool:
+    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
 
         Raises:
@@ -204,10 +207,10 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT:
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the nodes around the agent, without the ids of their tasks and memory's own."""
-    return tuple(part.partition(":")[0] for part in _split_space(configurable))
+    return tuple([part.partition(":")[0] for part in _split_space(configurable)])
 
 
 def _split_space(configurable: Mapping[str, Any]) -> list[str]:
     """Return the nodes around the agent, as LangGraph writes them into its checkpoints' space."""
     space = str(configurable.get("checkpoint_ns") or "")
-    return [part for part in space.split("|")[:-1] if not part.isdigit()]
+    return [*filterfalse(str.isdigit, space.split("|")[:-1])]

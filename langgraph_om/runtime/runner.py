@@ -51,7 +51,7 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -162,7 +162,7 @@ class StepRunner:
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.runs = Runs(self.resource_id)
+        self.runs = Runs(self.resource_id, self.enabled)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
         features = self.settings.features.all
@@ -202,17 +202,11 @@ class StepRunner:
 
         These do not hold for other threads: whoever may write to a thread may write to its record.
         """
-        return _limit(self._fit_to(record).count_like(record), record)
-
-    def _fit_to(self, record: MemoryRecord) -> Settings:
-        """Return the settings with what a thread has learned of the Actor's window."""
-        windows = self.list_windows(record)
-        if windows is self.windows:
-            return self.settings
-        smallest = find_smallest(windows)
-        if smallest is None:
-            return self.settings
-        return self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        windows, settings = self.list_windows(record), self.settings
+        smallest = None if windows is self.windows else find_smallest(windows)
+        if smallest is not None:
+            settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        return _limit(settings.count_like(record), record)
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -366,14 +360,6 @@ class StepRunner:
 
     # --- The run ---------------------------------------------------------------------------------
 
-    def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is in force for this run (`om_enabled`)."""
-        return self.enabled and self.runs.is_on(config)
-
-    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and not written (`om_read_only`)."""
-        return self.runs.is_read_only(config)
-
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
         who = self.runs.identity(config, thread_id)
@@ -442,7 +428,7 @@ class StepRunner:
         self,
         config: RunnableConfig | None = None,
         *,
-        emit: Callable[[Event], None] = discard,
+        emit: Callable[[Event], None] | None = None,
         work: Callable[[Work], Any] | None = None,
     ) -> RunContext:
         """Return what a flow is driven with.
@@ -632,9 +618,7 @@ class StepRunner:
                 "much that is: until a prompt is refused as too long, the limits are those without "
                 "it; set `max_input_tokens`, or the `profile` of the model"
             )
-        return assemble(
-            step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
-        )
+        return assemble(step.view, step.record, system=system, with_reasoning=with_reasoning)
 
     def look(
         self,
@@ -653,13 +637,13 @@ class StepRunner:
         """
         settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
-        if self.is_read_only(config):  # nothing was inspected
+        if self.runs.is_read_only(config):  # nothing was inspected
             step = Step(settings, record, messages, self.identity(config), now, texts=shown)
             count_and_collect(step)
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
             return step
-        return Step(
+        step = Step(
             settings,
             record,
             messages,
@@ -670,6 +654,8 @@ class StepRunner:
             is_counted=True,
             day=find_day(record, today),
         )
+        step.open()
+        return step
 
     def read(
         self,

@@ -159,6 +159,8 @@ class ViewDigest:
 
     def extend(self, entries: Entries) -> ViewDigest:
         """Return the digest of a view with further messages; this one stays as it is."""
+        if not entries:
+            return self
         state, lines = self.state.copy(), self.lines
         text = [f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries]
         state.update(_encode("".join(text)))
@@ -335,8 +337,6 @@ class Span:
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
-        if not count:
-            return self
         rest = self._cut(count, len(self.entries))
         rest.counted_in = self.counted_in
         cuts = vars(self).get("cuts", ())
@@ -477,7 +477,7 @@ def go_on(
         return None
     if cursor and not _ends_at(cursor, messages, start):
         return None
-    span, seen = before.drop(dropped), messages[start:stop]
+    span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
         return Continued(span, len(span.entries), {})
     unchanged = span.count_unchanged(seen)

@@ -32,7 +32,7 @@ from langgraph_om.core.plan import (
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.strays import check_observed, has_strays
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Window, select_live_chunks
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
@@ -105,7 +105,7 @@ def _sum_buffered(
     record: MemoryRecord, window: Window, thresholds: Thresholds, log: int
 ) -> BufferedObservations:
     live = select_live_chunks(record, window)
-    ready = select_ready_chunks(live, window, thresholds)
+    ready = select_ready_chunks(live, window, thresholds) if live else ()
     count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
     sizes = [part.tokens for part in live]
     return {
@@ -297,7 +297,7 @@ def inspect(
             archive says that the thread belongs to another resource.
     """
     features = step.settings.features
-    jobs = yield from peek_pending(step.record)
+    jobs = (yield from peek_pending(step.record)) if step.record["pending"] else {}
     for enter in features.having("enter"):
         yield from enter(step)
     count_and_collect(step, jobs)
@@ -341,7 +341,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     step.apply(_open_record(settings, step.record, step.identity))
     window = step.open()
     observed, step.overlooked = check_observed(step.record, step.messages, window.start)
-    if has_strays({**step.record, "observed": observed}) or window.strays.messages:
+    if (observed is not None and observed["strays"]) or window.strays.messages:
         step.record = {**step.record, "observed": observed}
         window = step.open(anew=True)
     step.apply(
@@ -356,12 +356,10 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         )
     )
     window.span.counted_in = select_valid_counts(step.record, settings.counter.identity)
-    step.apply(
-        [
-            *drop_stale_buffers(step.record, window, step.now),
-            *take_in_results(settings, step.record, window, jobs or {}, step.now),
-        ]
-    )
+    record = step.record
+    if record["chunks"] or record["reflection"] or record["pending"]:
+        stale = drop_stale_buffers(record, window, step.now)
+        step.apply([*stale, *take_in_results(settings, record, window, jobs or {}, step.now)])
 
 
 def _choose(step: Step, *, must_proceed: bool) -> Decision:
@@ -380,7 +378,7 @@ def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
 def _state_step(step: Step) -> None:
     """State both windows, as the Actor is called next."""
     window, view, number = step.window, step.view, _count_step(step.record, step.window)
-    head = track_head(step.record, step.messages, view, step.now)
+    head = track_head(step.record, view, step.now)
     step.note(
         {"type": "stepped", "request": window.request, "step": number, "head": head},
     )

@@ -246,7 +246,7 @@ class Steering(Feature):
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""
-        step.events += _tell_of_acts(step.record)
+        step.events += _tell_of_acts(step.record) if "steered" in step.record else ()
         yield from ()
 
     def is_due(self, step: Step) -> bool:
