@@ -318,7 +318,7 @@ def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[No
 
 def may_write(runner: StepRunner, config: Any) -> bool:
     """Return whether a run may change memory."""
-    return runner.is_on(config) and not runner.is_read_only(config)
+    return runner.runs.is_on(config) and not runner.runs.is_read_only(config)
 
 
 def end_session(

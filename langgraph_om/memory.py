@@ -37,7 +37,7 @@ from langgraph_om.inspection import (
     render_log_as_of,
 )
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.models.providers import find_window, name_actor
+from langgraph_om.models.providers import name_actor
 from langgraph_om.options import (
     MemoryOptions,
     NoMiddleware,
@@ -156,7 +156,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         model = getattr(call, "__self__", None)
         name = name_actor(model)
-        self._runner.meet_actor(name, find_window(model))
+        self._runner.meet_actor(model)
         if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
@@ -229,7 +229,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 memory.
         """
         runner = self._runner
-        messages, is_on = runner.conversation(state), runner.is_on(config)
+        messages, is_on = runner.conversation(state), runner.runs.is_on(config)
         if is_on:
             look = runner.look(runner.record(state), messages, runner.read_texts(state), config)
             if look.record["id"]:

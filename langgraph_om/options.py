@@ -379,6 +379,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     return Settings(
         thresholds=thresholds,
         counter=counter,
+        counts_as_actor=given["token_counter"] is None,
         timezone=read_zone(given["timezone"]),
         observation=observation,
         reflection=reflection,

@@ -57,6 +57,34 @@ class Lookup:
     near: NearSearch | None
     """What searches beside the words; `None` for nothing."""
 
+    def search_threads(
+        self,
+        query: str,
+        thread_ids: Sequence[str],
+        resource_id: str | None,
+        wanted: Filter,
+        *,
+        limit: int,
+        store: Any = None,
+    ) -> list[SearchHit]:
+        """Search some threads of the archive; without any, nothing is found.
+
+        Raises:
+            ConfigurationError: When there is no archive, or an id is no text.
+            ArchiveError: When the storage fails.
+        """
+        check_query(query)
+        check_count("limit", limit)
+        found: list[SearchHit] = []
+        for thread_id in dict.fromkeys(thread_ids):
+            if not isinstance(thread_id, str) or not thread_id:
+                msg = f"`thread_id` has {thread_id!r}; pass ids of threads, which are texts"
+                raise ConfigurationError(msg)
+            found += self.search_archive(
+                query, thread_id, resource_id, wanted, limit=limit, store=store
+            )
+        return sorted(found, key=lambda hit: -hit.score)[: min(limit, MAX_LIMIT)]
+
     def search_archive(
         self,
         query: str,
@@ -323,7 +351,7 @@ class Searchable:
         self,
         query: str,
         *,
-        thread_id: str | None = None,
+        thread_id: str | Sequence[str] | None = None,
         resource_id: str | None = None,
         state: Any = None,
         before: datetime | str | None = None,
@@ -340,7 +368,8 @@ class Searchable:
 
         Args:
             query: What to look for.
-            thread_id: The thread to look in.
+            thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
+                a filter of your own that leaves no thread never searches all.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
                 thread has to be.
             state: A conversation to look in instead of the archive: a list of messages, or a state
@@ -362,9 +391,11 @@ class Searchable:
         wanted = build_filter(before, after, role, tool_name, timezone)
         lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
         if state is None:
-            return lookup.search_archive(
-                query, thread_id, resource_id, wanted, limit=limit, store=store
-            )
+            if thread_id is None or isinstance(thread_id, str):
+                look = partial(lookup.search_archive, query, thread_id)
+            else:
+                look = partial(lookup.search_threads, query, thread_id)
+            return look(resource_id, wanted, limit=limit, store=store)
         # A `StateSnapshot` is a tuple, too.
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state
@@ -377,7 +408,7 @@ class Searchable:
         self,
         query: str,
         *,
-        thread_id: str | None = None,
+        thread_id: str | Sequence[str] | None = None,
         resource_id: str | None = None,
         state: Any = None,
         before: datetime | str | None = None,

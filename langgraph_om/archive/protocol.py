@@ -186,6 +186,7 @@ class MessageArchive(Protocol):
         times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
         branch: str | None = None,
+        must_follow: bool = False,
     ) -> str | None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -211,11 +212,14 @@ class MessageArchive(Protocol):
                 with that one, and not listed beside it.
             branch: The name of the branch that goes on, as the last call for it returned it.
                 `None`, and one that is unknown: the current branch.
+            must_follow: Whether nothing is written where `after` is unknown, as in a thread that
+                was deleted meanwhile.
 
         Returns:
             The name of the branch that the messages are on: it ends with the last of them, or,
             where `branch` held all of them, with what follows them there. Whoever reads with this
-            name reads this branch, whichever is current. Without messages it is `branch`.
+            name reads this branch, whichever is current. Without messages it is `branch`; `None`
+            where nothing is written because of `must_follow`.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource, which the error does

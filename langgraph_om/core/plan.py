@@ -90,7 +90,7 @@ def plan(
         now: The current time; a later one never turns work into no work.
         features: Those that are on, which may have work of their own.
     """
-    if _has_tripped(record, window):
+    if has_tripped(record, window):
         return ABORT
     live = select_live_chunks(record, window)
     activation = _decide_activation(record, window, thresholds, live, now)
@@ -195,7 +195,7 @@ def is_reasoning_under_way(window: Window) -> bool:
 # --- Failures ------------------------------------------------------------------------------------
 
 
-def _has_tripped(record: MemoryRecord, window: Window) -> bool:
+def has_tripped(record: MemoryRecord, window: Window) -> bool:
     """Return whether a failure ended the turn and the conversation has not gone on since."""
     tripwire = record.get("tripwire")
     return tripwire is not None and tripwire["last_message"] == window.last_key
@@ -240,25 +240,27 @@ def _decide_activation(
     now: datetime,
 ) -> Decision | None:
     """Decide what of the work made ahead of need is put into the log, if any."""
-    if _is_buffered_reflection_due(record, window, thresholds):
-        return Decision("activate", "reflection", 1)
-    pause, on_change = (
-        thresholds.reflect_activate_after,
-        thresholds.reflect_activate_on_provider_change,
-    )
     if _has_buffered_reflection(record):
+        if _is_buffered_reflection_due(record, window, thresholds):
+            return Decision("activate", "reflection", 1)
+        pause, on_change = (
+            thresholds.reflect_activate_after,
+            thresholds.reflect_activate_on_provider_change,
+        )
         cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
         if cold is not None:
             return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
-    ready = select_ready_chunks(live, window, thresholds)
-    if ready and _is_activation_due(record, window, thresholds):
+    ready = select_ready_chunks(live, window, thresholds) if live else ()
+    if not ready:
+        return None
+    if _is_activation_due(record, window, thresholds):
         count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     pause, on_change = thresholds.activate_after, thresholds.activate_on_provider_change
     cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
-    if ready and cold is not None:
-        return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
-    return None
+    if cold is None:
+        return None
+    return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
 
 
 def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
@@ -336,8 +338,8 @@ def _decide_blocking(
         return Decision("reflect", "reflection")
     if count:
         return Decision("observe", "observation", count)
-    more = _find_due(record, window, features)
-    if thresholds.buffer_tokens is None and more:
+    more = _find_due(record, window, features) if thresholds.buffer_tokens is None else None
+    if more:
         return Decision("observe", more)
     if _is_reflection_due(record, window, thresholds):
         return Decision("reflect", "reflection")
@@ -430,8 +432,10 @@ def _count_cuts(window: Window, last: int, tokens: int) -> int:
 
 def _find_due(record: MemoryRecord, window: Window, features: Features) -> str | None:
     """Find an operation of a feature that is due."""
-    found = (find(record, window) for find in features.having("find_due"))
-    return next(filter(None, found), None)
+    for find in features.having("find_due"):
+        if due := find(record, window):
+            return str(due)
+    return None
 
 
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
@@ -465,35 +469,37 @@ def _decide_buffering(
 ) -> Decision:
     # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
     # fails does not make it wait, so it would be tried again without an end.
-    log = log_tokens(record)
-    may_buffer = (
-        thresholds.buffer_tokens is not None
+    log, covered = log_tokens(record), count_covered(live)
+    interval = thresholds.interval_at(log)
+    if (
+        interval is not None
         and not window.strays.messages
+        and window.weight(covered, len(window.entries)) >= interval
         and window.tokens < thresholds.block_messages_at(log)
-    )
-    if may_buffer and may_begin(record, "observation", window.tokens):
+        and may_begin(record, "observation", window.tokens)
+    ):
         stop = window.count_before_turns(thresholds.keep_turns)
         if _weigh_giant_request(window, thresholds.piece_at(log)):  # where the turn waits for it
             stop = min(stop, len(window.entries) - 1)
         end = find_chunk_end(
             window,
-            count_covered(live),
-            interval=thresholds.interval_at(log) or 0,
+            covered,
+            interval=interval,
             most=_limit_piece(record, thresholds),
             stop=stop,
         )
         if end:
             return Decision("buffer", "observation", end)
-    more = _find_due(record, window, features)
-    if thresholds.buffer_tokens is not None and more:
+    more = _find_due(record, window, features) if interval is not None else None
+    if more:
         return Decision("buffer", more)
-    start, stop = thresholds.reflect_buffer_at, thresholds.block_observations_at(window.tokens)
-    if start is None or not max(1, start) <= log < stop or record["reflection"] is not None:
+    start = thresholds.reflect_buffer_at
+    if start is None or log < max(1, start) or record["reflection"] is not None:
         return PROCEED
-    if all(map(is_protected, record["log"])):  # there is nothing to condense
+    if log >= thresholds.block_observations_at(window.tokens):
         return PROCEED
-    if is_waived(record, window, "reflection"):
-        return PROCEED
+    if all(map(is_protected, record["log"])) or is_waived(record, window, "reflection"):
+        return PROCEED  # there is nothing to condense, or the turn has done so
     return Decision("buffer", "reflection") if may_begin(record, "reflection", log) else PROCEED
 
 

@@ -108,7 +108,7 @@ class OwnLimits(Feature):
 
     def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
         """Return the limits of a thread; what the Actor's window asks for is never exceeded."""
-        own = read_limits(record)
+        own = read_limits(record) if "limits" in record else None
         if not own:
             return limits
         known = {"message_tokens": limits.message_tokens}

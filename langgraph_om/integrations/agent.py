@@ -6,8 +6,8 @@ What only the archive or another process knows is not asked: such a step is said
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -42,7 +42,7 @@ from langgraph_om.integrations.state_graph import (
     add_memory_nodes,
 )
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.models.providers import chat_model, check_model, find_window, name_actor
+from langgraph_om.models.providers import chat_model, check_model, name_actor
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import MemoryContext
@@ -65,7 +65,7 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         state: The graph's state before the Actor's call.
     """
     try:
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return True
         return _is_idle(runner, state)
     except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
@@ -92,8 +92,9 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 def _only_counts(runner: StepRunner, step: Step) -> bool:
     """Return whether an inspection does nothing but count."""
-    if any(is_due(step) for is_due in step.settings.features.having("is_due")):
-        return False
+    for is_due in step.settings.features.having("is_due"):
+        if is_due(step):
+            return False
     count_and_collect(step, dict.fromkeys(step.record["pending"], "running"))
     runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
     if not _COUNTING.issuperset(event["type"] for event in step.events):
@@ -106,7 +107,7 @@ def _only_counts(runner: StepRunner, step: Step) -> bool:
 def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:
     """Return whether no pending job is over; `False` where only a look elsewhere would tell."""
     jobs = record["pending"].values()
-    if not runner.jobs_are_here or runner.archive is not None:
+    if not jobs or not runner.jobs_are_here or runner.archive is not None:
         return not jobs
     return all(runner.buffering.peek(job["cycle_id"]) == "running" for job in jobs)
 
@@ -154,9 +155,7 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    runner_of(memory).meet_actor(
-        name_actor(chat), find_window(chat), all_tools, prompt or system_prompt
-    )
+    runner_of(memory).meet_actor(chat, all_tools, prompt or system_prompt)
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
@@ -165,14 +164,10 @@ def create_memory_agent(
     node = _build_actor_node(actor, reader, memory, prompt or system_prompt, entry)
     builder.add_node("agent", node, input_schema=view)
     entry.draw_edge(builder, START)
-    leave = FINISH if runner_of(memory).has_last_step else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
-        ways: dict[Hashable, str] = {"tools": "tools", END: leave}
-        builder.add_conditional_edges("agent", tools_condition, ways)
         entry.draw_edge(builder, "tools")
-    else:
-        builder.add_edge("agent", leave)
+    entry.draw_ways_on(builder, has_tools=bool(all_tools))
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
@@ -209,7 +204,9 @@ def _build_actor_node(
     runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
-        return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
+        if actor is reader or (runner.runs.is_on() and not runner.runs.is_read_only()):
+            return actor
+        return reader
 
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:
@@ -219,12 +216,13 @@ def _build_actor_node(
     def agent(state: Any) -> dict[str, Any]:
         known, update, step = entry.enter(state)
         tries = SecondTries(runner, known, prompt, model=name)
-        return _add_answer(update, tries.ask(choose().invoke, show(known, step)))
+        return entry.leave(known, update, tries.ask(choose().invoke, show(known, step)))
 
     async def aagent(state: Any) -> dict[str, Any]:
         known, update, step = await entry.aenter(state)
         tries = SecondTries(runner, known, prompt, model=name)
-        return _add_answer(update, await tries.aask(choose().ainvoke, show(known, step)))
+        answer = await tries.aask(choose().ainvoke, show(known, step))
+        return await entry.aleave(known, update, answer)
 
     return PlainNode(agent, name="agent", afunction=aagent)
 
@@ -236,7 +234,7 @@ def _check_tools(tools: object) -> Sequence[Any]:
     raise ConfigurationError(msg)
 
 
-# --- What the Actor's node begins with -----------------------------------------------------------
+# --- What the Actor's node begins and ends with --------------------------------------------------
 
 State = Mapping[str, Any]
 Entered = tuple[State, StateUpdate, Step | None]
@@ -245,12 +243,13 @@ was inspected; `None` where `om_status` has done that."""
 
 
 class IdleStep:
-    """Inspects the state, unless `om_status` has just done so.
+    """Inspects the state, unless `om_status` has just done so, and takes the last step of a turn.
 
     A superstep takes time and a checkpoint, which in plain channels holds the whole conversation.
     So `om_status` runs only where work is due, or something has happened that is to be kept even
     when the Actor's model fails. The edges tell that ahead; what has come up in between is left to
-    the next step.
+    the next step. `om_finish` runs only where the last step has failed here, so that the answer is
+    kept, and behind an answer that a person wrote.
 
     Args:
         nodes: The memory nodes of the graph.
@@ -271,6 +270,61 @@ class IdleStep:
         """Draw the edge from a node after which the Actor is next, past `om_status` where idle."""
         ways: Any = {"idle": self._nodes.before, "due": STATUS}
         builder.add_conditional_edges(source, PlainNode(self._choose, name="om_look"), ways)
+
+    def draw_ways_on(self, builder: StateGraph[Any, Any, Any, Any], *, has_tools: bool) -> None:
+        """Draw the edges from the Actor's node to its tools and to the end."""
+        node, ways = self._nodes.before, {END: END}
+        if has_tools:
+            ways["tools"] = "tools"
+        if self._nodes.runner.has_last_step:
+            ways[FINISH] = FINISH
+        if len(ways) == 1:
+            builder.add_edge(node, END)
+            return
+        path = PlainNode(self._choose_next, "om_next", self._achoose_next)
+        builder.add_conditional_edges(node, path, cast("Any", ways))
+
+    def leave(self, state: State, update: StateUpdate, answer: BaseMessage) -> StateUpdate:
+        """Return the update with the Actor's answer, and with the last step where it is a turn's.
+
+        Args:
+            state: The state that the Actor was called with.
+            update: What is written of the step before it.
+        """
+        written = _add_answer(update, answer)
+        if not self._is_last(state, answer):
+            return written
+        flow = self._leave(state, written)
+        try:
+            return drive(flow, self._nodes.runner.context(emit=emit)).result
+        except Exception:  # noqa: BLE001 `om_finish` raises it again, with the answer kept
+            return written
+
+    async def aleave(self, state: State, update: StateUpdate, answer: BaseMessage) -> StateUpdate:
+        """Do the same in a thread, as the archive blocks."""
+        if not self._is_last(state, answer):
+            return _add_answer(update, answer)
+        return await run_in_executor(None, self.leave, state, update, answer)
+
+    def _is_last(self, state: State, answer: BaseMessage) -> bool:
+        is_last = not getattr(answer, "tool_calls", None) and answer.id is not None
+        return is_last and "om" in state and self._nodes.runner.has_last_step
+
+    def _leave(self, state: State, written: StateUpdate) -> RunFlow[StateUpdate]:
+        key, answer = self._nodes.runner.messages_key, written["messages"][-1]
+        last = yield from self._nodes.finish_flow({**state, key: [*state[key], answer]})
+        both = {name: [*written.get(name, ()), *last[name]] for name in last}
+        return {**written, **both, STATED: answer.id}
+
+    def _choose_next(self, state: Any) -> str:
+        if tools_condition(state) == "tools":
+            return "tools"
+        is_over = not self._nodes.runner.has_last_step
+        answer = state[self._nodes.runner.messages_key][-1]
+        return END if is_over or state.get(STATED) == answer.id else FINISH
+
+    async def _achoose_next(self, state: Any) -> str:
+        return self._choose_next(state)
 
     def _choose(self, state: State) -> str:
         return "idle" if is_idle(self._nodes.runner, state) else "due"

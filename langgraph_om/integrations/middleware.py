@@ -49,7 +49,7 @@ from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, 
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.models.providers import find_window, name_actor
+from langgraph_om.models.providers import name_actor
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
@@ -239,10 +239,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _meet(self, request: ModelRequest[Any]) -> bool:
         """Look at the model that is asked; return whether memory is on."""
         refuse_second_tools(request.tools, self._runner)
-        if not self._runner.is_on():
+        if not self._runner.runs.is_on():
             return False
-        name, window = name_actor(request.model), find_window(request.model)
-        self._runner.meet_actor(name, window, request.tools, request.system_message)
+        self._runner.meet_actor(request.model, request.tools, request.system_message)
         return True
 
     def _prepare(
@@ -260,7 +259,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if taken.update:
             state = cast("Any", {**seen, "messages": request.state["messages"]})
             request = request.override(state=state)
-        if runner.runs.is_read_only(None):
+        if runner.runs.is_read_only():
             request = self._without_writing_tools(request)
         return request, view, tries
 
@@ -623,12 +622,12 @@ def _prepare_model(
     runner: StepRunner, neighbours: _Neighbours, state: Mapping[str, Any]
 ) -> RunFlow[_Taken]:
     """Run a turn, and return what it came to."""
-    if not runner.is_on():
+    if not runner.runs.is_on():
         return _Taken()
     neighbours.look_at(state)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
-    if runner.is_read_only():
+    if runner.runs.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
         return _Taken(scope.changes)
     if runner.removes_by:

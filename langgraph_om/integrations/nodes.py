@@ -130,7 +130,8 @@ FINISH = "om_finish"
 """Takes the last step of a turn, after the Actor's answer; only where a feature asks for it."""
 
 STATED = "om_stated"
-"""Where the node before an Actor's node says that it has inspected and stated the step."""
+"""Where the node before an Actor's node says that it has inspected and stated the step, and that
+node which answer it has taken the last step behind, by its id."""
 
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
@@ -174,11 +175,11 @@ class MemoryNodes:
 
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
-        return drive(self._finish(state), self.runner.context(emit=emit)).result
+        return drive(self.finish_flow(state), self.runner.context(emit=emit)).result
 
     async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""
-        return (await adrive(self._finish(state), self.runner.context(emit=emit))).result
+        return (await adrive(self.finish_flow(state), self.runner.context(emit=emit))).result
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         found = yield from self.inspect(state, must_proceed=_must_proceed(state))
@@ -190,11 +191,11 @@ class MemoryNodes:
     def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspection]:
         """Inspect the state before a call of the Actor's model."""
         runner = self.runner
-        if not runner.is_on():
+        if not runner.runs.is_on():
             return Inspection(self._update([]))
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
         scope = RunScope(runner, state=state)
-        if runner.is_read_only():
+        if runner.runs.is_read_only():
             yield from runner.read(scope, record, messages, who)
             return Inspection({**self._update([]), **scope.changes})
         step = yield from runner.inspect(
@@ -211,9 +212,10 @@ class MemoryNodes:
     def _told(self) -> StateUpdate:
         return {STATED: True} if self.tells_actor else {}
 
-    def _finish(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+    def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+        """Inspect the state behind the Actor's last answer."""
         runner = self.runner
-        if not runner.is_on() or runner.is_read_only():
+        if not runner.runs.is_on() or runner.runs.is_read_only():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         who = runner.identity()
@@ -223,7 +225,7 @@ class MemoryNodes:
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.runner.is_on() or self.runner.is_read_only():
+        if not self.runner.runs.is_on() or self.runner.runs.is_read_only():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):
@@ -269,7 +271,7 @@ class MemoryNodes:
     def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)
         told = self._told() if kind == "buffer" and self.buffers_before else {}
-        if decision.kind != kind or not runner.is_on():
+        if decision.kind != kind or not runner.runs.is_on():
             return told
         record, messages = self._record(state), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:

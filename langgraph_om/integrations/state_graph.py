@@ -46,7 +46,7 @@ plain messages that costs far more than writing the log anew.
 """
 
 
-StatedChannel = Annotated[bool, EphemeralValue(bool, guard=False)]
+StatedChannel = Annotated[bool | str, EphemeralValue(bool, guard=False)]
 """What a node says to the one after it, and to no later one."""
 
 

@@ -66,7 +66,7 @@ def add_working_memory(
         raise ConfigurationError(msg)
 
     def read(state: Any) -> dict[str, Any]:
-        if not of_runs.runs.is_on(None):
+        if not of_runs.runs.is_on():
             return {}
         messages = conversation_of(state, messages_key)
         return of_runs.refresh_working_memory(state, messages, ensure_config(), get_store()).changes

@@ -53,7 +53,7 @@ class WorkingMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await asyncio.to_thread(self._refresh, state) or None
 
     def _refresh(self, state: Any) -> dict[str, Any]:
-        if not self._of_runs.runs.is_on(None):
+        if not self._of_runs.runs.is_on():
             return {}
         messages = state.get("messages") or []
         return self._of_runs.refresh_working_memory(
@@ -77,7 +77,7 @@ class WorkingMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(self._projected(request))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if not self._of_runs.runs.is_on(None):
+        if not self._of_runs.runs.is_on():
             return without_tools(request, {UPDATE_TOOL})
         if self._of_runs.is_read_only():
             request = without_tools(request, {UPDATE_TOOL})

@@ -18,6 +18,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.core.config.options import DEFAULT_MODEL, find_near
 from langgraph_om.core.content.text import compile_late
+from langgraph_om.core.tokens.images import ImageProvider, name_formula
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
 
@@ -356,19 +357,42 @@ def find_window(model: Any) -> int | None:
     return None
 
 
+def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
+    """Return by which provider's formula, and of which of its models, the Actor's images count.
+
+    Args:
+        model: As for `name_actor`.
+
+    Returns:
+        `None` where that is the usual one, or nobody knows.
+    """
+    chat = _unwrap(model)
+    family = family_of(chat)
+    if family == "other":
+        return None
+    name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+    return name_formula(family, name if isinstance(name, str) else "")
+
+
 def name_actor(model: Any) -> str:
     """Return the name of the Actor's model; of fallbacks that of the first.
 
     Args:
         model: A chat model, perhaps with tools bound or with fallbacks, or a method of one.
     """
+    chat = _unwrap(model)
+    return name_object(chat) if isinstance(chat, BaseChatModel) else ""
+
+
+def _unwrap(model: Any) -> Any:
+    """Return the chat model behind tools that are bound, fallbacks, or a method of one."""
     model = getattr(model, "__self__", model)
     for _ in range(_MOST_WRAPPERS):
         inner = getattr(model, "bound", None) or getattr(model, "runnable", None)
         if isinstance(model, BaseChatModel) or inner is None:
             break
         model = inner
-    return name_object(model) if isinstance(model, BaseChatModel) else ""
+    return model
 
 
 _MOST_WRAPPERS = 8

@@ -82,10 +82,6 @@ class Submit:
     function: Callable[[], bool]
 
 
-def discard(event: Event) -> None:
-    """Discard an event; outside a graph, `step` returns events instead of streaming them."""
-
-
 @dataclass(frozen=True)
 class RunContext:
     """What a driver needs to run a flow."""
@@ -97,8 +93,8 @@ class RunContext:
     """Makes the cycle that carries out a decision."""
     storage: Sequence[object] = ()
     """What has the methods that flows call; empty where no feature brings any."""
-    emit: Callable[[Event], None] = discard
-    """Shows an event at the moment it happens."""
+    emit: Callable[[Event], None] | None = None
+    """Shows an event at the moment it happens; outside a graph `step` returns events instead."""
     work: Callable[[Work], Any] | None = None
     """Has a decision carried out elsewhere, and returns the events that it came to."""
     jobs_are_here: bool = True
@@ -389,13 +385,14 @@ def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:
 
 def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
     del cycle
-    for event in effect.events:
-        context.emit(event)
+    if context.emit is not None:
+        for event in effect.events:
+            context.emit(event)
 
 
 def _take_event(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     cycle.events.append(event)
-    context.emit(event)
+    _show(Show([event]), context, cycle)
     yield from _tell(event, context, cycle)
 
 

@@ -76,8 +76,9 @@ def digest_settings(settings: Settings) -> dict[str, str]:
 
     Models and what hooks do are left out: these are each process's own.
     """
-    # A worker need not know the Actor's window, nor what is shown of a message.
-    values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
+    # A worker need not know the Actor's model, its window, nor what is shown of a message.
+    counter = "" if settings.counts_as_actor else base_of(settings.counter).identity
+    values: dict[str, Any] = {"token_counter": counter}
     values |= {name: getattr(settings, name) for name in _COMPARED}
     values |= settings.features.join("job_settings")
     observation, reflection = settings.configured or (settings.observation, settings.reflection)
@@ -102,6 +103,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     """
     given = _check(settings, request)
     record = complete_record(given["record"])
+    settings = settings.count_like(record)
     if "message_ids" in given:
         find = settings.features.having("find_messages")[0]
         messages = yield from find(record, given["thread_id"], given["message_ids"])

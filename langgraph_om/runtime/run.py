@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -53,17 +54,19 @@ class Runs:
 
     resource_id: ResourceId = None
     """The id, or what finds it; `None`: the run says it."""
+    enabled: bool = True
+    """Whether memory is in force at all."""
     _warned: set[str] = field(init=False, default_factory=set)
 
-    def is_on(self, config: RunnableConfig | None) -> bool:
+    def is_on(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is in force for this run (`om_enabled`).
 
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return _read_flag("om_enabled", config, default=True)
+        return self.enabled and _read_flag("om_enabled", config, default=True)
 
-    def is_read_only(self, config: RunnableConfig | None) -> bool:
+    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
 
         Raises:
@@ -124,7 +127,7 @@ class Runs:
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
             ids = {place: str(value) for place, value in said.items() if value is not None}
-            return _agree(ids)
+            return _agree(ids) if ids else None
         try:
             found = self.resource_id(config)
         except Exception as error:
@@ -175,8 +178,9 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
     """Return what a run says of a flag."""
     said = _read_said(name, _read_configurable(config))
-    flags = {place: check_flag(place, value) for place, value in said.items()}
-    return default if (flag := _agree(flags)) is None else flag
+    if not said:
+        return default
+    return _agree({place: check_flag(place, value) for place, value in said.items()})
 
 
 def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
@@ -187,8 +191,8 @@ def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
     return (around and around.get("configurable")) or {}
 
 
-def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
-    """Return the one value that is said; `None` when there is none.
+def _agree(said: Mapping[str, ValueT]) -> ValueT:
+    """Return the one value that is said.
 
     Raises:
         ConfigurationError: When there are two.
@@ -198,15 +202,15 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
         shown = " and ".join(f"`{place}` is {value!r}" for place, value in said.items())
         msg = f"{shown}; pass one of them, or the same in both"
         raise ConfigurationError(msg)
-    return values[0] if values else None
+    return values[0]
 
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the nodes around the agent, without the ids of their tasks and memory's own."""
-    return tuple(part.partition(":")[0] for part in _split_space(configurable))
+    return tuple([part.partition(":")[0] for part in _split_space(configurable)])
 
 
 def _split_space(configurable: Mapping[str, Any]) -> list[str]:
     """Return the nodes around the agent, as LangGraph writes them into its checkpoints' space."""
     space = str(configurable.get("checkpoint_ns") or "")
-    return [part for part in space.split("|")[:-1] if not part.isdigit()]
+    return [*filterfalse(str.isdigit, space.split("|")[:-1])]

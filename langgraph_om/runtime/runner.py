@@ -38,11 +38,12 @@ from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, digest_run, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import write_schema
+from langgraph_om.models.providers import find_formula, find_window, name_actor, write_schema
 from langgraph_om.runtime.drivers import POLL_SECONDS
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
@@ -50,7 +51,7 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -152,6 +153,8 @@ class StepRunner:
     """By window, the settings that fit into it."""
     _models: set[str] = field(init=False, default_factory=set)
     """Names of the Actor's models that were told so far."""
+    _images: EstimatingCounter | None = field(init=False, default=None)
+    """Counts as the Actor's model counts images; `None` where that is the usual way."""
     _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
     """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
@@ -159,7 +162,7 @@ class StepRunner:
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.runs = Runs(self.resource_id)
+        self.runs = Runs(self.resource_id, self.enabled)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
         features = self.settings.features.all
@@ -199,17 +202,11 @@ class StepRunner:
 
         These do not hold for other threads: whoever may write to a thread may write to its record.
         """
-        return _limit(self._fit_to(record), record)
-
-    def _fit_to(self, record: MemoryRecord) -> Settings:
-        """Return the settings with what a thread has learned of the Actor's window."""
-        windows = self.list_windows(record)
-        if windows is self.windows:
-            return self.settings
-        smallest = find_smallest(windows)
-        if smallest is None:
-            return self.settings
-        return self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        windows, settings = self.list_windows(record), self.settings
+        smallest = None if windows is self.windows else find_smallest(windows)
+        if smallest is not None:
+            settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+        return _limit(settings.count_like(record), record)
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -221,7 +218,7 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return _limit(settings, record), kept
+        return _limit(settings.count_like(record), record), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
@@ -234,26 +231,38 @@ class StepRunner:
         """The agent's own system prompt, a text or a message, as far as this process knows."""
         return self._actor[1]
 
-    def meet_actor(
-        self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
-    ) -> None:
+    def meet_actor(self, model: Any, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
 
         Limits are scaled down together where a prompt might grow beyond a part of the window; of
         several models the smallest one counts. What is too small is never made larger again.
+        Images count as the first model with a formula of its own counts them.
 
         Args:
-            model: The model's name.
-            tokens: The most that it reads, as its profile says; `None` where nobody says it.
+            model: The chat model, perhaps with tools bound or with fallbacks, or a method of one.
             tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
-        self._models.add(model)
+        name = name_actor(model)
+        self._models.add(name)
+        self._count_images_as(model)
         if not any(self._actor) and (tools or system):
             self._actor = (tools, system)
             self._fit_all()
         if not self._configured.max_input_tokens:  # which says it in the place of the profile
-            self.learn_window(tokens, "profile", model)
+            self.learn_window(find_window(model), "profile", name)
+
+    def _count_images_as(self, model: Any) -> None:
+        if self._images is not None or not self._configured.counts_as_actor:
+            return
+        formula = find_formula(model)
+        if formula is not None:
+            provider, name = formula
+            self._images = EstimatingCounter(provider=provider, model=name)
+            self._configured = self._configured.count_with(self._images)
+            self.settings = self.settings.count_with(self._images)
+            self.spans = Recent(MAX_SPANS)
+            self._fit_all()
 
     def learn_window(
         self,
@@ -289,6 +298,8 @@ class StepRunner:
 
     def _fit_anew(self, window: int) -> Settings:
         before, (tools, system) = self._resolve_budget(window), self._actor
+        if self._images is not None:
+            before = before.count_with(self._images)
         own = system.text if isinstance(system, BaseMessage) else system or ""
         beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
         beside += FIXED_TOKENS
@@ -348,14 +359,6 @@ class StepRunner:
         )
 
     # --- The run ---------------------------------------------------------------------------------
-
-    def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is in force for this run (`om_enabled`)."""
-        return self.enabled and self.runs.is_on(config)
-
-    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and not written (`om_read_only`)."""
-        return self.runs.is_read_only(config)
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
@@ -425,7 +428,7 @@ class StepRunner:
         self,
         config: RunnableConfig | None = None,
         *,
-        emit: Callable[[Event], None] = discard,
+        emit: Callable[[Event], None] | None = None,
         work: Callable[[Work], Any] | None = None,
     ) -> RunContext:
         """Return what a flow is driven with.
@@ -615,9 +618,7 @@ class StepRunner:
                 "much that is: until a prompt is refused as too long, the limits are those without "
                 "it; set `max_input_tokens`, or the `profile` of the model"
             )
-        return assemble(
-            step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
-        )
+        return assemble(step.view, step.record, system=system, with_reasoning=with_reasoning)
 
     def look(
         self,
@@ -636,13 +637,13 @@ class StepRunner:
         """
         settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
-        if self.is_read_only(config):  # nothing was inspected
+        if self.runs.is_read_only(config):  # nothing was inspected
             step = Step(settings, record, messages, self.identity(config), now, texts=shown)
             count_and_collect(step)
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
             return step
-        return Step(
+        step = Step(
             settings,
             record,
             messages,
@@ -653,6 +654,8 @@ class StepRunner:
             is_counted=True,
             day=find_day(record, today),
         )
+        step.open()
+        return step
 
     def read(
         self,

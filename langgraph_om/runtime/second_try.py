@@ -74,7 +74,7 @@ def find_shorter(
     def build(tokens: int, dropped: int = 0, groups: int = 0) -> Shorter:
         dropped = max(dropped, step.view.shown.dropped)
         view, changed = _leave_out(step, tokens, dropped, groups)
-        messages = assemble(view, step.record, step.messages, system=system, with_reasoning=False)
+        messages = assemble(view, step.record, system=system, with_reasoning=False)
         notice = describe_trim(
             step.record, step.window, dropped, named, previewed=changed, groups=groups
         )
@@ -197,7 +197,7 @@ class SecondTries:
         """
         is_too_long = is_context_overflow(error)
         may_help = is_too_long or (is_refused_reasoning(error) and self._shows_reasoning)
-        if not self._left or not may_help or not self._runner.is_on(self._config):
+        if not self._left or not may_help or not self._runner.runs.is_on(self._config):
             raise error
         self._left -= 1
         look = self._open()
@@ -236,7 +236,7 @@ class SecondTries:
         What is short in characters is not counted.
         """
         runner = self._runner
-        if not runner.is_on(self._config):
+        if not runner.runs.is_on(self._config):
             return None
         window = runner.find_window(runner.record(self._state), self._model)
         if window is None or sum(map(_count_characters, view)) <= 2 * window:

@@ -377,7 +377,7 @@ class ServerBuffering:
         if claim != "mine":
             return True
         if not self._find_room(cycle_id):
-            archive.release(cycle_id, sender)
+            self._leave(cycle_id, sender)
             return False
         return self._send(request(), sender)
 
@@ -388,16 +388,20 @@ class ServerBuffering:
             self._calls.start(self._graph, given, describe_run(request), keeps=self._keeps)
         except ConfigurationError:
             self._forget(cycle_id)
-            archive.release(cycle_id, sender)
+            self._leave(cycle_id, sender)
             raise
         except Exception as error:  # noqa: BLE001 whatever the server does, the turn goes on
             self._forget(cycle_id)
             if is_busy(error):
-                archive.release(cycle_id, sender)
+                self._leave(cycle_id, sender)
                 return False
             # Should the run have begun all the same, it finds the job done.
             archive.finish(cycle_id, sender, fail_request(request, error))
         return True
+
+    def _leave(self, cycle_id: str, owner: str) -> None:
+        # Not released: who waits for a job that is there, and nobody's, begins it again at once.
+        self._in_force.archive.renew(cycle_id, owner, seconds=0)
 
     def submit_after(
         self,

@@ -6,7 +6,7 @@ States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSO
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
@@ -56,7 +56,7 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     if odd is not None:
         raise _not_messages(key, odd)
     try:
-        return convert_to_messages(restore_messages(messages))
+        return convert_to_messages([*map(restore_message, messages)])
     except (ValueError, NotImplementedError) as error:
         raise _not_messages(key, messages[-1]) from error
 
@@ -94,15 +94,11 @@ _CLASSES: dict[str, type[BaseMessage]] = {
 }
 
 
-def restore_messages(items: Iterable[Any]) -> list[Any]:
-    """Return messages on which `model_dump` was called as messages, with all their fields.
+def restore_message(item: Any) -> Any:
+    """Return a message on which `model_dump` was called as a message, with all its fields.
 
     `convert_to_messages`, which reads other forms too, drops some of them.
     """
-    return [_restore(item) for item in items]
-
-
-def _restore(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     kind = str(item.get("type"))

@@ -127,9 +127,9 @@ def take_step(
         is_final: Whether the Actor has answered.
     """
     memory, conversation = complete_record(record), read_messages(messages)
-    if not runner.is_on(scope.config):
+    if not runner.runs.is_on(scope.config):
         return StepResult(memory, [], list(conversation), aborted=False, **read_values(scope))
-    if runner.is_read_only(scope.config):
+    if runner.runs.is_read_only(scope.config):
         who = runner.identity(scope.config, thread_id=thread_id)
         texts = (yield from runner.read(scope, memory, conversation, who)).texts
         view = runner.actor_input(runner.look(memory, conversation, texts, scope.config))

@@ -120,6 +120,23 @@ def what_is_known_is_not_added_again(archive: Any, name: str) -> None:
     expect(archive.thread(name).updated, at(6), "the time of the last news")
 
 
+def what_must_follow_is_written_behind_what_is_there_alone(archive: Any, name: str) -> None:
+    """With `must_follow` nothing is written behind a message that is not there (any more)."""
+    new, must = make_entries("b"), {"must_follow": True}
+    expect(archive.append(name, None, new, after="a", now=at(0), **must), None, "of no thread")
+    expect(archive.thread(name), None, "the thread after that")
+    branch = archive.append(name, None, make_entries("a"), after=None, now=at(1), **must)
+    expect(archive.append(name, None, new, after="?", now=at(2), **must), None, "of another")
+    expect_branch(archive, name, "a", "the thread after both")
+    branch = archive.append(name, None, new, after="a", now=at(3), branch=branch, **must)
+    expect_that(branch is not None, "a branch's name")
+    expect_branch(archive, name, "ab", "the thread with both")
+    archive.delete_thread(name)
+    options = {"after": "b", "now": at(4), "branch": branch, **must}
+    expect(archive.append(name, None, make_entries("c"), **options), None, "of a deleted thread")
+    expect(archive.thread(name), None, "the deleted thread")
+
+
 def times_are_kept(archive: Any, name: str) -> None:
     """A message keeps the first time that is given for it; without one it has none."""
     archive.append(name, None, make_entries("a", "b"), after=None, now=at(5), times={"a": at(0)})
@@ -411,6 +428,7 @@ MESSAGE_CHECKS = (
     setup_may_be_done_again,
     pages_of_a_conversation,
     what_is_known_is_not_added_again,
+    what_must_follow_is_written_behind_what_is_there_alone,
     times_are_kept,
     forks_are_kept_and_can_be_returned_to,
     a_branch_keeps_its_words_and_its_way,

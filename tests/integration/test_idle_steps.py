@@ -238,10 +238,45 @@ def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own
         archive: Any = agent.memory.archive
         archived = [each.key for each in archive.messages("t", limit=1000)]
         states.append((outcome(values(agent.graph, CONFIG)), archived))
-        assert nodes_of(updates) == ["agent", "om_finish"]
+        assert nodes_of(updates) == ["agent"]
         answer = updates[0]["agent"]["messages"]
         assert [message.type for message in answer][-2:] == ["remove", "ai"]
     assert states[0] == states[1]
+
+
+@both_ways
+@pytest.mark.needs("archive")
+async def test_an_answer_is_kept_where_the_last_step_fails(ready: Ready, *, is_async: bool) -> None:
+    fails = False
+
+    def tell_time(message: BaseMessage) -> None:
+        if fails and message.id == "h2-answer":
+            raise ConnectionError
+
+    agent = ready(message_time=tell_time, archive="sqlite://", **IDLE)
+    talk(agent.graph, CONFIG, turns(2))
+    archive: Any = agent.memory.archive
+    fails = True
+    with pytest.raises(ConnectionError):
+        await run(agent, {"messages": [turn(2)]}, is_async=is_async)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h2-answer"
+    fails = False
+    _, updates = await run(agent, None, is_async=is_async)
+    assert nodes_of(updates) == ["om_finish"]
+    archived = [each.key for each in archive.messages("t", limit=100)]
+    assert archived[-2:] == ["h2", "h2-answer"]
+
+
+@pytest.mark.needs("archive")
+def test_an_answer_that_a_person_writes_is_archived_behind_one_of_the_actor(ready: Ready) -> None:
+    agent = ready(archive="sqlite://", **IDLE)
+    talk(agent.graph, CONFIG, turns(2))
+    said = [HumanMessage("Bye.", id="bye"), AIMessage("Good bye.", id="bye-answer")]
+    agent.graph.update_state(CONFIG, {"messages": said}, as_node="agent")
+    assert agent.graph.get_state(CONFIG).next == ("om_finish",)
+    agent.graph.invoke(None, CONFIG)
+    archive: Any = agent.memory.archive
+    assert archive.find("bye-answer", thread_id="t") is not None
 
 
 @both_ways

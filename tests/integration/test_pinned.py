@@ -101,6 +101,22 @@ def test_an_edit_is_followed_and_a_removed_message_is_let_go() -> None:
     assert "§1 Ana" not in prompts[-1]
 
 
+@pytest.mark.needs("evict")
+@pytest.mark.parametrize("is_evicted", [False, True])
+def test_what_a_user_removes_is_let_go_and_what_memory_evicts_stays(*, is_evicted: bool) -> None:
+    agent, memory, prompts = build(archive="sqlite:///:memory:", evict=True)
+    say(agent, CONTRACT, id="contract")
+    memory.of(agent, CONFIG).pin_message("contract")
+    chat(agent, 12 if is_evicted else 0)
+    ids = [message.id for message in agent.get_state(CONFIG).values["messages"]]
+    assert ("contract" not in ids) == is_evicted
+    if not is_evicted:
+        say(agent, "Hello")
+        agent.update_state(CONFIG, {"messages": [RemoveMessage("contract")]})
+    say(agent, "And now?")
+    assert (CONTRACT in prompts[-1]) == is_evicted
+
+
 def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
     agent, memory, prompts = build(standing_tokens=100)
     long = "First words. " + "clause and clause " * 400 + "Last words."
@@ -138,6 +154,31 @@ def test_a_pinned_message_cannot_close_its_tag() -> None:
     memory.of(agent, CONFIG).pin_message("page")
     chat(agent, 3)
     assert prompts[-1].count("</pinned-message>") == 1
+
+
+def test_the_stream_tells_which_messages_are_pinned_once_and_where_that_changes() -> None:
+    agent, memory, _ = build()
+    say(agent, CONTRACT, id="contract")
+
+    def told(text: str) -> list[Any]:
+        given: Any = {"messages": [HumanMessage(text)]}
+        parts = agent.stream(given, CONFIG, stream_mode="custom")
+        return [part["data"] for part in parts if part["type"] == "data-om-pinned"]
+
+    assert told("Hello") == []
+    act = memory.of(agent, CONFIG).pin_message("contract")
+    (data,) = told("And?")
+    assert data["id"] == act
+    assert data["messages"] == [{"id": "contract", "role": "user", "isWhole": True}]
+    assert 0 < data["tokens"] <= data["room"]
+    assert data["threadId"] == "t"
+    assert told("And then?") == []
+    agent.update_state(CONFIG, {"messages": [HumanMessage("Torn up.", id="contract")]})
+    (changed,) = told("And now?")
+    assert changed["tokens"] < data["tokens"]
+    memory.of(agent, CONFIG).unpin_message("contract")
+    (gone,) = told("And so?")
+    assert (gone["messages"], gone["tokens"]) == ([], 0)
 
 
 async def test_it_can_be_pinned_without_blocking_the_event_loop() -> None:

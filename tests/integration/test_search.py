@@ -411,6 +411,21 @@ def test_what_cannot_be_meant_is_named(options: dict[str, Any], words: str) -> N
 
 
 @pytest.mark.needs("archive")
+def test_a_user_searches_some_threads(archive: SQLAlchemyArchive) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    found = memory.search("gate code", thread_id=["a2", "a1", "a2"], resource_id="ana")
+    assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    only = memory.search("gate code", thread_id=("a2", "b1"), resource_id="ana")
+    assert [hit.thread_id for hit in only] == ["a2"]  # the other one is Bob's
+    assert len(memory.search("gate", thread_id=["a1", "a2"], limit=1)) == 1
+    # A filter that leaves no thread must not search all of them.
+    assert memory.search("gate code", thread_id=[], resource_id="ana") == []
+    with pytest.raises(ConfigurationError, match="`thread_id` has ''"):
+        memory.search("gate", thread_id=["a1", ""], resource_id="ana")
+
+
+@pytest.mark.needs("archive")
 def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     with pytest.raises(ConfigurationError, match="`thread_id` and `resource_id`"):

@@ -140,10 +140,10 @@ def first_job(agent: Agent) -> str:
 @pytest.mark.slow
 def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     server = ServerDouble(worker_graph(worker(archive)), forgets=True)
-    agent = agent_with(server, archive, grace=0.05)
+    agent = agent_with(server, archive, grace=1)  # longer than the turn
     first_job(agent)
     assert len(server.runs_given) == 1
-    time.sleep(0.1)
+    time.sleep(1.1)
     server.forgets = False
     parts = say(agent.graph, on_thread(), turn(5))
     assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
@@ -202,6 +202,34 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
     failed = of_kind(parts, "buffering-failed")
     assert {own["reason"] for own in failed} == {"deferred"}
     assert record_of(agent.graph, on_thread())["pending"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("why", ["busy", "full"])
+def test_a_job_for_which_there_is_no_room_now_is_begun_again_by_who_waits_for_it(
+    why: str, archive: Any
+) -> None:
+    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None}
+    one, other = (ServerBuffering(client=server, grace=0.05, max_pending=1) for _ in range(2))
+
+    def send(name: str, executor: ServerBuffering) -> bool:
+        job: Any = {"cycle_id": name, "operation": "observation", **about}
+        return executor.submit(name, name, lambda: job, **about, request=lambda: job)  # type: ignore[arg-type]
+
+    one.share(archive)
+    other.share(archive)
+    assert send("job", one)  # what waits for it is in the checkpoint, which other processes read
+    time.sleep(0.1)
+    assert other.peek("job") == "expired"
+    if why == "busy":
+        server.refuses = 429
+    else:
+        server.forgets = False
+        assert send("another", other)
+    assert not send("job", other)
+    assert one.peek("job") == "expired"
+    server.refuses = None
+    assert send("job", one)
 
 
 @pytest.mark.needs("archive")

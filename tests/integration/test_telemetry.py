@@ -90,10 +90,10 @@ def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_imported_where_it_is_not_installed() -> None:
+def test_nothing_is_imported_and_next_to_nothing_called_where_it_is_not_installed() -> None:
     """In a process of its own, in which the package cannot be found."""
     program = """
-import sys
+import sys, threading
 from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
@@ -107,6 +107,17 @@ from support.agents import make_agent, on_thread, record_of, talk, turns
 agent = make_agent("agent", InMemorySaver(), log=130)
 talk(agent.graph, on_thread(), turns(16))
 assert record_of(agent.graph, on_thread())['log']
+entered = []
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_filename.endswith("runtime/telemetry.py"):
+        entered.append(frame.f_code.co_name)
+threading.setprofile(note)
+parts = talk(agent.graph, on_thread(), turns(16, start=16))
+threading.setprofile(None)
+# A turn with work asks twice for each cycle whether there is anything to record, and no more.
+told = [part for part in parts if part["type"].endswith(("-start", "-end"))]
+assert told, "the turns had work"
+assert entered == ["record_cycle"] * len(told), (entered, len(told))
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
     done = subprocess.run(  # noqa: S603

@@ -20,7 +20,17 @@ from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
-from support.laws.world import HAS_WORKING, Rules, Thread, Worker, World, exchanges, turns
+from support.laws.world import (
+    HAS_PINS,
+    HAS_WORKING,
+    MAX_PINS,
+    Rules,
+    Thread,
+    Worker,
+    World,
+    exchanges,
+    turns,
+)
 from support.real_ids import NAMINGS
 
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
@@ -255,6 +265,21 @@ class Conversations(RuleBasedStateMachine):
         taken = pieces[start : start + most][: len(pieces) - 1]  # an empty state is no turn's end
         keys = [key for piece in taken for key in piece]
         self.world.take_back(thread, who, keys)
+
+    @precondition(lambda self: HAS_PINS)
+    @rule(data=st.data(), worker=st.integers(0, 1))
+    def user_pins(self, data: st.DataObject, worker: int) -> None:
+        assert self.world is not None
+        thread, who = self.threads[0], self._worker(worker)
+        keys = [
+            str(message.id)
+            for message in self.world.standing(thread, who)
+            if message.type in {"human", "ai"}
+            and message.text.strip()
+            and (str(message.id) in thread.told.pinned or len(thread.told.pinned) < MAX_PINS)
+        ]
+        assume(keys)
+        self.world.pin(thread, who, data.draw(st.sampled_from(keys)))
 
     @rule()
     def operator_moves_to_another_checkpointer(self) -> None:

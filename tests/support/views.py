@@ -36,7 +36,7 @@ def assemble(
         features=with_hints(*([] if recall is None else [recall]), *features.all),
     )
     view = prompt.make_view(settings, record, messages, window, today)
-    return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)
+    return prompt.assemble(view, record, system=system, with_reasoning=with_reasoning)
 
 
 def recall_of(scope: str) -> Any:

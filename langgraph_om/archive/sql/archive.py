@@ -98,6 +98,7 @@ class SQLMessages:
         times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
         branch: str | None = None,
+        must_follow: bool = False,
     ) -> str | None:
         """Add messages to a thread, and the thread if it is new; return their branch's name."""
         check_time("now", now)
@@ -121,7 +122,12 @@ class SQLMessages:
             is_new = False
             if entries:
                 owner = thread.resource_id if resource_id is None else resource_id
-                changes = store_messages(connection, thread_id, entries, after, branch)
+                changes = store_messages(
+                    connection, thread_id, entries, after, branch, must_follow=must_follow
+                )
+                if changes is None:
+                    connection.rollback()
+                    return None
                 new = {key: entry for key, entry in entries.items() if key in changes.new}
                 index_messages(connection, thread_id, owner, new)
                 date_texts(connection, thread_id, changes.dated)

@@ -237,7 +237,9 @@ def store_messages(
     entries: Mapping[str, StoredMessage],
     after: str | None,
     name: str | None,
-) -> Changes:
+    *,
+    must_follow: bool = False,
+) -> Changes | None:
     """Put messages in their places, and return what is new of them.
 
     Args:
@@ -245,9 +247,12 @@ def store_messages(
         entries: The messages by key, in order; at least one.
         after: The key of the message before the first one.
         name: The branch on which that stands; `None` for the current one.
+        must_follow: Whether `None` is returned, and nothing done, where `after` is unknown.
     """
     wanted = [*entries] if after is None else [after, *entries]
     tree = _Tree(connection, thread_id, select_places(connection, thread_id, wanted))
+    if must_follow and after is not None and not tree.known[after]:
+        return None
     new = {
         key
         for key, entry in entries.items()

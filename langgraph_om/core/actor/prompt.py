@@ -21,7 +21,6 @@ from typing import Any
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    ChatMessage,
     HumanMessage,
     SystemMessage,
 )
@@ -96,6 +95,8 @@ class View:
     """What stands before the live request, what changes most often last."""
     lines: Mapping[str, str]
     """By the key of a message, a line that is shown before it."""
+    instructions: Sequence[BaseMessage]
+    """The agent's own system messages in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +151,21 @@ def make_view(
         shown,
         asides,
         find_lines(settings, record, window),
+        select_instructions(messages),
     )
 
 
 def assemble(
     view: View,
     record: MemoryRecord,
-    messages: Sequence[BaseMessage],
     *,
     system: str | SystemMessage | None = None,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
-    """Assemble the Actor's input.
+    """Assemble the Actor's input; no message is changed.
 
     Args:
         record: The memory of the thread, which knows since when the head is what it is.
-        messages: The whole conversation; no message is changed.
         system: The agent's own system prompt, if it is not among the messages.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
@@ -174,7 +174,7 @@ def assemble(
         At most one system message, then the conversation. Without observations these are the given
         messages, unchanged.
     """
-    head, memory = _join_system_messages(system, messages), view.memory
+    head, memory = _join_system_messages(system, view.instructions), view.memory
     out: list[BaseMessage] = []
     if memory:
         own = _to_blocks(head)
@@ -250,8 +250,8 @@ def list_asides(
     Args:
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
-    return [aside for aside in found if aside is not None]
+    shows = settings.features.having("aside")
+    return [aside for show in shows if (aside := show(settings, record, window, texts))]
 
 
 def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
@@ -286,25 +286,19 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
 
 # --- The system message --------------------------------------------------------------------------
 
-_INSTRUCTION_TYPES = (SystemMessage, ChatMessage)
-"""The classes of messages that may be system messages."""
-
 
 def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the agent's own system messages in a conversation."""
-    others = [messages[at] for at in find_others(messages)]
-    if not any(isinstance(message, _INSTRUCTION_TYPES) for message in others):
-        return []
+    others = (messages[at] for at in find_others(messages))
     return [message for message in others if is_instruction(message)]
 
 
 def _join_system_messages(
-    system: str | SystemMessage | None, messages: Sequence[BaseMessage]
+    system: str | SystemMessage | None, own: Sequence[BaseMessage]
 ) -> BaseMessage | None:
     """Join the agent's own system messages into one; a single one stays as it is."""
     given = SystemMessage(system) if isinstance(system, str) else system
-    own = select_instructions(messages)
-    systems: list[BaseMessage] = [given, *own] if given is not None else own
+    systems = [given, *own] if given is not None else own
     if len(systems) <= 1:
         return systems[0] if systems else None
     return SystemMessage([block for message in systems for block in _to_blocks(message)])
@@ -360,8 +354,9 @@ def _list_instructions(
 ) -> list[tuple[Any, str]]:
     """Return the features that the system message says something of, with that."""
     hooks = settings.features.having("instructions")
-    told = ((write.__self__, write(record, has_memory=has_memory)) for write in hooks)
-    return [(feature, text) for feature, text in told if text]
+    return [
+        (write.__self__, text) for write in hooks if (text := write(record, has_memory=has_memory))
+    ]
 
 
 def _count_instructions(settings: Settings, record: MemoryRecord) -> int:
@@ -454,7 +449,6 @@ def _write_hints(hints: Mapping[str, str]) -> str:
 
 def track_head(
     record: MemoryRecord,
-    messages: Sequence[BaseMessage],
     view: View,
     now: datetime,
 ) -> Head:
@@ -465,7 +459,7 @@ def track_head(
         view: What the Actor is shown, as of the day that `choose_day` returns.
     """
     shown = view.shown
-    parts, lines = _list_parts(messages, view), _list_lines(view)
+    parts, lines = _list_parts(view), _list_lines(view)
     is_plain = not (any(parts) or record["cursor"] or lines)
     former, seen = record.get("head"), _count_seen(record, shown)
     before, digest = _digest_view(shown, parts, lines, seen or 0)
@@ -511,10 +505,10 @@ def _digest_log(record: MemoryRecord) -> str:
     return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
 
 
-def _list_parts(messages: Sequence[BaseMessage], view: View) -> list[str]:
+def _list_parts(view: View) -> list[str]:
     """List what stands before the window."""
     parts = [*view.memory, view.reminder]
-    parts += [content_digest(message) for message in select_instructions(messages)]
+    parts += map(content_digest, view.instructions)
     parts += [f"{key_of(message)} {content_digest(message)}" for message in view.shown.lead]
     if view.shown.request is None:
         parts += [aside.text for aside in view.asides]

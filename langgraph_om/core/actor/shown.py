@@ -5,20 +5,17 @@ No message is changed but for reasoning that a provider would not accept where i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from operator import attrgetter
 from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.content.blocks import holds_bound_reasoning, without_bound_reasoning
 from langgraph_om.core.content.message_keys import GAP_ID, key_of
-from langgraph_om.core.record.span import NO_TRAITS, Entry, Span
+from langgraph_om.core.record.span import NO_TRAITS, Entry, Span, get_message
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-
-_get_message = attrgetter("message")
 
 FIXED_TOKENS = 600
 """A lower bound of what our constant instructions, the reminder and the tags cost."""
@@ -72,7 +69,7 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     entries = window.entries[dropped:]
     request = _find_pinned_request(window, dropped)
     calls = _find_missing_calls(window, dropped, messages)
-    lead = [*([request] if request is not None else []), *_strip(calls)]
+    lead = [*filter(None, (request, *map(without_bound_reasoning, calls)))]
     shown = ShownMessages(dropped, lead, entries, None, window.span)
     return shown._replace(request=shown.find(window.request))
 
@@ -103,7 +100,7 @@ def write_messages(
     out += shown.lead
     begun = 0
     for at in sorted(places):
-        out += map(_get_message, entries[begun:at])
+        out += map(get_message, entries[begun:at])
         entry, begun = entries[at], at + 1
         if at == shown.request:
             out += asides
@@ -112,7 +109,7 @@ def write_messages(
         message = without_bound_reasoning(entry.message) if at in stripped else entry.message
         if message is not None:
             out.append(message)
-    out += map(_get_message, entries[begun:])
+    out += map(get_message, entries[begun:])
     return out
 
 
@@ -166,7 +163,7 @@ def _find_missing_calls(
     """Return the calls whose results are shown, but which were observed before those arrived."""
     traits = window.span.traits
     if dropped:
-        traits = NO_TRAITS.extend(map(_get_message, window.entries[dropped:]))
+        traits = NO_TRAITS.extend(map(get_message, window.entries[dropped:]))
     missing = traits.missing
     if not missing:
         return []
@@ -208,8 +205,3 @@ def _count_unbound(record: MemoryRecord, shown: ShownMessages) -> int:
     after = shown.find(head["after"])
     other_view = shown.span.traits.other_view - shown.dropped
     return max(-1 if after is None else after, other_view, -1) + 1
-
-
-def _strip(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
-    stripped = map(without_bound_reasoning, messages)
-    return (message for message in stripped if message is not None)

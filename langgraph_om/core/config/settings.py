@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -16,6 +17,7 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group, Limits, MemoryRecord, Scope
 
 Texts = Mapping[str, str]
@@ -30,10 +32,6 @@ class Features:
 
     all: tuple[Any, ...] = ()
     """Instances of subclasses of `core.step.feature.Feature`."""
-
-    def having(self, hook: str) -> tuple[Any, ...]:
-        """Return a hook of those that have it; one that is not defined is never entered."""
-        return self._hooks.get(hook, ())
 
     def first(self, hook: str) -> Any:
         """Return a hook of the first feature that has it; `None` where none has."""
@@ -100,21 +98,22 @@ class Features:
     @property
     def storage(self) -> Any:
         """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
-        return next(iter(self.having("storage")), None)
+        return self.first("storage")
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(feature.name for feature in self.all)
 
     @cached_property
-    def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
-        found: dict[str, tuple[Any, ...]] = {}
+    def having(self) -> Callable[[str], tuple[Any, ...]]:
+        """Returns a hook of those that have it; one that is not defined is never entered."""
+        found: defaultdict[str, tuple[Any, ...]] = defaultdict(tuple)
         for feature in self.all:
             kinds = [kind for kind in type(feature).__mro__[:-1] if "is_base" not in vars(kind)]
             for hook in dict.fromkeys(name for kind in kinds for name in vars(kind)):
                 if not hook.startswith("_"):
-                    found[hook] = (*found.get(hook, ()), getattr(feature, hook))
-        return found
+                    found[hook] = (*found[hook], getattr(feature, hook))
+        return found.__getitem__
 
 
 NO_FEATURES = Features()
@@ -153,6 +152,9 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
+    counts_as_actor: bool = False
+    """Whether images count as the Actor's model counts them, once it is known: nobody has said
+    otherwise."""
     configured: tuple[ObservationConfig, ReflectionConfig] | None = None
     """`observation` and `reflection` as they were before a budget that is a part of the Actor's
     window was known; `None`: as they are."""
@@ -170,6 +172,20 @@ class Settings:
             features=features,
             counter=features.count_as_shown(self.counter),
         )
+
+    def count_with(self, counter: TokenCounter) -> Settings:
+        """Return the settings with another counter."""
+        return replace(self, counter=self.features.count_as_shown(counter))
+
+    def count_like(self, record: MemoryRecord) -> Settings:
+        """Return settings that count images as whoever met a thread's Actor did.
+
+        The settings themselves where this process has met it, or a person chose the counter.
+        """
+        if not self.counts_as_actor or base_of(self.counter).identity != EstimatingCounter.identity:
+            return self
+        known = EstimatingCounter.named(record["token_cache"]["counter"])
+        return self if known is None else self.count_with(known)
 
     def instruct(self, instruction: str) -> Settings:
         """Return the settings with something more that the Reflector is told.

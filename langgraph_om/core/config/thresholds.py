@@ -80,8 +80,11 @@ def list_known(
 
 def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
     """Return the window that is marked on the newest answer, if one is."""
-    newest = next((message for message in reversed(messages) if message.type == "ai"), None)
-    marked: Any = newest.response_metadata.get(_LEARNED) if isinstance(newest, AIMessage) else None
+    marked: Any = None
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            marked = message.response_metadata.get(_LEARNED)
+            break
     if not isinstance(marked, Mapping):
         return {}
     model, tokens = marked.get("model"), marked.get("tokens")

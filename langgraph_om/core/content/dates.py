@@ -242,8 +242,8 @@ def message_time(
         if told is not None:
             return told if told.tzinfo else told.replace(tzinfo=timezone)
     for source in (message.additional_kwargs, message.response_metadata):
-        known = _iso_time(source.get("created_at"), timezone)
-        if known is not None:
+        created = source.get("created_at")
+        if created and (known := _iso_time(created, timezone)) is not None:
             return known
     return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
 

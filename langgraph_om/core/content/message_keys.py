@@ -141,7 +141,7 @@ def _utf8(text: str) -> bytes:
 
 def derive_id(prefix: str, *parts: object) -> str:
     """Name something by its content, so that repeating the work repeats the name."""
-    text = "".join([f"{part}\x1f" for part in parts])
+    text = "".join(map("{}\x1f".format, parts))
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
     return f"{prefix}-{digest.hexdigest()}"
 

@@ -255,7 +255,7 @@ def set_counts(record: MemoryRecord, event: Counted) -> None:
         counts.pop(key, None)
         stamps.pop(key, None)
     counts.update(event["counts"])
-    if event["counts"]:  # the conversation has gone on
+    if event["counts"] and "waited_ms" in record["turn"]:  # the conversation has gone on
         forget_wait(record)
     record["token_cache"] = {"counter": event["counter"], "counts": counts}
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps

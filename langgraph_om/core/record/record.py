@@ -79,9 +79,8 @@ RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
 
 def forget_wait(record: MemoryRecord) -> None:
     """Note that a new wait begins, in a record that nobody else holds."""
-    if "waited_ms" in record["turn"]:
-        turn = {key: value for key, value in record["turn"].items() if key != "waited_ms"}
-        record["turn"] = cast("Turn", turn)
+    turn = {key: value for key, value in record["turn"].items() if key != "waited_ms"}
+    record["turn"] = cast("Turn", turn)
 
 
 _get_tokens = itemgetter("tokens")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
 from operator import attrgetter, is_
 from typing import Any, NamedTuple, cast
 
@@ -30,9 +30,6 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
 
 # Find where the window begins, from the message ids that the record's cursor names.
-
-
-_get_id = attrgetter("id")
 
 
 def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
@@ -162,9 +159,11 @@ class ViewDigest:
 
     def extend(self, entries: Entries) -> ViewDigest:
         """Return the digest of a view with further messages; this one stays as it is."""
+        if not entries:
+            return self
         state, lines = self.state.copy(), self.lines
-        text = "".join(f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries)
-        state.update(_encode(text))
+        text = [f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries]
+        state.update(_encode("".join(text)))
         return replace(self, state=state, count=self.count + len(entries))
 
     def restart(self) -> ViewDigest:
@@ -236,6 +235,7 @@ class Entry(NamedTuple):
 
 
 _get_id, _get_content = attrgetter("id"), attrgetter("content")
+_get_key, get_message, _get_tokens = map(attrgetter, ("key", "message", "tokens"))
 
 
 @dataclass(eq=False)
@@ -269,7 +269,7 @@ class Span:
     @cached_property
     def places(self) -> dict[str, int]:
         """The index of each entry."""
-        return {entry.key: at for at, entry in enumerate(self.entries)}
+        return dict(zip(map(_get_key, self.entries), count(), strict=False))
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -279,7 +279,7 @@ class Span:
     @cached_property
     def traits(self) -> Traits:
         """What a view depends on beside the texts."""
-        return NO_TRAITS.extend(entry.message for entry in self.entries)
+        return NO_TRAITS.extend(map(get_message, self.entries))
 
     @cached_property
     def is_plain(self) -> bool:
@@ -337,8 +337,6 @@ class Span:
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
-        if not count:
-            return self
         rest = self._cut(count, len(self.entries))
         rest.counted_in = self.counted_in
         cuts = vars(self).get("cuts", ())
@@ -369,14 +367,14 @@ class Span:
         """Return the span with the messages that came since."""
         if not entries:
             return self
-        sums = accumulate((entry.tokens for entry in entries), initial=self.sums[-1])
+        messages = [*map(get_message, entries)]
         whole = Span(
             self.start,
-            [*self.names, *(entry.key for entry in entries)],
-            [*self.messages, *(entry.message for entry in entries)],
-            [*self.contents, *(entry.message.content for entry in entries)],
+            [*self.names, *map(_get_key, entries)],
+            [*self.messages, *messages],
+            [*self.contents, *map(_get_content, messages)],
             (*self.entries, *entries),
-            [*self.sums[:-1], *sums],
+            [*self.sums[:-1], *accumulate(map(_get_tokens, entries), initial=self.sums[-1])],
             digests=dict(self.digests),
             view=self.view,
             rendered=self.rendered,
@@ -385,9 +383,9 @@ class Span:
         self.shorter = None
         whole.is_plain = True
         if "traits" in vars(self):
-            whole.traits = self.traits.extend(entry.message for entry in entries)
-        new = range(len(self.entries), len(whole.entries))
-        whole.places = {**self.places, **{whole.entries[at].key: at for at in new}}
+            whole.traits = self.traits.extend(messages)
+        new = zip(map(_get_key, entries), count(len(self.entries)), strict=False)
+        whole.places = {**self.places, **dict(new)}
         return whole
 
 
@@ -438,14 +436,14 @@ def read_span(
     is_counted: bool,
 ) -> Span:
     """Read all messages of a window."""
-    entries = tuple(
+    entries = [
         read_entry(message, key, counts, counter, is_counted=is_counted)
         for key, message in (*strays, *keyed)
         if is_conversation(message)
-    )
-    sums = [*accumulate((entry.tokens for entry in entries), initial=0)]
+    ]
+    sums = [*accumulate(map(_get_tokens, entries), initial=0)]
     names, messages = [key for key, _ in keyed], [message for _, message in keyed]
-    span = Span(start, names, messages, [*map(_get_content, messages)], entries, sums)
+    span = Span(start, names, messages, [*map(_get_content, messages)], tuple(entries), sums)
     if strays:
         span.is_plain = False
     return span
@@ -479,7 +477,7 @@ def go_on(
         return None
     if cursor and not _ends_at(cursor, messages, start):
         return None
-    span, seen = before.drop(dropped), messages[start:stop]
+    span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
         return Continued(span, len(span.entries), {})
     unchanged = span.count_unchanged(seen)
@@ -508,18 +506,13 @@ def extend_span(
     is_counted: bool,
 ) -> Span | None:
     """Return the span with new messages; `None` when anything is unusual."""
-    taken = set(cursor[-1:])
+    taken, entries = set(cursor[-1:]), []
     for message in new:
-        key = message.id
-        if key is None or key != key_of(message) or key in span.places or key in taken:
-            return None
-        if not is_conversation(message):
+        key = key_of(message)
+        if key != message.id or key in span.places or key in taken or not is_conversation(message):
             return None
         taken.add(key)
-    entries = [
-        read_entry(message, key_of(message), counts, counter, is_counted=is_counted)
-        for message in new
-    ]
+        entries.append(read_entry(message, key, counts, counter, is_counted=is_counted))
     return span.extend(entries)
 
 

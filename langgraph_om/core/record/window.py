@@ -313,16 +313,14 @@ def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_
 def find_chunk_end(
     window: Window, start: int, *, interval: int, most: int, stop: int | None = None
 ) -> int:
-    """Return where the next chunk would end, or 0 when none is due.
+    """Return where the next chunk would end, or 0 where no exchange is complete that makes one.
 
     Args:
         start: How many of them are covered by chunks.
-        interval: Tokens of uncovered messages that make a chunk due.
+        interval: Tokens of uncovered messages that make a chunk due; there are as many.
         most: Tokens that a chunk should not exceed; a single exchange may.
         stop: How many of the messages may be covered; `None`: all.
     """
-    if window.weight(start, len(window.entries)) < interval:
-        return 0
     total = window.span.sums
     last = len(window.entries) if stop is None else stop
     cuts = [cut for cut in window.span.cuts if start < cut <= last]

@@ -21,10 +21,18 @@ from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import PROCEED, Decision, count_to_activate, plan, select_ready_chunks
+from langgraph_om.core.plan import (
+    ABORT,
+    PROCEED,
+    Decision,
+    count_to_activate,
+    has_tripped,
+    plan,
+    select_ready_chunks,
+)
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.strays import check_observed, has_strays
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Window, select_live_chunks
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
@@ -76,7 +84,7 @@ def build_status(
                 },
             },
             "buffered": {
-                "observations": _sum_buffered(record, window, thresholds),
+                "observations": _sum_buffered(record, window, thresholds, observations),
                 "reflection": _describe_reflection(record),
             },
         },
@@ -94,17 +102,17 @@ def build_status(
 
 
 def _sum_buffered(
-    record: MemoryRecord, window: Window, thresholds: Thresholds
+    record: MemoryRecord, window: Window, thresholds: Thresholds, log: int
 ) -> BufferedObservations:
     live = select_live_chunks(record, window)
-    log = log_tokens(record)
-    ready = select_ready_chunks(live, window, thresholds)
+    ready = select_ready_chunks(live, window, thresholds) if live else ()
     count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
+    sizes = [part.tokens for part in live]
     return {
         "chunks": len(live),
-        "messageTokens": sum(part.tokens for part in live),
-        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
-        "observationTokens": sum(part.chunk["tokens"] for part in live),
+        "messageTokens": sum(sizes),
+        "projectedMessageRemoval": sum(sizes[:count]),
+        "observationTokens": sum([part.chunk["tokens"] for part in live]),
         "status": _read_buffer_status(record, "observation", is_there=bool(live)),
     }
 
@@ -289,7 +297,7 @@ def inspect(
             archive says that the thread belongs to another resource.
     """
     features = step.settings.features
-    jobs = yield from peek_pending(step.record)
+    jobs = (yield from peek_pending(step.record)) if step.record["pending"] else {}
     for enter in features.having("enter"):
         yield from enter(step)
     count_and_collect(step, jobs)
@@ -333,7 +341,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     step.apply(_open_record(settings, step.record, step.identity))
     window = step.open()
     observed, step.overlooked = check_observed(step.record, step.messages, window.start)
-    if has_strays({**step.record, "observed": observed}) or window.strays.messages:
+    if (observed is not None and observed["strays"]) or window.strays.messages:
         step.record = {**step.record, "observed": observed}
         window = step.open(anew=True)
     step.apply(
@@ -348,19 +356,18 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         )
     )
     window.span.counted_in = select_valid_counts(step.record, settings.counter.identity)
-    step.apply(
-        [
-            *drop_stale_buffers(step.record, window, step.now),
-            *take_in_results(settings, step.record, window, jobs or {}, step.now),
-        ]
-    )
+    record = step.record
+    if record["chunks"] or record["reflection"] or record["pending"]:
+        stale = drop_stale_buffers(record, window, step.now)
+        step.apply([*stale, *take_in_results(settings, record, window, jobs or {}, step.now)])
 
 
 def _choose(step: Step, *, must_proceed: bool) -> Decision:
     """Decide from what was gathered; with no room left for work, the Actor goes on."""
+    if must_proceed:
+        return ABORT if has_tripped(step.record, step.window) else PROCEED
     settings = step.settings
-    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
-    return PROCEED if must_proceed and decision.kind != "abort" else decision
+    return plan(step.record, step.window, settings.thresholds, step.now, settings.features)
 
 
 def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
@@ -371,7 +378,7 @@ def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
 def _state_step(step: Step) -> None:
     """State both windows, as the Actor is called next."""
     window, view, number = step.window, step.view, _count_step(step.record, step.window)
-    head = track_head(step.record, step.messages, view, step.now)
+    head = track_head(step.record, view, step.now)
     step.note(
         {"type": "stepped", "request": window.request, "step": number, "head": head},
     )

@@ -79,19 +79,12 @@ class Step:
     """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)
     """The memory as the last step left it."""
-    _window: Window | None = field(init=False, default=None)
+    window: Window = field(init=False)
+    """The unobserved messages, once `open` was called."""
     _view: View | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.former, self.given = self.record, self.messages
-
-    @property
-    def window(self) -> Window:
-        """The unobserved messages."""
-        if self._window is None:
-            self.open()
-        assert self._window is not None  # noqa: S101 opened above
-        return self._window
 
     def open(self, *, anew: bool = False) -> Window:
         """Open the window of the record as it is now.
@@ -99,9 +92,7 @@ class Step:
         Args:
             anew: Whether what earlier looks have read does not hold any more.
         """
-        if self._window is not None:
-            self.before = self._window.span
-        self._window = open_window(
+        self.window = open_window(
             self.record,
             self.messages,
             self.settings.counter,
@@ -109,8 +100,8 @@ class Step:
             request=self.record["turn"]["request"] if self.is_counted else None,
             before=None if anew else self.before,
         )
-        self._view = None
-        return self._window
+        self._view, self.before = None, self.window.span
+        return self.window
 
     @property
     def view(self) -> View:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise, product
 from operator import ne
 from string import ascii_lowercase
-from typing import Final
+from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.tokens.counter import MessageCounter
@@ -64,6 +64,12 @@ class EstimatingCounter(MessageCounter):
 
     identity: str = "estimate/1"
 
+    @classmethod
+    def named(cls, identity: str) -> EstimatingCounter | None:
+        """Return the counter of a provider's images that has an identity; `None` for any other."""
+        found = _OF_PROVIDER.match(identity)
+        return cls(provider=cast("Any", found[1]), model=found[2]) if found else None
+
     def count_text(self, text: str) -> int:
         """Return the estimated tokens of a text, 0 only for an empty one.
 
@@ -84,6 +90,9 @@ class EstimatingCounter(MessageCounter):
         if characters > _MOST_READ:
             return None
         return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
+
+
+_OF_PROVIDER: Final = compile_late(r"estimate/1\+(openai|google|anthropic):([^,]*)")
 
 
 def _cost_stretch(text: str) -> int:

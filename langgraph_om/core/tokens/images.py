@@ -84,6 +84,16 @@ class AttachmentFormula:
         return openai_tokens(size, length, first_string(places, _DETAIL_KEYS), self.model)
 
 
+def name_formula(provider: ImageProvider, model: str) -> tuple[ImageProvider, str] | None:
+    """Return provider and model as far as these tell the formula; `None` for the usual one."""
+    if provider == "anthropic":
+        return provider, ""
+    if provider == "google":
+        return provider, model if _is_gemini_3(model) else ""
+    own, _ = next(row for row in _OPENAI if row[0].search(model))
+    return (provider, model) if own.pattern else None
+
+
 # --- The formulas --------------------------------------------------------------------------------
 
 _OPENAI: Final = (
@@ -135,12 +145,16 @@ _GEMINI_3: Final = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 
 def google_tokens(size: ImageSize | None, model: str, resolution: str) -> int:
     """Return the tokens of an image: by the media resolution for Gemini 3, else by tiles."""
-    if model.removeprefix("models/").startswith("gemini-3"):
+    if _is_gemini_3(model):
         level = resolution.lower().removeprefix("media_resolution_")
         return _GEMINI_3.get(level, _GEMINI_3["high"])
     if not size:
         return _GOOGLE_TOKENS
     return _GOOGLE_TOKENS * -(-size.width // _GOOGLE_TILE) * -(-size.height // _GOOGLE_TILE)
+
+
+def _is_gemini_3(model: str) -> bool:
+    return model.removeprefix("models/").startswith("gemini-3")
 
 
 _ANTHROPIC_SIDE: Final = 1568

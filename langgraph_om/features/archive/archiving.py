@@ -359,9 +359,20 @@ class StepArchive:
         return reply.value
 
     def append(
-        self, entries: Keyed, *, after: str | None, title: str | None = None
-    ) -> EffectFlow[None]:
+        self,
+        entries: Keyed,
+        *,
+        after: str | None,
+        title: str | None = None,
+        must_follow: bool = False,
+    ) -> EffectFlow[bool]:
         """Archive messages behind one; `None`: at the start.
+
+        Args:
+            must_follow: Whether none is archived where the archive lacks that one.
+
+        Returns:
+            Whether they are archived.
 
         Raises:
             ArchiveError: When the storage fails.
@@ -372,13 +383,19 @@ class StepArchive:
             for key, message in entries
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
-        options = {"after": after, "now": self.now, "title": title, "times": times}
-        self.branch = yield from self.call(
+        options: dict[str, Any] = {"after": after, "now": self.now, "title": title, "times": times}
+        if must_follow:
+            options["must_follow"] = True
+        branch: str | None = yield from self.call(
             "append_messages", *whose, entries, **options, branch=self.branch
         )
+        if must_follow and branch is None:
+            return False
+        self.branch = branch
+        return True
 
     def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
-        """Archive what waits, and say so.
+        """Archive what waits, and say so; where the thread was deleted, the next step sees to it.
 
         Raises:
             ArchiveError: When the storage fails.
@@ -386,8 +403,9 @@ class StepArchive:
         (after, entries), self.waiting = self.waiting, (None, ())
         if not entries:
             return []
-        yield from self.append([*entries], after=after, title=find_label(record))
-        return self.note_branch(record, entries[-1][0])
+        title = find_label(record)
+        is_put = yield from self.append([*entries], after=after, title=title, must_follow=True)
+        return self.note_branch(record, entries[-1][0]) if is_put else []
 
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
         """Archive the whole conversation as it is."""
@@ -434,7 +452,8 @@ def _append_new(
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
-    Whether it has what the record says is asked once in a process. What was deleted is left out.
+    Whether it has what the record says is asked once in a process, and later told by what is put
+    behind that. What was deleted is left out.
 
     Args:
         patient: The key of a request that waits where nothing else is to be archived.
@@ -453,18 +472,27 @@ def _append_new(
     else:
         after, new = find_all_unarchived(record, messages)
     groups = drop_deleted_groups(record, memory.new_groups)
-    log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
+    own = drop_deleted_groups(record, select_own_groups(record))
+    log = [group["id"] for group in own]
     has_other_log = memory.has_other_log and (log or last is not None)
     is_quiet = is_there and last is not None and not groups and not has_other_log
     # Directly behind the last one that it has: after the former answer there was a last step.
     if is_quiet and after == last and [key for key, _ in new] == [patient]:
         archive.waiting = (after, new)
         return noted
-    if new:
-        yield from archive.append(new, after=after, title=find_label(record))
+    is_believed, is_right = memory.is_known and last is not None, True
+    if is_believed and (groups or new) and not (new and after):
+        is_right = last in (yield from archive.archived_keys([str(last)]))
+    if new and is_right:
+        title = find_label(record)
+        is_right = yield from archive.append(new, after=after, title=title, must_follow=is_believed)
+    if not is_right:  # another process deleted the thread, or the archive was swapped
+        whose = (archive.thread_id, own)
+        memory = yield from archive.call("recall_thread", *whose, is_missing=True)
+        return (yield from _append_new(archive, record, messages, changed, memory))
     if (groups or has_other_log) and not is_survivor(noted):
-        whose = (archive.thread_id, archive.resource_id)
-        yield from archive.call("add_new_groups", *whose, groups, archive.now, log=log)
+        names = (archive.thread_id, archive.resource_id)
+        yield from archive.call("add_new_groups", *names, groups, archive.now, log=log)
     return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 

@@ -73,8 +73,16 @@ class ArchiveWriter:
         """Ask the archive again in a forked process: one in memory is not the parent's any more."""
         self._forget(None)
 
-    def recall_thread(self, thread_id: str, groups: Sequence[Group]) -> ThreadMemory:
-        """Return what this process remembers of a thread, and which of its groups are new."""
+    def recall_thread(
+        self, thread_id: str, groups: Sequence[Group], *, is_missing: bool = False
+    ) -> ThreadMemory:
+        """Return what this process remembers of a thread, and which of its groups are new.
+
+        Args:
+            is_missing: Whether the archive lacks it, so that nothing is remembered any more.
+        """
+        if is_missing:
+            self._forget(thread_id)
         return ThreadMemory(
             is_known=thread_id in self._threads,
             missed=self._missed.get(thread_id, frozenset()),
@@ -121,6 +129,7 @@ class ArchiveWriter:
         title: str | None = None,
         times: Mapping[str, datetime] | None = None,
         branch: str | None = None,
+        must_follow: bool = False,
     ) -> str | None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
@@ -128,6 +137,7 @@ class ArchiveWriter:
             after: The key of the message before the first one; `None` at the start.
             times: By key, when messages were written or first seen.
             branch: The name of the branch that they belong to; `None` for the current one.
+            must_follow: Whether nothing is written where the thread has no such message.
 
         Returns:
             The name of their branch, for the next call; see `MessageArchive.append`.
@@ -141,6 +151,8 @@ class ArchiveWriter:
         options: dict[str, Any] = {"after": after, "now": now, "title": title, "branch": branch}
         if times:
             options["times"] = times
+        if must_follow:
+            options["must_follow"] = True
         parent = find_parent_thread(thread_id)
         if parent is not None:
             options["parent"] = parent

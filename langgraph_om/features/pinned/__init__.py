@@ -6,7 +6,7 @@ What they say is kept in the record: it outlasts observation and eviction, and f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, NotRequired, Self, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -50,6 +50,8 @@ class PinnedMessage(TypedDict):
     digest: str
     """Changes when what it says does."""
     is_whole: bool
+    is_evicted: NotRequired[bool]
+    """Whether memory removed it from the conversation, as the archive has it."""
 
 
 class Pins(TypedDict):
@@ -59,6 +61,8 @@ class Pins(TypedDict):
     """In the order in which they were pinned."""
     act: str
     """The id of the last act."""
+    is_new: NotRequired[bool]
+    """Whether the stream was not told of them as they are now."""
 
 
 class PinKeys(TypedDict, total=False):
@@ -81,6 +85,42 @@ class MessagesPinned(TypedDict):
     """Ids of those that are not pinned any more."""
 
 
+class PinsNoted(TypedDict):
+    """The stream is told which messages are pinned. It changes nothing."""
+
+    type: Literal["pinned"]
+    id: str
+    at: str
+    messages: list[dict[str, Any]]
+    tokens: int
+    room: int
+    record_id: str
+    thread_id: str
+
+
+class PinnedData(TypedDict):
+    """Which messages are pinned now."""
+
+    id: str
+    """Of the last act."""
+    messages: list[dict[str, Any]]
+    """Each with `id`, `role` and `isWhole`, in the order in which they were pinned."""
+    tokens: int
+    """Of all that is shown of them."""
+    room: int
+    """How many tokens they may take."""
+    recordId: str
+    threadId: str
+    timestamp: str
+
+
+class PinnedPart(TypedDict):
+    """A person pinned a message or let go of one, or a pinned one has changed."""
+
+    type: Literal["data-om-pinned"]
+    data: PinnedData
+
+
 class _Record(MemoryRecord, PinKeys, total=False):
     pass
 
@@ -95,7 +135,24 @@ def _change(record: MemoryRecord, event: MessagesPinned) -> None:
     new = {message["id"]: message for message in event["pin"]}
     kept = [new.pop(message["id"], message) for message in list_pinned(record)]
     messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    cast("_Record", record)["pinned"] = {"messages": messages, "act": event["id"]}
+    former = cast("_Record", record).get("pinned")
+    pins: Pins = {"messages": messages, "act": event["id"]}
+    is_same = former is not None and _list_shown(former) == _list_shown(pins)
+    if former is None or former.get("is_new") or not is_same:
+        pins["is_new"] = True
+    cast("_Record", record)["pinned"] = pins
+
+
+def _list_shown(pins: Pins) -> list[Any]:
+    return [{**each, "is_evicted": None} for each in pins["messages"]]
+
+
+def _note_told(record: MemoryRecord, _: Any) -> None:
+    """Note that the step has told of the pinned messages."""
+    pins = cast("_Record", record).get("pinned")
+    if pins is not None and pins.get("is_new"):
+        told: Pins = {"messages": pins["messages"], "act": pins["act"]}
+        cast("_Record", record)["pinned"] = told
 
 
 def _forget(record: MemoryRecord, _: Any) -> None:
@@ -179,7 +236,18 @@ class Pinning(Feature):
     additions = Additions(
         keys=PinKeys,
         reducers={"messages-pinned": _change},
-        beside={"deleted": _forget},
+        streamed={
+            "pinned": {
+                "id": "id",
+                "messages": "messages",
+                "tokens": "tokens",
+                "room": "room",
+                "at": "timestamp",
+                "record_id": "recordId",
+                "thread_id": "threadId",
+            }
+        },
+        beside={"stepped": _note_told, "deleted": _forget},
         shown=_show,
         texts=_list_texts,
         tags=("pinned-message",),
@@ -203,7 +271,7 @@ class Pinning(Feature):
         return cls(setup.options.get("standing_tokens") or _ROOM)
 
     def collect(self, step: Step) -> EffectFlow[None]:
-        """Follow messages that were edited, and let go of those that were removed."""
+        """Follow messages that were edited, and let go of those that a user removed."""
         pinned = list_pinned(step.record)
         if pinned:
             there = {message.id: message for message in step.messages}
@@ -216,19 +284,21 @@ class Pinning(Feature):
         self, step: Step, pinned: Sequence[PinnedMessage], there: Mapping[str | None, BaseMessage]
     ) -> MessagesPinned | None:
         """Return the event that follows the conversation; `None` where nothing changed."""
-        count = step.settings.counter.count_text
-        is_evicted = any(feature.removes_by for feature in step.settings.features.all)
-        gone = [] if is_evicted else [each["id"] for each in pinned if each["id"] not in there]
+        gone: list[str] = []
         changed: list[PinnedMessage] = []
         for each in pinned:
             message = there.get(each["id"])
-            if message is None or content_digest(message) == each["digest"]:
+            if message is None:
+                gone += [] if each.get("is_evicted") else [each["id"]]
                 continue
-            taken = sum(count(other["text"]) for other in pinned if other is not each)
-            new = read_message(message, step.settings, self.room - taken)
+            new = self._read_anew(step, each, message, pinned)
             if new is None:
                 gone.append(each["id"])
-            elif new != each:
+                continue
+            new.pop("is_evicted", None)
+            if each["id"] in step.removed:
+                new["is_evicted"] = True
+            if new != each:
                 changed.append(new)
         if not gone and not changed:
             return None
@@ -240,6 +310,46 @@ class Pinning(Feature):
             "pin": changed,
             "unpin": gone,
         }
+
+    def _read_anew(
+        self,
+        step: Step,
+        known: PinnedMessage,
+        message: BaseMessage,
+        pinned: Sequence[PinnedMessage],
+    ) -> PinnedMessage | None:
+        """Return a pinned message as it is now; `None` where it has no room any more."""
+        if content_digest(message) == known["digest"]:
+            return {**known}
+        count = step.settings.counter.count_text
+        taken = sum(count(other["text"]) for other in pinned if other is not known)
+        return read_message(message, step.settings, self.room - taken)
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Tell which messages are pinned, where a person or an edit has changed that."""
+        if self.is_due(step):
+            pinned = list_pinned(step.record)
+            count = step.settings.counter.count_text
+            event: PinsNoted = {
+                "type": "pinned",
+                "id": cast("_Record", step.record)["pinned"]["act"],
+                "at": iso(step.now),
+                "messages": [
+                    {"id": each["id"], "role": each["role"], "isWhole": each["is_whole"]}
+                    for each in pinned
+                ],
+                "tokens": sum(count(each["text"]) for each in pinned),
+                "room": self.room,
+                "record_id": step.record["id"],
+                "thread_id": step.record["thread_id"],
+            }
+            step.events.append(as_event(event))
+        yield from ()
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether that has changed."""
+        pins: Pins | None = cast("_Record", step.record).get("pinned")
+        return pins is not None and bool(pins.get("is_new"))
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""

@@ -261,7 +261,7 @@ class Recall(Feature):
             who = replace(who, thread_id=record["thread_id"])
         step = Step(runner.settings_of(record), record, conversation, who, runner.clock())
         try:
-            if not runner.is_read_only(config):
+            if not runner.runs.is_read_only(config):
                 for prepare in runner.settings.features.having("before_tool"):
                     drive(prepare(step), runner.context(config))
         except ArchiveError as error:

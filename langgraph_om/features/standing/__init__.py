@@ -448,9 +448,10 @@ class Standing(Feature):
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the instructions in force, with their days, for the system message."""
-        rules = [*map(_read_item, list_items(select_standing(record["log"])))]
-        if not rules:
+        groups = select_standing(record["log"])
+        if not groups:
             return ""
+        rules = [*map(_read_item, list_items(groups))]
         days = [f"{rule.day}: " if rule.day else "" for rule in rules]
         lines = [f'* {day}"{rule.words}"' for day, rule in zip(days, rules, strict=True)]
         return fill("standing_rules", rules=escape("\n".join(lines)))

@@ -61,8 +61,8 @@ def _drop(record: MemoryRecord, event: ActsGone) -> None:
 
 def _note_told(record: MemoryRecord, _: Stepped) -> None:
     """Note that the step has told of all acts."""
-    acts = list_acts(record)
-    if any(act["is_new"] for act in acts):
+    acts = list_acts(record) if "steered" in record else []
+    if acts and any(act["is_new"] for act in acts):
         told = [cast("SteeredItem", {**act, "is_new": False}) for act in acts]
         cast("_Record", record)["steered"] = told
 
@@ -246,7 +246,7 @@ class Steering(Feature):
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""
-        step.events += _tell_of_acts(step.record)
+        step.events += _tell_of_acts(step.record) if "steered" in step.record else ()
         yield from ()
 
     def is_due(self, step: Step) -> bool:
@@ -290,7 +290,7 @@ def _tell_of_acts(record: MemoryRecord) -> list[Event]:
         for act in list_acts(record)
         if act["is_new"]
     ]
-    return [as_event(event) for event in told]
+    return cast("list[Event]", told)
 
 
 # What the page of a memory says of it.

@@ -294,8 +294,8 @@ class NamedThreads(Feature):
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell the stream, once."""
-        state, title = read_title_state(step.record), read_title(step.record)
-        if state.get("is_new") and title is not None:
+        state = read_title_state(step.record)
+        if state.get("is_new") and (title := read_title(step.record)) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
             step.events.append(tell_title(info, step.now, state["before"], title))
         yield from ()

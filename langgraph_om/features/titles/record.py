@@ -67,12 +67,14 @@ def _read(record: Mapping[str, Any]) -> _TitleRecord:
 
 def read_title(record: Mapping[str, Any]) -> str | None:
     """Return the thread's title; `None` while it has none."""
-    return _read(record).get("thread_title")
+    title: str | None = record.get("thread_title")
+    return title
 
 
 def read_title_state(record: Mapping[str, Any]) -> TitleState:
     """Return what a record knows of where its title comes from."""
-    return _read(record).get("title", {})
+    state: TitleState = record.get("title", {})
+    return state
 
 
 def is_named(record: Mapping[str, Any]) -> bool:
@@ -233,8 +235,7 @@ def _take_buffered(record: MemoryRecord, event: Mapping[str, Any]) -> None:
 
 def _note_told(record: MemoryRecord, _: Any) -> None:
     """Note that the step has told of the title."""
-    state = read_title_state(record)
-    if state.get("is_new"):
+    if "title" in record and (state := read_title_state(record)).get("is_new"):
         _read(record)["title"] = {**state, "is_new": False}
 
 

@@ -163,7 +163,7 @@ class WorkingOfGraph:
         """
         runner = self._runner
         given = self._config
-        is_kept = is_observed(self._working.memory) and not runner.is_read_only(given)
+        is_kept = is_observed(self._working.memory) and not runner.runs.is_read_only(given)
         whose = runner.identity(given).resource_id
         updates = find_unwritten(record, whose) if is_kept else []
         if self._is_read and not updates:
@@ -204,7 +204,7 @@ class WorkingOfStep:
     def refresh(self, record: MemoryRecord) -> RunFlow[list[Event]]:
         """Merge what observations found into the value; return what changes in the record."""
         runner = self._runner
-        if not is_observed(self._working.memory) or runner.is_read_only(self._config):
+        if not is_observed(self._working.memory) or runner.runs.is_read_only(self._config):
             return []
         whose = runner.identity(self._config).resource_id
         updates = find_unwritten(record, whose)

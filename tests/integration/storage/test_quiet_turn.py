@@ -32,8 +32,8 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
 
 
-def make_memory(archive: Any, **options: Any) -> ObservationalMemory:
-    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+def make_memory(archive: Any, observer: Any = None, **options: Any) -> ObservationalMemory:
+    model = ScriptedChatModel(observer=observer or ExtractiveObserver().reply)
     return ObservationalMemory(model, archive=archive, **{"evict": True, **options})
 
 
@@ -42,12 +42,20 @@ class Talk:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.archive = SQLAlchemyArchive(url)
-        self.memory = make_memory(url, **options)
+        self.memory = make_memory(url, self._observe, **options)
         self.during: list[str] = []
         self.deed: Any = None
+        self.is_observing = False
         self.agent = create_memory_agent(
             ScriptedChatModel(self._answer), memory=self.memory, checkpointer=InMemorySaver()
         )
+
+    def _observe(self, messages: list[BaseMessage]) -> AIMessage:
+        self.is_observing = True
+        if self.deed is not None:
+            self.deed()
+        self.is_observing = False
+        return ExtractiveObserver().reply(messages)
 
     def _answer(self, messages: list[BaseMessage]) -> str:
         self.during = self.texts()
@@ -187,12 +195,31 @@ def test_another_process_archives_what_waited_when_one_dies(url: str) -> None:
         assert talk.texts()[2:] == ["Second?", "Back."]
 
 
-def test_a_question_that_waited_is_not_archived_once_its_thread_is_deleted(url: str) -> None:
-    with closing(Talk(url)) as talk:
+@pytest.mark.parametrize("who", ["this process", "another"])
+def test_a_question_that_waited_is_not_archived_once_its_thread_is_deleted(
+    who: str, url: str
+) -> None:
+    with closing(Talk(url)) as talk, closing(make_memory(url)) as other:
         talk.say("First?")
-        talk.deed = lambda: talk.memory.delete_thread("t")
+        talk.deed = lambda: (talk.memory if who == "this process" else other).delete_thread("t")
         talk.say("Second?")
-        assert "Second?" not in talk.texts()
+        talk.deed = None
+        assert talk.texts() == ["Noted."]
+        talk.say("Third?")
+        assert talk.texts() == ["Noted.", "Third?", "Noted."]
+
+
+def test_what_is_observed_while_another_process_deletes_the_thread_stays_deleted(url: str) -> None:
+    options = {"observation": {"message_tokens": 60, "buffer_tokens": False}}
+    with closing(Talk(url, **options)) as talk, closing(make_memory(url)) as other:
+        talk.say("First? " + "We go to the coast. " * 4)
+        talk.deed = lambda: talk.is_observing and other.delete_thread("t")
+        talk.say("Second? " + "We go to the hills. " * 12)
+        talk.deed = None
+        assert talk.texts() == ["Noted."]
+        assert talk.archive.groups(thread_id="t") == []
+        talk.say("Third?")
+        assert talk.texts() == ["Noted.", "Third?", "Noted."]
 
 
 def test_a_fork_has_its_own_question(url: str) -> None:

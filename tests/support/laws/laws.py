@@ -64,6 +64,9 @@ class Told:
     """Whether all that the record named as observed last was removed at once: what stood before it
     may be observed again, since nothing tells how far that went."""
 
+    pinned: list[str] = field(default_factory=list)
+    """Ids of the messages that a person pinned."""
+
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
         for message in messages:
@@ -74,7 +77,7 @@ class Told:
     def copy(self) -> Told:
         said = dict(self.messages), set(self.taken_back)
         others = self.former, self.edited, self.replaced, self.removed, self.versions
-        return Told(*said, *others, self.is_adrift)
+        return Told(*said, *others, self.is_adrift, list(self.pinned))
 
     def within(self, first: str, last: str) -> range:
         """Places of the messages from one to another, which may be one of another branch."""
@@ -390,6 +393,8 @@ def split_exchanges(now: Moment) -> list[str]:
 def prefix_moved(before: Moment, now: Moment) -> list[str]:
     """The system message up to the end of the log has to stay, byte for byte."""
     old, new = ([group["id"] for group in each.record["log"]] for each in (before, now))
+    if _pins(before) != _pins(now):
+        return []  # they stand before the log
     if before.today != now.today or before.hidden_groups or now.hidden_groups:
         return []
     if now.is_shared and before.record.get("outbox"):
@@ -490,6 +495,42 @@ def _orders(now: Moment) -> list[str]:
     return [group["text"].partition('"')[2].removesuffix('"') for group in groups]
 
 
+# --- What a person pinned stays in sight, word for word -------------------------------------------
+
+_PINNED = re.compile(
+    r'<pinned-message id="([^"]*)" role="\w+">\n(.*?)\n</pinned-message>', re.DOTALL
+)
+
+
+def pins_not_shown(now: Moment) -> list[str]:
+    """Pinned messages that the Actor is shown otherwise or not at all, and others that it is."""
+    shown = dict(_PINNED.findall("\n".join(_head(now))))
+    pinned = now.told.pinned
+    problems = [f"{key} is pinned, and is not shown" for key in pinned if key not in shown]
+    problems += [f"{key} is shown, and nobody pinned it" for key in shown.keys() - {*pinned}]
+    for key in shown.keys() & {*pinned}:
+        message = now.told.messages[key]
+        if not is_same_or_cut(shown[key], message.text.strip()):
+            problems.append(f"{key} is pinned, and other words are shown: {shown[key]!r}")
+    return problems
+
+
+def is_same_or_cut(shown: str, text: str) -> bool:
+    """Whether a text is shown whole, or, where it is long, its beginning and its end."""
+    if shown == text:
+        return True
+    head, *rest = _PIN_CUT.split(shown)
+    is_long = len(text.split()) > LEAST_PREVIEWED
+    return is_long and len(rest) == 1 and text.startswith(head) and text.endswith(rest[0])
+
+
+_PIN_CUT = re.compile(r"\s*\[?\.*\s*[\d,]+ characters omitted[^\n\]]*\]?\s*")
+
+
+def _pins(now: Moment) -> Any:
+    return now.record.get("pinned", {}).get("messages")
+
+
 # --- 8: rendering and parsing are inverse on what was committed -----------------------------------
 
 
@@ -532,6 +573,7 @@ def broken(
             *hints_shown(now),
             *kept_of_others(now),
             *orders_of_nobody(now),
+            *pins_not_shown(now),
         )
     ]
     problems += [

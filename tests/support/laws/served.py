@@ -155,13 +155,20 @@ class Served:
     def _sent(self) -> dict[str, None]:
         return dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
 
-    def remember(self) -> Callable[[], None]:
-        """Return a function that takes back that jobs on which nobody works now were sent anew."""
+    def remember(self, *, takes_back_new: bool = False) -> Callable[[], None]:
+        """Return a function that takes back that jobs on which nobody works now were sent anew.
+
+        Args:
+            takes_back_new: Whether jobs are taken back too that were not sent before, as a turn
+                after a pause takes a job of its messages for that of the pause.
+        """
         before = {cycle_id: self.archive.job(cycle_id) for cycle_id in self._sent()}
         left = {key: job for key, job in before.items() if not _is_running(job)}
         waiting = set(self.double.waiting)
 
         def take_back() -> None:
+            if takes_back_new:
+                left.update(dict.fromkeys(self._sent().keys() - before))
             for run in self.held():
                 if run.cycle_id in left and run.run_id not in waiting:
                     self._lose(run)

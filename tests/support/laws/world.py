@@ -61,6 +61,10 @@ COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-e
 """Events that may come again after a crash, and count once."""
 
 
+HAS_PINS = find_spec("langgraph_om.features.pinned") is not None
+MAX_PINS = 2
+"""So many have room, however long an edit makes them."""
+
 HAS_WORKING = find_spec("langgraph_om.features.working") is not None
 """Whether the package has working memories."""
 _READ = {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -384,14 +388,23 @@ class World:
         problems += self._folded_otherwise(thread, steps)
         problems += self._endless(len(got), steps, asked)
         problems += self._lost_jobs(parts)
-        if self.shares is not None:
-            known = {each.name: each.told for each in self.threads.values()}
-            forked = {each.name for each in self.threads.values() if each.is_forked}
-            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
-            problems += self.shares.wrong_in_archive(known, forked)
+        problems += self._wrong_share(thread, moments, steps)
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
+
+    def _wrong_share(
+        self, thread: Thread, moments: Sequence[Moment], steps: Sequence[StateSnapshot]
+    ) -> list[str]:
+        """What is wrong with a shared log, and with the copy of a thread."""
+        if self.shares is None:
+            return []
+        known = {each.name: each.told for each in self.threads.values()}
+        forked = {each.name for each in self.threads.values() if each.is_forked}
+        problems = []
+        if thread.fallen is None:  # else the copy is written with the answer, later
+            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
+        return [*problems, *self.shares.wrong_in_archive(known, forked)]
 
     def _take_up(
         self, thread: Thread, steps: list[StateSnapshot], got: list[list[BaseMessage]]
@@ -487,7 +500,7 @@ class World:
             thread.is_forked = True
             self.talk(thread, worker, size, config=point.config, **plan)
             return
-        outcomes = []
+        outcomes, deferred = [], list[int]()
         self.said, number = self.said + 1, self.said
         gates = [*self.gates, *([self.served] if self.served is not None else [])]
         patience = [gate.is_patient for gate in gates]
@@ -495,12 +508,15 @@ class World:
             gate.is_patient = False  # a job that is let go in the first try is there in the second
         # So is one that was given up by then, and that the first try sends anew: the second would
         # find it at work. What it is to be compared with found it given up.
-        forget_first = self.served.remember() if self.served is not None else None
+        forget_first = None
+        if self.served is not None:
+            forget_first = self.served.remember(takes_back_new=self.rules.pauses)
         for is_second in (False, True):
             if is_second and forget_first is not None:
                 forget_first()
             self._go_back(thread, worker, point)
-            self.talk(thread, worker, size, config=point.config, number=number, **plan)
+            parts = self.talk(thread, worker, size, config=point.config, number=number, **plan)
+            deferred.append(sum(map(_is_deferred, of_kind(parts, "buffering-failed"))))
             values = worker.graph.get_state(thread.config).values
             outcomes.append(
                 {
@@ -511,6 +527,8 @@ class World:
             )
         for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
+        if deferred[1] > deferred[0]:
+            return  # the job that the first try left at work has the second's place in the process
         is_away = self.archive is not None and self.archive.away
         for key in outcomes[0]:
             if is_away and key == "messages":
@@ -557,7 +575,22 @@ class World:
         thread.told.is_adrift |= bool(named) and left.isdisjoint(named)
         self._update(thread, worker, {"messages": [RemoveMessage(id=key) for key in keys]})
         thread.told.taken_back.update(keys)
+        thread.told.pinned = [key for key in thread.told.pinned if key not in keys]
         thread.told.removed.update(keys)
+
+    def pin(self, thread: Thread, worker: Worker, key: str) -> None:
+        """Pin a message; one that is pinned is let go."""
+        state = worker.graph.get_state(thread.config)
+        updates, pinned = worker.memory.updates, thread.told.pinned
+        if key in pinned:
+            change = updates.unpin_message(key, state=state)
+            pinned.remove(key)
+        else:
+            change = updates.pin_message(key, state=state)
+            pinned.append(key)
+        is_folded = self.rules.door != "step"  # whose channel takes a record as it is
+        value = change if is_folded else fold(state.values["om"], [change])
+        self._update(thread, worker, {"om": value})
 
     def _update(self, thread: Thread, worker: Worker, values: Mapping[str, Any]) -> None:
         node = last_node(self.rules.door, worker.memory)
@@ -738,6 +771,10 @@ def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
             else:
                 left_out = data["droppedMessages"]
     return counts
+
+
+def _is_deferred(failed: Mapping[str, Any]) -> bool:
+    return str(failed["error"]).startswith("deferred")
 
 
 def _key(state: StateSnapshot) -> str:

@@ -578,6 +578,14 @@ def test_newest_user_turns_are_not_observed_whatever_their_tokens(turns: int, co
     assert (decision.kind, decision.count) == (("observe", count) if count else ("proceed", 0))
 
 
+def test_no_chunk_before_the_interval() -> None:
+    thresholds = resolve_thresholds(
+        ObservationConfig(message_tokens=1000, buffer_tokens=0.2), ReflectionConfig()
+    )
+    assert decide(remembering(), talk(99, 100), thresholds) == ("proceed", 0)
+    assert decide(remembering(), talk(100, 100), thresholds) == ("buffer", 2)
+
+
 def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
     limit = resolve_thresholds(
         ObservationConfig(message_tokens=1000, buffer_tokens=0.2, keep_turns=2), ReflectionConfig()

@@ -67,9 +67,9 @@ def view(
 ) -> View:
     settings = replace(SETTINGS, max_input_tokens=limit, features=GAPS)
     made = make_view(settings, record, messages, window, choose_day(settings, record, window, NOW))
-    head = track_head(record, messages, made, NOW)
+    head = track_head(record, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])
-    return View(head, assemble(made, stepped, messages))
+    return View(head, assemble(made, stepped))
 
 
 class Story:

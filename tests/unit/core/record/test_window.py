@@ -412,11 +412,6 @@ def words(count: int) -> str:
     return " ".join(["word"] * count)
 
 
-def test_no_chunk_before_the_interval() -> None:
-    window = window_of([HumanMessage(words(40)), AIMessage(words(40))])
-    assert find_chunk_end(window, 0, interval=100, most=1000) == 0
-
-
 def test_chunk_ends_before_a_human_message_where_that_is_cheap() -> None:
     turn: list[BaseMessage] = [HumanMessage(words(45)), AIMessage(words(45))]
     window = window_of([*turn, *[m.model_copy() for m in turn], HumanMessage(words(2))])
