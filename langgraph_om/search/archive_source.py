@@ -25,6 +25,7 @@ from langgraph_om.search.source import (
     SearchRequest,
     StateSource,
     drop_unlike,
+    drop_weak,
     is_created_within,
     is_hidden,
     is_said,
@@ -66,7 +67,8 @@ class IndexedStateSource(StateSource):
     def search(self, asked: SearchRequest) -> list[RecallHit]:
         """Return what matches by words, and by meaning where there is such a search."""
         by_words = super().search(asked)
-        if self.find_groups is None or asked.thread_id not in {None, self.thread_id}:
+        is_elsewhere = asked.thread_id not in {None, self.thread_id}
+        if self.find_groups is None or asked.by_words or is_elsewhere:
             return by_words
         own = self.find_groups(asked.query, _count_near(asked))
         near = [hit for hit in own if hit.thread.id == self.thread_id]
@@ -181,7 +183,7 @@ class ArchiveSource:
     def search(self, asked: SearchRequest) -> list[RecallHit]:
         """Return what matches in threads that may be seen, by words and, if set up, by meaning."""
         by_words = self._search_words(asked)
-        if self.find_groups is None:
+        if self.find_groups is None or asked.by_words:
             return by_words
         near = self.find_groups(asked.query, _count_near(asked))
         return _join(self, by_words, near, asked)
@@ -212,7 +214,8 @@ class ArchiveSource:
         ]
         current = self.who.thread_id
         shown = [hit for hit in hits if not is_hidden(hit, asked, current)]
-        return [hit for hit in shown if self.is_standing(hit)][: asked.most]
+        standing = [hit for hit in shown if self.is_standing(hit)]
+        return drop_weak(standing[: asked.most], asked.least)
 
     def is_standing(self, hit: RecallHit) -> bool:
         """Return whether a hit is no observation that was replaced, corrected or forgotten."""

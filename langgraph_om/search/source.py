@@ -84,6 +84,8 @@ class RecallHit:
     role: str | None = None
     """Who said it; `None` for observations, and where that is not known."""
     kind: Kind = "observations"
+    held: float = 1.0
+    """How much of the query its words are, where words have found it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,10 @@ class SearchRequest:
     """The one conversation to look in; `None`: wherever may be read."""
     hidden: frozenset[str] = frozenset()
     """Keys of messages of the current thread that are not found: who asks has them before him."""
+    least: float = 0.0
+    """Of what words find, hits are left out that hold less than this share of what one holds."""
+    by_words: bool = False
+    """Whether words alone are looked for."""
 
 
 class RecallSource(Protocol):
@@ -158,7 +164,13 @@ def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     """Return what was found by words in a thread."""
     group = "" if found.kind == "message" else found.key
     place = (thread, group, found.score, found.text, found.cursor, found.at)
-    return RecallHit(*place, role=found.role, kind=found.kind)
+    return RecallHit(*place, role=found.role, kind=found.kind, held=found.held)
+
+
+def drop_weak(hits: Sequence[RecallHit], least: float) -> list[RecallHit]:
+    """Return the hits of a search by words that hold enough of them, beside the best ones."""
+    best = max((hit.held for hit in hits), default=0.0)
+    return [hit for hit in hits if hit.held >= least * best]
 
 
 # --- Hits of two searches -----------------------------------------------------------------------
@@ -213,6 +225,18 @@ class RecallLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class InSight:
+    """What who asks is shown beside the answer, so that it need not be repeated."""
+
+    groups: frozenset[str] = frozenset()
+    """Ids of the observations."""
+    ids: frozenset[str] = frozenset()
+    """Ids of messages, of which other answers show something."""
+    text: str = ""
+    """What these answers show, without blanks."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecallScope:
     """What recall may read, and how it writes times and thread ids."""
 
@@ -223,6 +247,7 @@ class RecallScope:
     """Keys of messages of the current thread that no search finds: the question that asks."""
     end: str | None = None
     """The key of the message at which the current thread ends for a reader; `None`: the last."""
+    in_sight: InSight = field(default_factory=InSight)
     limits: RecallLimits = field(default_factory=RecallLimits)
     show_id: Callable[[str], str] = _keep_id
     """Writes a thread id for the model."""
@@ -286,7 +311,8 @@ class StateSource:
             return []
         entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
         found = search_texts(asked.query, entries, self.groups, asked.wanted)
-        return [to_hit(each, self._thread) for each in found[: asked.most]]
+        hits = [to_hit(each, self._thread) for each in found[: asked.most]]
+        return drop_weak(hits, asked.least)
 
     def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, written_at = self.entries[at]

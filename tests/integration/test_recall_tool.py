@@ -32,11 +32,14 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.recall.answer import write_guidance
+from langgraph_om.memory import runner_of
 from support.agents import (
     DOORS,
     SCHEMAS,
     Agent,
+    actor,
     asay,
+    live_request,
     make_agent,
     on_thread,
     record_of,
@@ -106,6 +109,63 @@ def test_two_calls_at_once_are_both_answered(door: str) -> None:
     agent = recalling(door, says=twice, messages=4000)
     say(agent.graph, on_thread(), HumanMessage("Hello there.", id="h"))
     assert [a["page"] for a in answers(values(agent.graph, on_thread()))] == [1, -1]
+
+
+def _shows(found: dict[str, Any], key: str) -> str:
+    """How an answer shows a message: in full, as shown above, or not at all."""
+    line = re.search(rf"cursor {key}(?:(, shown above)$|\n  I am)", found["results"], re.MULTILINE)
+    return "" if line is None else line[1] or "in full"
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_an_answer_of_the_turn_shows_is_not_repeated(door: str) -> None:
+    asked = [["to Lisbon", "Lisbon euros"], ["budget to Lisbon"]]
+
+    def look(messages: list[BaseMessage]) -> AIMessage:
+        made = [m for m in messages if isinstance(m, AIMessage) and m.tool_calls]
+        if "[look]" not in live_request(messages).text or len(made) == len(asked):
+            return actor(messages)
+        calls = [
+            {
+                "name": "recall",
+                "args": {"mode": "search", "query": query},
+                "id": f"{len(made)}-{at}",
+            }
+            for at, query in enumerate(asked[len(made)])
+        ]
+        return AIMessage("", tool_calls=calls)
+
+    agent = recalling(door, says=look, messages=4000)
+    talk(agent.graph, on_thread(), turns(6))
+    said = next(f"h{n}" for n in range(6) if "Lisbon" in turn(n).text)
+    for _ in range(2):  # another turn begins anew
+        say(agent.graph, on_thread(), HumanMessage("[look] Where was it?"))
+        found = answers(values(agent.graph, on_thread()))[-3:]
+        assert [_shows(each, said) for each in found] == ["in full", *[", shown above"] * 2]
+
+
+def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
+    agent = recalling(messages=4000)
+    talk(agent.graph, on_thread(), turns(4))
+    asked, state = {"mode": "search", "query": "to Lisbon"}, values(agent.graph, on_thread())
+    said = next(f"h{n}" for n in range(4) if "Lisbon" in turn(n).text)
+    calls = [{"name": "recall", "args": asked, "id": key} for key in ("c1", "c2")]
+    recall = runner_of(agent.memory).settings.features.find("recall")
+    first = json.dumps(recall.answer_call(state, asked, config=on_thread()))
+    told = [
+        AIMessage("", tool_calls=calls[:1], id="look"),
+        ToolMessage(first, name="recall", tool_call_id="c1", id="found"),
+        AIMessage("", tool_calls=calls[1:], id="again"),
+    ]
+
+    def show(cursor: list[str]) -> str:
+        now = {"messages": [*state["messages"], *told], "om": {**state["om"], "cursor": cursor}}
+        return _shows(recall.answer_call(now, asked, config=on_thread(), call_id="c2"), said)
+
+    assert show(state["om"]["cursor"]) == ", shown above"
+    assert show(["found"]) == "in full"
+    told[1] = ToolMessage("It was rewritten.", name="recall", tool_call_id="c1", id="found")
+    assert show(state["om"]["cursor"]) == "in full"
 
 
 def test_a_tool_outside_of_a_graph_says_where_to_run_it() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -70,9 +71,14 @@ def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     agent = recalling()
     talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
     found = recalled(agent, mode="search", query="allergic to walnuts")
-    assert "cursor walnuts" in found["results"]
-    assert "- observations, observed" in found["results"]
     assert "- user, " in found["results"]
+    assert "cursor walnuts" in found["results"]
+    noted = recalled(agent, mode="search", query="trip to Lisbon")
+    # These it sees, and so it is told where they begin.
+    assert "- observations, observed" not in noted["results"]
+    assert "(your observations match too: those from walnuts on)" in noted["results"]
+    own = agent.memory.of(agent.graph, on_thread()).search("trip to Lisbon")
+    assert "observations" in {hit.kind for hit in own}
     page = recalled(agent, cursor="walnuts", limit=1)
     assert "walnuts" in page["messages"]
     only = recalled(agent, mode="search", query="walnuts", role="tool")
@@ -134,25 +140,33 @@ def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: s
         asking_threads = ["t"] if where == "state" else ["t", "other"]
         talk(graph, on_thread("other", **ana), turns(2, start=22))
 
-        def found() -> list[set[str]]:
+        def found() -> tuple[list[set[str]], list[set[str]]]:
             """The kinds of what each thread finds of Lisbon, and each of the user's calls."""
             assert memory.flush(60)
-            kinds = []
+            told_kinds = []
             for thread in asking_threads:
                 state = values(graph, on_thread(thread, **ana))
                 asked = {"mode": "search", "query": query, "limit": 10, "store": store}
                 told = memory.recall(state, on_thread(thread, **ana), **asked)["results"]
                 hits = [each for each in told.split("\n- ") if "Lisbon" in each]
-                kinds.append({each.partition(",")[0] for each in hits})
+                told_kinds.append({each.partition(",")[0] for each in hits})
             if where == "state":
                 own = [memory.search(query, state=graph.get_state(config))]
             else:
                 own = [
                     memory.search(query, **name, store=store) for name in ({"thread_id": "t"}, ana)
                 ]
-            return kinds + [{hit.kind for hit in hits if "Lisbon" in hit.excerpt} for hits in own]
+            own_kinds = [{hit.kind for hit in hits if "Lisbon" in hit.excerpt} for hits in own]
+            return told_kinds, own_kinds
 
-        assert all("observations" in kinds for kinds in found())
+        def is_noted() -> bool:
+            """Whether all find the observations, but an Actor that sees them."""
+            told, own = found()
+            assert "observations" not in told[0]
+            assert where != "archive" or "observations" in told[1]
+            return all("observations" in kinds for kinds in own)
+
+        assert is_noted()
         before = record_of(graph, config)
         items = [item.id for item in list_items(before["log"]) if "Lisbon" in item.words]
         words = () if act == "forget" else ("User stays at home",)
@@ -161,12 +175,12 @@ def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: s
         say(graph, config, turn(30))
         say(graph, on_thread("other", **ana), turn(31))
         # What was said is found as it was.
-        assert all(kinds and "observations" not in kinds for kinds in found())
+        assert all(kinds and "observations" not in kinds for kinds in chain(*found()))
         for _ in items:
             memory.of(graph, config).undo()
         say(graph, config, turn(32))
         say(graph, on_thread("other", **ana), turn(33))
-        assert all("observations" in kinds for kinds in found())
+        assert is_noted()
 
 
 # --- By meaning: what is indexed, and when -------------------------------------------------------

@@ -240,7 +240,8 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
         score = weights.score_counts(counts, length, average)
         name = (row.thread_id, row.kind, row.key)
         if score > 0 and (name not in best or score > best[name].found.score):
-            found = FoundText(row.kind, row.key, row.key, "", score, row.at, None)
+            held = weights.weigh(counts)
+            found = FoundText(row.kind, row.key, row.key, "", score, row.at, None, held)
             best[name] = _Ranked(row.id, row.thread_id, row.piece, found)
     return sorted(best.values(), key=lambda ranked: -ranked.found.score)
 

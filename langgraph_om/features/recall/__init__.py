@@ -10,19 +10,24 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 
 from langgraph_om.core.additions import find_label
-from langgraph_om.core.config.settings import Identity, Setup
-from langgraph_om.core.content.message_keys import find_parent_thread, hidden_id, keyed_messages
+from langgraph_om.core.config.settings import Features, Identity, Setup
+from langgraph_om.core.content.message_keys import (
+    find_parent_thread,
+    hidden_id,
+    key_of,
+    keyed_messages,
+)
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
 from langgraph_om.core.search import RECALL
@@ -36,6 +41,7 @@ from langgraph_om.features.recall.arguments import (
     refuse_unknown_arguments,
 )
 from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
+from langgraph_om.features.recall.lists import read_answers
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
@@ -43,6 +49,7 @@ from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import part_runtime
 from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.search.source import (
+    InSight,
     NearSearch,
     RecallHit,
     RecallScope,
@@ -83,7 +90,14 @@ class AnswerCall(Protocol):
     """Answers what a model wrote."""
 
     def __call__(
-        self, state: Any, arguments: Mapping[str, Any], /, *, config: Any, store: Any
+        self,
+        state: Any,
+        arguments: Mapping[str, Any],
+        /,
+        *,
+        config: Any,
+        store: Any,
+        call_id: str | None,
     ) -> dict[str, Any]:
         """Answer with the fields of the mode, or one field that says what to write instead."""
 
@@ -114,7 +128,13 @@ def build_recall_tool(
     """
 
     def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
-        found = answer(runtime.state, arguments, config=runtime.config, store=runtime.store)
+        found = answer(
+            runtime.state,
+            arguments,
+            config=runtime.config,
+            store=runtime.store,
+            call_id=runtime.tool_call_id,
+        )
         return json.dumps(found, ensure_ascii=False)
 
     async def arecall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
@@ -170,6 +190,60 @@ def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
     """Return whether a turn is under way, which a call of a tool is a part of."""
     last = messages[-1] if messages else None
     return isinstance(last, ToolMessage) or (isinstance(last, AIMessage) and bool(last.tool_calls))
+
+
+def _is_said(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What who asks is shown beside an answer."""
+
+    groups: frozenset[str]
+    """Ids of the observations."""
+    answers: Sequence[Mapping[str, Any]]
+    """What was answered in the turn before."""
+    calls: Sequence[Mapping[str, Any]]
+    """Arguments of the calls that stand before this one, and are answered at the same time."""
+
+
+MAX_CALLS: Final = 8
+"""Of more calls at the same time, these are the last ones."""
+
+
+def _find_beside(
+    features: Features,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    call_id: str | None,
+) -> Beside:
+    """Find what the Actor is shown beside an answer.
+
+    Args:
+        call_id: Of the call that is answered; `None` where it is none of the conversation.
+    """
+    groups = frozenset(group["id"] for group in features.select_log(record["log"]))
+    observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
+    calls: list[Mapping[str, Any]] = []
+    for message in reversed(messages if call_id is not None else ()):
+        if _is_said(message) or key_of(message) in observed:
+            break
+        if isinstance(message, ToolMessage) and message.name == RECALL:
+            answers.append(_read_answer(message.text))
+        if isinstance(message, AIMessage) and not calls:
+            ids = [call["id"] for call in message.tool_calls]
+            before = message.tool_calls[: ids.index(call_id)] if call_id in ids else []
+            calls = [call["args"] for call in before if call["name"] == RECALL]
+    return Beside(groups, answers, calls[-MAX_CALLS:])
+
+
+def _read_answer(text: str) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(text)
+    except ValueError:  # somebody has written it anew
+        answer = None
+    return answer if isinstance(answer, dict) else {"text": text}
 
 
 @lru_cache(maxsize=1024)
@@ -252,8 +326,17 @@ class Recall(Feature):
         *,
         config: RunnableConfig | None = None,
         store: Any = None,
+        call_id: str | None = None,
     ) -> dict[str, Any]:
-        """Answer what a model wrote, names and values of any kind."""
+        """Answer what a model wrote, names and values of any kind.
+
+        Args:
+            state: As a graph has it, or a list of messages.
+            arguments: What the model wrote.
+            config: The run's configuration.
+            store: The run's store.
+            call_id: Of the call in the conversation's last message; `None` for none of these.
+        """
         runner = self._runner
         values, who = values_of(state, runner.messages_key), runner.identity(config)
         record, conversation = runner.stored_record(values), runner.conversation(values)
@@ -266,7 +349,8 @@ class Recall(Feature):
                     drive(prepare(step), runner.context(config))
         except ArchiveError as error:
             return self.unreadable(who, error)
-        return self.answer(arguments, who, step.record, conversation, store)
+        beside = _find_beside(runner.settings.features, step.record, conversation, call_id)
+        return self.answer(arguments, who, step.record, conversation, store, beside=beside)
 
     def answer(
         self,
@@ -275,6 +359,8 @@ class Recall(Feature):
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         store: BaseStore | None,
+        *,
+        beside: Beside | None = None,
     ) -> dict[str, Any]:
         """Answer one call.
 
@@ -284,12 +370,16 @@ class Recall(Feature):
             record: The memory of the thread.
             messages: Its conversation, which the archive has too.
             store: The run's store.
+            beside: What who asks is shown beside the answer; `None` for nothing.
 
         Raises:
             ConfigurationError: When there is a search and no store for it.
         """
         source = self.build_source(who, record, messages, store)
+        is_answered = _is_being_answered(messages)
         request = record["turn"]["request"]
+        if request is None and is_answered:  # the tools of this graph are not shown its memory
+            request = next((key_of(each) for each in reversed(messages) if _is_said(each)), None)
 
         hides_ids = self._runner.settings.hides_ids
 
@@ -301,14 +391,21 @@ class Recall(Feature):
             current_thread=who.thread_id,
             timezone=self._runner.settings.timezone,
             hidden=frozenset() if request is None else frozenset({request}),
-            end=request if _is_being_answered(messages) else None,
+            end=request if is_answered else None,
             show_id=hidden_id if hides_ids else str,
             read_id=read_id,
         )
-        mode = arguments.get("mode")
+        mode, counter = arguments.get("mode"), self._runner.settings.counter
         try:
             with record_search(who.thread_id, who.resource_id, mode):
-                return recall(arguments, source, scope, self._runner.settings.counter)
+                if beside is not None and arguments.get("query"):
+                    scope = replace(scope, in_sight=InSight(beside.groups))
+                    # Not where each would ask for an embedding once more.
+                    calls = beside.calls if self.near is None else ()
+                    others = (recall(call, source, scope, counter) for call in calls)
+                    told = read_answers([*beside.answers, *others], beside.groups)
+                    scope = replace(scope, in_sight=told)
+                return recall(arguments, source, scope, counter)
         except ArchiveError as error:
             return self.unreadable(who, error)
 
@@ -408,6 +505,8 @@ class Recallable:
         **args: Any,
     ) -> dict[str, Any]:
         """Answer as the tool `recall` does, without a graph.
+
+        A search leaves out the observations that an Actor with this state sees; `search` does not.
 
         Args:
             state: As for `llm_input_messages`, or a mapping with the conversation alone.

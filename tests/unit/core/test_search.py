@@ -32,11 +32,12 @@ NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
 def test_a_rare_word_counts_more_than_frequent_ones() -> None:
     texts = [["the", "talk", "of", "the", "day"] for _ in range(20)] + [["walnuts"]]
-    scores = rank_texts(["the", "talk", "walnuts"], texts)
+    scores, held = zip(*rank_texts(["the", "talk", "walnuts"], texts), strict=True)
+    assert held[0] < held[-1] < sum(held[-2:]) == pytest.approx(1)  # all that is asked for
     assert scores[-1] == max(scores)
     assert all(0 < score < 1 for score in scores)
-    assert rank_texts(["absent"], texts) == [0.0] * 21
-    assert rank_texts([], texts) == [0.0] * 21
+    assert rank_texts(["absent"], texts) == [(0.0, 0.0)] * 21
+    assert rank_texts([], texts) == [(0.0, 0.0)] * 21
     assert rank_texts(["x"], []) == []
 
 
@@ -45,6 +46,7 @@ def test_a_short_text_is_before_a_long_one_and_more_is_better() -> None:
     twice = ["walnut", "walnut"]
     scores = rank_texts(["walnut"], [long, short, twice])
     assert scores[2] > scores[1] > scores[0]
+    assert {held for _, held in scores} == {1.0}
 
 
 def test_what_two_rankings_put_in_front_comes_first() -> None:

@@ -20,7 +20,9 @@ from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall, write_guidance
+from langgraph_om.features.recall.lists import read_answers
 from langgraph_om.search.source import (
+    InSight,
     RecallHit,
     RecallLimits,
     RecallMessage,
@@ -275,7 +277,8 @@ def test_search_groups_hits_by_thread() -> None:
             "**(untitled)** [t2]\n"
             "- observations, score 0.80, cursor x0\n"
             "  Elsewhere\n"
-            "  is warm"
+            "  is warm\n"
+            "(no hit has all of these words)"
         ),
         "count": 3,
         "page": 1,
@@ -286,6 +289,91 @@ def test_search_groups_hits_by_thread() -> None:
     assert "Elsewhere" not in own["results"]
     missing = recall({"mode": "search"}, shelf(hits), scope, COUNTER)
     assert "`query`" in missing["error"]
+
+
+def _look(query: str, *said: str, **options: Any) -> str:
+    """What a search in such messages, `m0` and so on, answers."""
+    source = StateSource("t1", entries_of([HumanMessage(text) for text in said]))
+    found = recall({"mode": "search", "query": query}, source, scope_of(**options), COUNTER)
+    return str(found["results"])
+
+
+FILLER = [f"We walked {n} miles along the river and talked of the weather." for n in range(9)]
+
+
+def test_hits_that_hold_common_words_alone_are_left_out() -> None:
+    found = _look("river ferry to Bergen", "The ferry to Bergen leaves at the river.", *FILLER)
+    assert "cursor m0\n" in found
+    assert "miles" not in found
+    assert "walked 3 miles" in _look("river walk", *FILLER)  # there is nothing better
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("Airbnb style guide", '(nothing that was searched has "Airbnb" as it is written here)'),
+        ("Jira style Airbnb", 'has "Jira", "Airbnb" as it is written'),
+        ("style guide weather", "(no hit has all of these words)"),
+        ("style guide", None),
+    ],
+)
+def test_what_nothing_holds_is_said(query: str, named: str | None) -> None:
+    found = _look(query, "Our style guide is long.", *FILLER)
+    assert "cursor m0\n" in found
+    assert (named in found) if named else ("(n" not in found)
+
+
+def test_nothing_found_is_all_that_is_said() -> None:
+    assert _look("Airbnb Jira", *FILLER) == "(nothing found)"
+
+
+def test_observations_in_sight_are_named_and_take_no_place() -> None:
+    here, ids = RecallThread("t1"), [f"g{n}" for n in range(30)]
+    seen = [
+        RecallHit(here, each, 0.9, f"* Ana likes ferries {each}", f"from-{each}") for each in ids
+    ]
+    said = RecallHit(here, "", 0.5, "Ferries are fine.", "m40", NOON, "user", "message")
+    scope = scope_of(in_sight=InSight(frozenset(ids)))
+    found = recall({"mode": "search", "query": "ferries"}, shelf([*seen, said]), scope, COUNTER)
+    assert found["count"] == 1
+    assert found["results"].splitlines()[1:] == [
+        "- user, 2026-03-15 12:00, score 0.50, cursor m40",
+        "  Ferries are fine.",
+        "(your observations match too: those from from-g0, from-g1, from-g2, from-g3 on)",
+    ]
+
+
+def test_what_another_answer_shows_is_named() -> None:
+    code = "let x = {a: [1, 2], b: !c};\n" * 200
+    said = ["Noted.", "The ferry leaves at 9.", f"The ferry has wifi. {code} The end.", *FILLER]
+    source = StateSource("t1", entries_of([HumanMessage(text) for text in said]))
+    first = recall({"mode": "search", "query": "ferry leaves wifi"}, source, scope_of(), COUNTER)
+    page = recall({"cursor": "m0", "limit": 1}, source, scope_of(), COUNTER)
+
+    def again(query: str, *shown: dict[str, Any]) -> list[str]:
+        scope = scope_of(in_sight=read_answers(shown, frozenset()))
+        found = recall({"mode": "search", "query": query}, source, scope, COUNTER)
+        return [each.replace("\n", "") for each in found["results"].split("\n- ")[1:]]
+
+    assert [each.endswith(", shown above") for each in again("ferry", first)] == [True, True]
+    assert again("noted", page)[0].endswith("cursor m0, shown above")
+    assert not again("noted", first)[0].endswith("shown above")
+    assert "1, 2" in again("end", first)[0]  # another part of a long message
+    twice = recall(
+        {"mode": "search", "query": "ferry"},
+        source,
+        scope_of(in_sight=read_answers([first], frozenset())),
+        COUNTER,
+    )
+    assert [each.endswith(", shown above") for each in again("ferry", twice)] == [False, False]
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_a_preview_has_what_was_found_where_tokens_are_short(counter: TokenCounter) -> None:
+    code = "if (a[i] != b[j]) { c++; }\n" * 300
+    source = StateSource("t1", entries_of([HumanMessage(f"{code}The code of the gate is 4711.")]))
+    asked = {"mode": "search", "query": "code of the gate"}
+    assert "gate is 4711" in recall(asked, source, scope_of(), counter)["results"]
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
