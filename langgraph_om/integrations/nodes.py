@@ -29,7 +29,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import goes_on
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, Part
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
@@ -193,7 +193,11 @@ class MemoryNodes:
         runner = self.runner
         if not runner.runs.is_on():
             return Inspection(self._update([]))
-        messages, record, who = runner.conversation(state), self._record(state), runner.identity()
+        messages, record, who = (
+            runner.conversation(state),
+            complete_record(state.get("om")),
+            runner.identity(),
+        )
         scope = RunScope(runner, state=state)
         if runner.runs.is_read_only():
             yield from runner.read(scope, record, messages, who)
@@ -217,7 +221,7 @@ class MemoryNodes:
         runner = self.runner
         if not runner.runs.is_on() or runner.runs.is_read_only():
             return self._update([])
-        record, messages = self._record(state), runner.conversation(state)
+        record, messages = complete_record(state.get("om")), runner.conversation(state)
         who = runner.identity()
         scope = RunScope(runner, state=state)
         seen = yield from runner.inspect(record, messages, who, scope=scope, is_final=True)
@@ -273,7 +277,7 @@ class MemoryNodes:
         told = self._told() if kind == "buffer" and self.buffers_before else {}
         if decision.kind != kind or not runner.runs.is_on():
             return told
-        record, messages = self._record(state), runner.conversation(state)
+        record, messages = complete_record(state.get("om")), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:
             events = [(yield from runner.start_job(record, messages, decision))]
         else:
@@ -285,10 +289,7 @@ class MemoryNodes:
         return RunnableLambda(partial(self.work, kind), partial(self.awork, kind), name=name)
 
     def _decide(self, state: Mapping[str, Any]) -> Decision:
-        return self.runner.decide(self._record(state), self.runner.conversation(state))
-
-    def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
-        return complete_record(state.get("om"))
+        return self.runner.decide(complete_record(state.get("om")), self.runner.conversation(state))
 
     def _removals(self, keys: list[str]) -> StateUpdate:
         removed = [RemoveMessage(id=key) for key in keys]
