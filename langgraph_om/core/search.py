@@ -9,14 +9,13 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
-from langgraph_om.core.content.text import compile_late, sanitize
+from langgraph_om.core.content.text import ReadTexts, compile_late, sanitize
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -59,23 +58,22 @@ _RUN: Final = compile_late(
 _PARTS: Final = compile_late(rf"[{re.escape(JOINERS)}]+")
 _HUMPS: Final = compile_late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MARK: Final = compile_late(f"[{_MARKS}]+")
-_REMEMBERED_CHARACTERS: Final = 32
 
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in their order, those that come again too."""
-    return [*chain.from_iterable(map(_read, _CHUNK.findall(text)))]
+    return [*chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text)))]
 
 
 def distinct_words(text: str) -> frozenset[str]:
     """Return the words of a text, each once."""
-    return frozenset(chain.from_iterable(map(_read, {*_CHUNK.findall(text)})))
+    return frozenset(chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text))))
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield where a stretch of words begins and ends in a text, and its words."""
     for match in _CHUNK.finditer(text):
-        if words := _read(match[0]):
+        if words := _WORDS_OF[match[0]]:
             yield match.start(), match.end(), words
 
 
@@ -126,28 +124,20 @@ def _is_unspaced(word: str) -> bool:
     return not word.isascii() and all(match[1] for match in _RUN.finditer(word))
 
 
-def _read(chunk: str) -> tuple[str, ...]:
-    return _read_often(chunk) if len(chunk) <= _REMEMBERED_CHARACTERS else _read_chunk(chunk)
-
-
 def _read_chunk(chunk: str) -> tuple[str, ...]:
     plain = _strip_marks(chunk).replace("\\", "/").replace("’", "'")
     plain = plain[: MAX_GROWTH * len(chunk) + MAX_WORD_CHARACTERS]
     words: list[str] = []
     for run in _RUN.finditer(plain):
         if run[1] is None:
-            words += _read_word(run[0].strip(JOINERS))
+            words += _read_joined(run[0].strip(JOINERS))
         else:
             words += run[1]
             words += (run[1][at : at + 2] for at in range(len(run[1]) - 1))
     return tuple(words)
 
 
-_read_often = lru_cache(maxsize=20_000)(_read_chunk)
-
-
-def _read_word(word: str) -> tuple[str, ...]:
-    return _read_joined_often(word) if len(word) <= _REMEMBERED_CHARACTERS else _read_joined(word)
+_WORDS_OF: Final = ReadTexts(_read_chunk, most=1 << 15, longest=32)
 
 
 def _read_joined(whole: str) -> tuple[str, ...]:
@@ -162,9 +152,6 @@ def _read_joined(whole: str) -> tuple[str, ...]:
             words |= dict.fromkeys(_HUMPS.findall(part))
     folded = dict.fromkeys(word.casefold()[:MAX_WORD_CHARACTERS] for word in words)
     return tuple(dict.fromkeys([*folded, *map(find_beginning, folded)]))
-
-
-_read_joined_often = lru_cache(maxsize=20_000)(_read_joined)
 
 
 def find_beginning(word: str) -> str:

@@ -459,11 +459,16 @@ class StepRunner:
         identity: Identity,
         *,
         scope: RunScope | None = None,
+        is_again: bool = False,
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
         is_final: bool = False,
     ) -> RunFlow[Step]:
-        """Inspect the conversation, log what failed, and show what happened."""
+        """Inspect the conversation, log what failed, and show what happened.
+
+        Args:
+            is_again: Whether an inspection of these messages came just before.
+        """
         around = RunScope(self) if scope is None else scope
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         step = Step(
@@ -475,6 +480,7 @@ class StepRunner:
             before=self.spans.recall(record["id"]),
             scope=around,
             is_final=is_final,
+            is_again=is_again,
             windows=self.list_windows(record),
             texts={} if around.state is None else self.read_texts(around.state),
         )
@@ -698,7 +704,7 @@ class StepRunner:
         return True
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of jobs of a thread, or a resource, that is deleted from the archive.
+        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
 
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.

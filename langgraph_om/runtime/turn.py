@@ -27,7 +27,7 @@ class Outcome:
     """What a turn has come to so far."""
 
     record: MemoryRecord
-    messages: list[BaseMessage]
+    messages: Sequence[BaseMessage]
     """The conversation without what was removed."""
     events: list[Event] = field(default_factory=list)
     """What happened, in order."""
@@ -43,7 +43,7 @@ class Outcome:
         self.step, self.record = step, step.record
         self.events += step.events
         self.removed += step.removed
-        self.messages = list(step.left)
+        self.messages = step.left
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
@@ -72,6 +72,7 @@ def turn(
             outcome.messages,
             identity,
             scope=scope,
+            is_again=outcome.step is not None,
             must_proceed=is_stuck,
             is_final=is_final,
         )

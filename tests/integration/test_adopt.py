@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -166,3 +167,26 @@ def test_times_of_a_long_thread_are_asked_for_as_often_as_it_is_long() -> None:
     ask(120, 1)
     assert asked[0] > 60
     assert asked[1] < 2.5 * asked[0]
+
+
+def test_a_long_thread_is_read_no_more_often_for_all_its_observations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: Counter[str] = Counter()
+    plain = BaseMessage.__getattribute__
+
+    def count(message: BaseMessage, name: str) -> Any:
+        read[name] += 1
+        return plain(message, name)
+
+    def count_reads(turns: int) -> float:
+        model = scripted(observer=lambda _: "<observations>\n* 🔴 noted\n</observations>")
+        messages = [m for at in range(turns) for m in (turn(at), AIMessage("ok", id=f"a{at}"))]
+        read.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(BaseMessage, "__getattribute__", count)
+            remembering(model, Clock(), messages=200).step(None, messages, thread_id="t")
+        assert len(model.calls) > turns / 10
+        return read["content"] / len(messages)
+
+    assert count_reads(200) <= count_reads(50) * 1.2

@@ -85,6 +85,7 @@ MEMBERS = {
     *("run_job", "arun_job"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
+    *("move_thread", "amove_thread"),
     *("archive", "buffering", "enabled", "messages_key", "working_memory", "extracted"),
 }
 
@@ -107,6 +108,7 @@ ACTS = {
         "reflect",
         "adopt",
         "delete",
+        "move_to",
     ),
     *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
     *("pin_message", "unpin_message", "set_limits"),

@@ -45,7 +45,7 @@ class ShownMessages(NamedTuple):
 
     def find(self, key: str | None) -> int | None:
         """Return the index of a message in `entries`; `None` where it is none of them."""
-        at = self.span.places.get(key, -1) - self.dropped if key is not None else -1
+        at = self.span.find(key) - self.dropped
         return at if at >= 0 else None
 
     def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> ShownMessages:

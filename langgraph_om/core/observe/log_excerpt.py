@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Final, Literal, NamedTuple
@@ -102,12 +102,14 @@ def _add_touched(
 ) -> str:
     """Return an excerpt with further items behind it that a conversation may touch."""
     intro = f"{excerpt.text}\n\n{_TOUCHED}".lstrip()
-    ranked = _rank_touched(items, excerpt.kept, about)
+    usual = sum(item.tokens for item in items) // len(items)
     room = budget - counter.count_text(intro)
     while room > 0:
         picker = _Picker(items, room)
-        for item in ranked:
+        for item in _rank_touched(items, excerpt.kept, about):
             picker.take(item)
+            if picker.left < usual:
+                break
         if not picker.kept:
             break
         shown = _without_repeats([items[at] for at in sorted(picker.kept)])
@@ -119,51 +121,91 @@ def _add_touched(
     return excerpt.text
 
 
-def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> list[_Item]:
-    """Return the items that share words with a message and are not kept, the likeliest first.
+def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> Iterator[_Item]:
+    """Yield the items that share words with a message and are not kept, the likeliest first.
 
-    A word counts by how rare it is in the log and in the conversation; words of code do not. An
-    item is as likely for a message as its rarest words say that stand in it, for their lengths; of
-    equals, the newest is first. The two likeliest of each message come before further ones, those
-    of the user's messages first: one that is long and touches much leaves room for the others.
+    Words of code do not count. The two likeliest of each message come before further ones, those of
+    the user's messages first: one that is long and touches much leaves room for the others.
     """
     lines = _LEFT_EDGE.split(_CODE.sub("", about))
     messages = [line for line in lines if observation_date(line) is None]
     said = [distinct_words(line.partition(": ")[2] or line) for line in messages]
-    in_talk = Counter(chain.from_iterable(said))
-    words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
-    holders: dict[str, list[int]] = defaultdict(list)
-    for at, own in reversed(words.items()):
-        for word in own & in_talk.keys():
-            holders[word].append(at)
-    weights = {
-        word: weigh_rarity(len(found), len(words)) * weigh_rarity(in_talk[word], len(said))
-        for word, found in holders.items()
-    }
-    left_out = {word: [at for at in found if at not in kept] for word, found in holders.items()}
-    rarest = {word: at for at, word in enumerate(sorted(weights, key=lambda w: (-weights[w], w)))}
-    places: dict[int, tuple[int, bool, float]] = {}
-    for line, message in zip(messages, said, strict=True):
+    by_user = [line.startswith(SPEAKER_NAMES["user"]) for line in messages]
+    shared = _SharedWords.find(items, kept, said)
+    ranked: dict[bool, list[list[tuple[float, int]]]] = {}
+    seen: set[int] = set()
+    for start in range(0, _LOOKED, _BY_TURNS):
+        for is_user in (True, False):
+            if is_user not in ranked:  # there is seldom room for what others touch
+                ranked[is_user] = [
+                    shared.rank(words)
+                    for words, is_by_user in zip(said, by_user, strict=True)
+                    if is_by_user is is_user
+                ]
+            best: dict[int, float] = {}
+            for likely in ranked[is_user]:
+                for place, at in likely[start : start + _BY_TURNS]:
+                    best[at] = min(best.get(at, place), place)
+            new = sorted(best.keys() - seen, key=lambda at: (best[at], at))
+            seen.update(new)
+            yield from (items[-at] for at in new)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedWords:
+    """Words that items share with a conversation; they count by how rare they are in both."""
+
+    weights: Mapping[str, float]
+    places: Mapping[str, int]
+    """The place of each among them, from the rarest on."""
+    holders: Mapping[str, Sequence[int]]
+    """The numbers of the items that are not kept, the newest first."""
+    lengths: Mapping[int, float]
+    """The lengths of items, by their numbers."""
+
+    @classmethod
+    def find(
+        cls, items: Sequence[_Item], kept: Container[int], said: Sequence[frozenset[str]]
+    ) -> _SharedWords:
+        """Return those of the words of messages that stand in items."""
+        in_talk = Counter(chain.from_iterable(said))
+        words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
+        holders: dict[str, list[int]] = defaultdict(list)
+        for at, own in reversed(words.items()):
+            for word in own & in_talk.keys():
+                holders[word].append(at)
+        weights = {
+            word: weigh_rarity(len(found), len(words)) * weigh_rarity(in_talk[word], len(said))
+            for word, found in holders.items()
+        }
+        rarest = sorted(weights, key=lambda word: (-weights[word], word))
+        return cls(
+            weights,
+            {word: place for place, word in enumerate(rarest)},
+            {word: [at for at in found if at not in kept] for word, found in holders.items()},
+            {at: math.sqrt(len(own)) for at, own in words.items()},
+        )
+
+    def rank(self, words: frozenset[str]) -> list[tuple[float, int]]:
+        """Return the items that a message may touch, as negative numbers, the likeliest first.
+
+        An item is as likely as the message's rarest words say that stand in it, for both lengths;
+        of equals, the newest is first.
+        """
         counts: dict[int, int] = defaultdict(int)
         scores: dict[int, float] = defaultdict(float)
         left = _LOOKED
-        for word in sorted(message & rarest.keys(), key=rarest.__getitem__):
-            found = left_out[word][: min(left, _MOST)]
+        for word in sorted(words & self.places.keys(), key=self.places.__getitem__):
+            found, weight = self.holders[word][: min(left, _MOST)], self.weights[word]
             for at in found:
                 if counts[at] < _TELLING:
                     counts[at] += 1
-                    scores[at] += weights[word]
+                    scores[at] -= weight
             left -= len(found)
             if not left:
                 break
-        likely = {
-            at: score / math.sqrt(len(message) * len(words[at])) for at, score in scores.items()
-        }
-        is_other = not line.startswith(SPEAKER_NAMES["user"])
-        for place, at in enumerate(sorted(likely, key=lambda at: (-likely[at], -at))):
-            own_place = (place // _BY_TURNS, is_other, -likely[at])
-            places[at] = min(places.get(at, own_place), own_place)
-    return [items[at] for at in sorted(places, key=lambda at: (places[at], -at))]
+        length = math.sqrt(len(words))
+        return sorted((score / (length * self.lengths[at]), -at) for at, score in scores.items())
 
 
 @dataclass(frozen=True, slots=True)

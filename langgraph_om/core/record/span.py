@@ -267,9 +267,15 @@ class Span:
     """What it was extended from."""
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """The index of each entry."""
-        return dict(zip(map(_get_key, self.entries), count(), strict=False))
+    def _places(self) -> tuple[Mapping[str, int], int]:
+        """The indexes of a longer span's entries, and where in that this one begins."""
+        return dict(zip(map(_get_key, self.entries), count(), strict=False)), 0
+
+    def find(self, key: str | None) -> int:
+        """Return the index of an entry; -1 where there is none of this key."""
+        places, start = self._places
+        at = places.get(key, -1) - start if key is not None else -1
+        return at if 0 <= at < len(self.entries) and self.entries[at].key == key else -1
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -355,6 +361,8 @@ class Span:
             self.sums[start : stop + 1],
         )
         rest.is_plain = True
+        if "_places" in vars(self):
+            rest._places = (self._places[0], self._places[1] + start)
         rest.take_over(self)
         return rest
 
@@ -384,8 +392,10 @@ class Span:
         whole.is_plain = True
         if "traits" in vars(self):
             whole.traits = self.traits.extend(messages)
-        new = zip(map(_get_key, entries), count(len(self.entries)), strict=False)
-        whole.places = {**self.places, **dict(new)}
+        places, start = self._places
+        if not start:
+            new = zip(map(_get_key, entries), count(len(self.entries)), strict=False)
+            whole._places = ({**places, **dict(new)}, 0)
         return whole
 
 
@@ -471,7 +481,7 @@ def go_on(
     if before is None or not before.is_plain or has_strays(record):
         return None
     cursor = record["cursor"]
-    dropped = before.places.get(cursor[-1], -1) + 1 if cursor else 0
+    dropped = before.find(cursor[-1]) + 1 if cursor else 0
     start, stop = before.start + dropped, before.start + len(before.messages)
     if not cursor and (start or not begins_at_first(record)):
         return None
@@ -509,7 +519,8 @@ def extend_span(
     taken, entries = set(cursor[-1:]), []
     for message in new:
         key = key_of(message)
-        if key != message.id or key in span.places or key in taken or not is_conversation(message):
+        is_known = span.find(key) >= 0 or key in taken
+        if is_known or key != message.id or not is_conversation(message):
             return None
         taken.add(key)
         entries.append(read_entry(message, key, counts, counter, is_counted=is_counted))

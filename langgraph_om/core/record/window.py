@@ -120,7 +120,7 @@ def open_window(
             pinned = messages[request_at]
             entry = read_entry(pinned, request_key, counts, counter, is_counted=is_counted)
             pinned_tokens = entry.tokens
-    tokens = span.sums[-1] - span.sums[0]
+    tokens, at = span.sums[-1] - span.sums[0], span.find(request_key)
     return Window(
         entries=entries,
         tokens=tokens + (CONVERSATION_OVERHEAD if entries else 0),
@@ -131,7 +131,7 @@ def open_window(
         last_key=span.names[-1] if span.names else (key_of(messages[-1]) if messages else None),
         start=start,
         strays=strays,
-        fresh_from=0 if pinned is not None else span.places.get(str(request_key), len(entries)),
+        fresh_from=0 if pinned is not None else at if at >= 0 else len(entries),
         span=span,
         known=known,
     )
@@ -258,14 +258,14 @@ def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
     """Return the chunks that fit, oldest first."""
     if not record["chunks"]:
         return []
-    places = window.span.places
+    find = window.span.find
     live: list[LiveChunk] = []
     start = 0
     for chunk in record["chunks"]:
         ranges = [each for group in chunk["groups"] for each in group["ranges"]]
         first, last = ranges[0][0], ranges[-1][1]
-        stop = places.get(last, -1) + 1
-        if places.get(first) != start or stop <= start:
+        stop = find(last) + 1
+        if find(first) != start or stop <= start:
             break
         if digest_run(window, start, stop) != chunk["digest"]:
             break

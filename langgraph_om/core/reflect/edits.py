@@ -305,7 +305,6 @@ class CheckedRewording:
     sources: tuple[int, ...]
     """Numbers of the items that it replaces, in the order of the log."""
     text: str
-    tokens: int
 
 
 @dataclass(slots=True)
@@ -380,7 +379,7 @@ def _check_rewording(
         checked.refused.append(f"{named}: {problem}")
         return
     taken.update(numbers)
-    checked.replacements.append(CheckedRewording(tuple(numbers), text, counter.count_text(text)))
+    checked.replacements.append(CheckedRewording(tuple(numbers), text))
 
 
 def _check_drops(

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date
-from functools import reduce
+from operator import attrgetter
 from typing import Final
 
 from langgraph_om.core.content.dates import observation_date
@@ -124,25 +123,37 @@ _PARTIES: Final = frozenset({"user", "assistant", "i"})
 _SENTENCE_SIGNS: Final = ".:;!?(-[>\"'"
 
 
-@dataclass(frozen=True, slots=True)
 class Facts:
-    """The tokens of a text that a rewording may not add to."""
+    """The tokens of a text that a rewording may not add to; each kind is read when it is asked for.
 
-    numbers: frozenset[str] = frozenset()
-    dates: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-    """Capitalised words and identifiers."""
-    words: frozenset[str] = frozenset()
-    """All words and identifiers, in lower case."""
+    Args:
+        text: A text whose form is settled.
+    """
 
-    def join(self, other: Facts) -> Facts:
-        """Return the facts of both texts together."""
-        return Facts(
-            self.numbers | other.numbers,
-            self.dates | other.dates,
-            self.names | other.names,
-            self.words | other.words,
-        )
+    def __init__(self, text: str) -> None:
+        self._text, self._words = text, _WORD.findall(text)
+        self._lower = [word.casefold() for word in self._words]
+
+    @property
+    def numbers(self) -> set[str]:
+        """Numbers, those in words too."""
+        return {*_find_numbers(self._text, self._lower)}
+
+    @property
+    def dates(self) -> set[str]:
+        """Months, weekdays and the like."""
+        return {*_find_dates(self._text, self._words, self._lower)}
+
+    @property
+    def names(self) -> set[str]:
+        """Capitalised words and identifiers."""
+        names = {word.casefold() for word in _select_names(self._text)}
+        return names.union(find_identifiers(self._text))
+
+    @property
+    def words(self) -> set[str]:
+        """All words and identifiers, in lower case."""
+        return {*self._lower, *find_identifiers(self._text)}
 
 
 def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = ()) -> str:
@@ -155,14 +166,14 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
     """
     said, given = normalize(text), [normalize(source) for source in sources]
     days = [day for heading in headings if (day := observation_date(heading)) is not None]
-    new = _read(_without_days(said, days))
-    known = reduce(Facts.join, map(_read, given), Facts(dates=frozenset(_name_parts(days))))
-    for found, allowed, kind in (
-        (new.numbers, known.numbers, "the number"),
-        (new.dates, known.dates, "the date"),
-        (new.names, known.words, "the name"),
+    new, known = Facts(_without_days(said, days)), [*map(Facts, given)]
+    for kind, found, held in (
+        ("the number", new.numbers, attrgetter("numbers")),
+        ("the date", new.dates.difference(_name_parts(days)), attrgetter("dates")),
+        ("the name", new.names, attrgetter("words")),
     ):
-        if invented := sorted(found - allowed):
+        # Most texts have no date of their own, and sources need not be read for it then.
+        if found and (invented := sorted(found.difference(*map(held, known)))):
             return f"{kind} {invented[0]!r}"
     return _find_false_quotation(said, given)
 
@@ -171,20 +182,6 @@ def normalize(text: str) -> str:
     """Return a text in which signs that are written in several ways are written in one."""
     plain = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
     return _SPACE.sub(" ", plain).strip()
-
-
-def _read(text: str) -> Facts:
-    """Read the facts of a text whose form is settled."""
-    words = _WORD.findall(text)
-    lower = [word.casefold() for word in words]
-    identifiers = set(find_identifiers(text))
-    names = {word.casefold() for word in _select_names(text)}
-    return Facts(
-        numbers=frozenset(_find_numbers(text, lower)),
-        dates=frozenset(_find_dates(text, words, lower)),
-        names=frozenset(names | identifiers),
-        words=frozenset(lower) | identifiers,
-    )
 
 
 def _select_names(text: str) -> Iterator[str]:

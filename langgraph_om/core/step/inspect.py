@@ -204,8 +204,7 @@ def count_new(
     gone = _list_gone(record, window)
     is_same_place = observed == record["observed"]
     if gone or not is_same_place:
-        present = {window.request, *window.span.places}
-        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        left = {key: at for key, at in record["stamps"].items() if _has_left(window, key)}
         kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
         gone += [key for key in left if key not in kept and key not in known]
         stamps |= {key: at for key, at in left.items() if key in kept and key in known}
@@ -226,11 +225,17 @@ def count_new(
 def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
-    if len(known) == window.known:  # these are all of the window
-        return []
-    # The live request is weighed at every call, also when it lies before the window.
-    past = known.keys() - window.span.places.keys() - {window.request}
-    return [key for key in known if key in past] if past else []
+    most = len(known) - window.known  # the others are all of the window
+    is_request_before = window.request_message is not None and window.request in known
+    oldest = [key for key in islice(known, most) if _has_left(window, key)]
+    if len(oldest) == most - is_request_before:
+        return oldest
+    return [key for key in known if _has_left(window, key)]
+
+
+def _has_left(window: Window, key: str) -> bool:
+    """Return whether a message is not weighed any more; the live request is, wherever it stands."""
+    return key != window.request and window.span.find(key) < 0
 
 
 def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:

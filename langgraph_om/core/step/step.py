@@ -59,6 +59,9 @@ class Step:
     """Whether the Actor has answered and no call follows."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
+    is_again: bool = False
+    """Whether an inspection just before has counted them: what holds the same objects, holds the
+    same."""
     day: date | None = None
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted,
+            is_counted=self.is_counted or self.is_again,
             request=self.record["turn"]["request"] if self.is_counted else None,
             before=None if anew else self.before,
         )
@@ -405,6 +408,19 @@ class Feature:
         Args:
             resource_id: The resource.
             thread_ids: Its threads, which may have begun before it was known whose they are.
+            store: The graph's store.
+        """
+        raise NotImplementedError
+
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
+    ) -> None:
+        """Give what is kept of a thread in the graph's store to another resource.
+
+        Args:
+            thread_id: The thread, which is the other resource's already.
+            resource_id: Whose it was; `None` for nobody's.
+            to_resource_id: Whose it is.
             store: The graph's store.
         """
         raise NotImplementedError

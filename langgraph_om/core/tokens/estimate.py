@@ -14,7 +14,7 @@ from operator import ne
 from string import ascii_lowercase
 from typing import Any, Final, cast
 
-from langgraph_om.core.content.text import compile_late
+from langgraph_om.core.content.text import ReadTexts, compile_late
 from langgraph_om.core.tokens.counter import MessageCounter
 
 # --- Pieces --------------------------------------------------------------------------------------
@@ -339,18 +339,4 @@ def _marks_cost(marks: str) -> int:
     return max(_TOKEN, cost)
 
 
-class _Costs(dict[str, int]):
-    """Costs of the pieces seen of late."""
-
-    def __missing__(self, piece: str) -> int:
-        cost = _cost(piece)
-        if len(self) >= _MAX_COSTS:
-            self.clear()
-        if len(piece) <= _LONGEST_KEPT:
-            self[piece] = cost
-        return cost
-
-
-_MAX_COSTS: Final = 1 << 15
-_LONGEST_KEPT: Final = 64
-_COSTS: Final = _Costs()
+_COSTS: Final = ReadTexts(_cost, most=1 << 15, longest=64)

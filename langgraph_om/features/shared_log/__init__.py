@@ -281,7 +281,7 @@ class SharedLogs(Feature):
         """Exchange what is new with the log."""
         if not step.identity.thread_id:
             return
-        known, unobserved = read_sharing(step.record), {*step.window.span.places}
+        known, unobserved = read_sharing(step.record), {entry.key for entry in step.window.entries}
         exchanged = yield from exchange(step.settings, known, step.messages, step.window, step.now)
         if not exchanged.events:
             return

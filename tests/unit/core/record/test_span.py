@@ -293,7 +293,7 @@ def check_span(span: Span) -> None:
     """Check all that a span keeps against what is worked out anew."""
     entries = span.entries
     assert span.cuts == find_safe_cuts(entries)
-    assert span.places == {entry.key: at for at, entry in enumerate(entries)}
+    assert [span.find(entry.key) for entry in entries] == [*range(len(entries))]
     assert span.traits == NO_TRAITS.extend(entry.message for entry in entries)
     for (start, stop), digest in span.digests.items():
         assert digest == digest_entries(entries[start:stop])
