@@ -312,6 +312,41 @@ def test_what_was_deleted_under_the_former_owner_does_not_come_back(
     assert kept[0] == "h40"
 
 
+@pytest.mark.needs("working", "inject")
+@pytest.mark.parametrize("managed_by", ["actor", "observer"])
+@pytest.mark.parametrize("with_state", [False, True])
+def test_what_is_known_of_the_former_owner_is_not_shown_to_the_new_one(
+    archive: SQLAlchemyArchive, *, managed_by: Any, with_state: bool
+) -> None:
+    """Nor what was found in other threads of theirs for the last request."""
+    store = InMemoryStore()
+    agent = recalling(
+        archive=archive,
+        store=store,
+        messages=9000,
+        retrieval={"scope": "resource", "inject": True},
+        working_memory=WorkingMemory(managed_by=managed_by),
+    )
+    working = agent.memory.working_memory
+    assert working is not None
+    working.put(store, "ana", "# Ana\n- has a quuxdog")
+    working.put(store, "ben", "# Ben\n- likes tea")
+    say(agent.graph, ANAS_OTHER, SECRET)
+    say(agent.graph, ANA, HumanMessage(f"Where does my {WORD} stand, at which numbers?", id="q"))
+    before = str(agent.prompts()[-1])
+    assert "quuxdog" in before
+    assert "Oaxaca" in before
+    if with_state:
+        agent.memory.of(agent.graph, ANA).move_to("ben")
+    else:
+        agent.memory.move_thread("trip", "ana", "ben")
+    say(agent.graph, BEN, turn(1))
+    shown = str(agent.prompts()[-1])
+    assert "likes tea" in shown
+    assert "quuxdog" not in shown + str(values(agent.graph, BEN).get("om_working"))
+    assert "Oaxaca" not in shown
+
+
 # --- The store -----------------------------------------------------------------------------------
 
 
