@@ -470,6 +470,7 @@ class Searchable:
                 for thread in list_checkpointed(graph.checkpointer, resource_id)
                 if (latest is None or thread.created < latest)
                 and (earliest is None or thread.created >= earliest)
+                and not self._is_anothers(thread)
             ]
             shown = listed[page * limit : (page + 1) * limit]
             return [replace(thread, title=self._read_label(graph, thread.id)) for thread in shown]
@@ -483,6 +484,11 @@ class Searchable:
             resource_id, page=page, limit=limit, before=latest, after=earliest
         )
         return found
+
+    def _is_anothers(self, listed: ArchivedThread) -> bool:
+        """Return whether a thread was moved since, as former checkpoints name the former owner."""
+        known = self.archive.thread(listed.id) if self.archive is not None else None
+        return known is not None and known.resource_id not in {None, listed.resource_id}
 
     def _read_label(self, graph: Any, thread_id: str) -> str | None:
         state = graph.get_state({"configurable": {"thread_id": thread_id}})

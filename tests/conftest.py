@@ -34,8 +34,11 @@ TESTS = Path(__file__).parent
 SLOW = (
     *("hostile", "processes", "examples", "benchmarks"),
     *("integration/storage", "integration/test_wire.py", "laws/test_once_broken.py"),
+    *("integration/test_attachments.py", "integration/test_bound_reasoning.py"),
+    *("integration/test_neighbours.py", "integration/test_overflow.py"),
 )
-"""Folders whose tests are `slow`: they start processes and servers, or try very much."""
+"""Folders and files whose tests are `slow`: they start processes and servers, try very much, or
+bring the clients of providers and others' agents."""
 VARIED = ("integration", "laws")
 """Folders whose tests run whole conversations, each over several doors, savers or settings. Three
 in four of these variants are `slow` where all tests are run: others for each test, so that every
@@ -88,7 +91,8 @@ def is_left_to_ci(item: pytest.Item) -> bool:
     variant = getattr(item, "callspec", None)
     if variant is None or "snapshot" in getattr(item, "fixturenames", ()):
         return False
-    name = item.nodeid.partition("[")[0]
+    # Tests that share a conversation take the same one.
+    name = shared_by(item.nodeid) or item.nodeid.partition("[")[0]
     return (sum(variant.indices.values()) + crc32(name.encode())) % 4 != 0
 
 
@@ -186,11 +190,26 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.law)
 
 
+def shared_by(nodeid: str) -> str | None:
+    """Return how the ids begin of those with which a test shares something dear."""
+    return next((start for start in SHARED if nodeid.startswith(start)), None)
+
+
 class _Sharing(LoadScopeScheduling):
-    """Hands out one test at a time, but for those that share something."""
+    """Hands out a file of fast tests at a time, or one test, or those that share something."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((start for start in SHARED if nodeid.startswith(start)), nodeid)
+        if nodeid.startswith("tests/unit/"):
+            return nodeid.partition("::")[0]
+        return shared_by(nodeid) or nodeid
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget units that are done, which are counted again after each test otherwise."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work.get(node, {})
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(units.get(scope, {}).values()):
+            units.pop(scope, None)
 
 
 @pytest.hookimpl(optionalhook=True)

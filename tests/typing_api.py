@@ -112,6 +112,8 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     assert_type(thread.observe(), AdoptReport)
     assert_type(thread.title(), str | None)
     assert_type(thread.delete(), list[str])
+    assert_type(thread.move_to("ben"), str)
+    memory.move_thread("t", "ana", "ben", store=None)
     create_memory_agent(ScriptedChatModel(actor="ok"))
 
 

@@ -156,6 +156,29 @@ class StoreNotingArchive(Protocol):
 
 
 @runtime_checkable
+class MovingArchive(Protocol):
+    """An archive that gives a thread to another resource."""
+
+    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
+        """Give a thread to another resource, with its messages and groups; again is harmless.
+
+        From then on searches, lists and pages of the new resource have it, those of the former one
+        do not, and who still writes for the former one is refused. Threads that run within it go
+        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
+        about them, cannot finish.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` for nobody's.
+            to_resource_id: Whose it is to be.
+
+        Raises:
+            ConfigurationError: When there is no such thread, it runs within another one, it is
+                neither the one's nor the other's, or one of them has a log that threads share.
+        """
+
+
+@runtime_checkable
 class MessageArchive(Protocol):
     """Keeps messages, observation groups, resource memories and jobs.
 
@@ -651,6 +674,15 @@ def _read_log(
     """Read the groups of a thread that are searched."""
     read = archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=known is None)
     return [cast("Group", group) for group in read if known is None or group["id"] in known]
+
+
+def describe_shared_log(thread_id: str, owner: str) -> str:
+    """Say why a thread cannot be moved, and what to do."""
+    return (
+        f"the thread {thread_id!r} cannot be moved: threads of {owner!r} share a log, which was "
+        f"condensed across threads and cannot be parted; begin a new thread of the new owner with "
+        f"its messages, and delete this one with `memory.delete_thread({thread_id!r})`"
+    )
 
 
 # What holds locks or threads begins anew in a forked process.

@@ -30,6 +30,7 @@ from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.limits import LimitActs, LimitUpdates, OwnLimits
 from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.moving import Movable, MoveActs
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
@@ -163,6 +164,7 @@ class FeatureActs(
     RuleActs,
     TitleActs,
     LimitActs,
+    MoveActs,
     Handle,
 ):
     """The methods of a thread's memory that features bring."""
@@ -174,6 +176,7 @@ class FeatureMethods(
     Extractable,
     Recallable,
     Summarizing,
+    Movable,
 ):
     """The methods of a memory that features bring."""
 

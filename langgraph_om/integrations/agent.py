@@ -23,7 +23,6 @@ from langgraph_om.core.plan import plan
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
     FINISH,
@@ -50,12 +49,14 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
 
-_COUNTING = frozenset({"opened", "counted"})
-"""Events that a later inspection finds again, and that nobody is shown."""
+_FOUND_AGAIN = frozenset({"opened", "counted", "buffering-end"})
+"""Events that a later inspection finds again: what a job came to is looked at, not taken away."""
 
 
 def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
     """Return whether the Actor is next, and nothing has happened that must be kept before it is.
+
+    A job may be handed over, or be done: it is known by its id, and so is its result.
 
     It never raises: an error here would take the message or the tool's result with it that comes in
     with this step, and the inspection raises it again.
@@ -77,8 +78,6 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
     settings = runner.settings_in_force(record)
     if not record["id"] or record["scope"] != settings.scope or record.get("tripwire") is not None:
         return False
-    if not _is_all_running(runner, record):
-        return False
     step = Step(
         settings,
         record,
@@ -87,29 +86,25 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         runner.clock(),
         before=runner.spans.recall(record["id"]),
     )
-    return _only_counts(runner, step)
+    return _asks_nothing(runner, step)
 
 
-def _only_counts(runner: StepRunner, step: Step) -> bool:
-    """Return whether an inspection does nothing but count."""
+def _asks_nothing(runner: StepRunner, step: Step) -> bool:
+    """Return whether the Actor's node does what is due."""
     for is_due in step.settings.features.having("is_due"):
         if is_due(step):
             return False
-    count_and_collect(step, dict.fromkeys(step.record["pending"], "running"))
+    jobs = {name: job["cycle_id"] for name, job in step.record["pending"].items()}
+    if jobs and not runner.jobs_are_here:
+        return False  # only a look elsewhere would tell
+    count_and_collect(step, {name: runner.buffering.peek(key) for name, key in jobs.items()})
     runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
-    if not _COUNTING.issuperset(event["type"] for event in step.events):
+    if not _FOUND_AGAIN.issuperset(event["type"] for event in step.events):
         return False
     settings = step.settings
     decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
-    return decision.kind == "proceed"
-
-
-def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:
-    """Return whether no pending job is over; `False` where only a look elsewhere would tell."""
-    jobs = record["pending"].values()
-    if not jobs or not runner.jobs_are_here or runner.archive is not None:
-        return not jobs
-    return all(runner.buffering.peek(job["cycle_id"]) == "running" for job in jobs)
+    is_job = decision.kind == "buffer" and runner.buffers_in_background
+    return is_job or decision.kind == "proceed"
 
 
 def create_memory_agent(
@@ -332,16 +327,18 @@ class IdleStep:
     def _enter(self, state: State) -> RunFlow[Entered]:
         if state.get(STATED) or "om" not in state:  # of a state that has none, the view tells
             return state, {}, None
-        found = yield from self._nodes.inspect(state, must_proceed=True)
-        return self._show(state, found), found.update, found.step
+        found = yield from self._nodes.inspect(state, acts=True)
+        step = None if found.outcome is None else found.outcome.step
+        return self._show(state, found), found.update, step
 
     def _show(self, state: State, found: Inspection) -> State:
         """Return the state as it is once an inspection is written."""
         # What is written to `om` are events, or nothing, and not the record.
-        after, step = {**state, **found.update, "om": state["om"]}, found.step
-        if step is None:
+        after, outcome = {**state, **found.update, "om": state["om"]}, found.outcome
+        if outcome is None:
             return after
-        return {**after, "om": step.record, self._nodes.runner.messages_key: step.left}
+        key = self._nodes.runner.messages_key
+        return {**after, "om": outcome.record, key: outcome.messages}
 
 
 def _add_answer(update: StateUpdate, answer: BaseMessage) -> StateUpdate:

@@ -28,12 +28,12 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import goes_on
-from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
+from langgraph_om.runtime.turn import Outcome, turn
 
 
 class MemoryTransformer(StreamTransformer):
@@ -149,7 +149,7 @@ class Inspection:
 
     update: StateUpdate
     """What is written."""
-    step: Step | None = None
+    outcome: Outcome | None = None
     """What was found; `None` in a run in which nothing is inspected."""
 
 
@@ -182,14 +182,18 @@ class MemoryNodes:
         return (await adrive(self.finish_flow(state), self.runner.context(emit=emit))).result
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
-        found = yield from self.inspect(state, must_proceed=_must_proceed(state))
-        step = found.step
+        found = yield from self.inspect(state)
+        step = None if found.outcome is None else found.outcome.step
         if step is None or not goes_on(step.decision, buffering_waits=self.buffering_waits):
             return found.update
         return {**found.update, **self._told()}
 
-    def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspection]:
-        """Inspect the state before a call of the Actor's model."""
+    def inspect(self, state: Mapping[str, Any], *, acts: bool = False) -> RunFlow[Inspection]:
+        """Inspect the state before a call of the Actor's model.
+
+        Args:
+            acts: Whether to do at once what asks no model: the Actor is next, whatever is due.
+        """
         runner = self.runner
         if not runner.runs.is_on():
             return Inspection(self._update([]))
@@ -198,16 +202,21 @@ class MemoryNodes:
         if runner.runs.is_read_only():
             yield from runner.read(scope, record, messages, who)
             return Inspection({**self._update([]), **scope.changes})
-        step = yield from runner.inspect(
-            record,
-            messages,
-            who,
-            scope=scope,
-            must_proceed=must_proceed,
-            buffering_waits=self.buffering_waits,
-        )
-        update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
-        return Inspection({**update, **scope.changes}, step)
+        if acts:
+            outcome = yield from turn(runner, record, messages, who, scope, asks=False)
+        else:
+            outcome = Outcome(record, messages)
+            step = yield from runner.inspect(
+                record,
+                messages,
+                who,
+                scope=scope,
+                must_proceed=_must_proceed(state),
+                buffering_waits=self.buffering_waits,
+            )
+            outcome.take_inspection(step)
+        update = {**self._update(only_folding(outcome.events)), **self._removals(outcome.removed)}
+        return Inspection({**update, **scope.changes}, outcome)
 
     def _told(self) -> StateUpdate:
         return {STATED: True} if self.tells_actor else {}

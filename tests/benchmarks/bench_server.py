@@ -96,6 +96,7 @@ def make_app() -> FastAPI:
                 ScriptedChatModel("Noted, with the museum and the hotel."),
                 memory=memory,
                 checkpointer=saver,
+                delta=kind != "plain",
             )
             with sampled(profile):
                 yield
@@ -257,11 +258,11 @@ async def ask(address: str, conversations: int, turns: int, round_: int) -> Seen
     return seen
 
 
-def count_lost(database: str, conversations: int, turns: int) -> int:
+def count_lost(database: str, threads: Sequence[str], turns: int) -> int:
     """Count the messages that the archive does not have."""
     archive, lost = SQLAlchemyArchive(database), 0
-    for number in range(conversations):
-        there = archive.messages(f"user-{number}:trip", limit=10_000, visible_only=False)
+    for thread in threads:
+        there = archive.messages(thread, limit=10_000, visible_only=False)
         lost += 2 * turns - len(there)
     archive.close()
     return lost
@@ -306,7 +307,8 @@ def compare(server: str, args: argparse.Namespace) -> None:
         for name, seen in rows.items():
             say(f"all {seen.row(name)}")
         rate, late = with_.rate / without.rate, with_.quantile(0.99) / without.quantile(0.99)
-        lost = count_lost(databases["memory"], args.conversations, 1 + args.rounds * args.turns)
+        threads = [f"user-{number}:trip" for number in range(args.conversations)]
+        lost = count_lost(databases["memory"], threads, 1 + args.rounds * args.turns)
         cpu = with_.cpu / len(with_.laps) / without.cpu * len(without.laps)
         say(f"turns a second x{rate:.2f}, p99 x{late:.2f}, CPU x{cpu:.2f}, messages lost {lost}")
     for path in sorted(Path(folder).iterdir()):

@@ -123,7 +123,7 @@ def test_a_newcomer_runs_it_from_the_root(tmp_path: Path) -> None:
         env={**kept, "PYTHONUTF8": "1", "FORCE_COLOR": "1"},
         encoding="utf-8",
         capture_output=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -251,7 +251,7 @@ running.Journal._append = cut
 sys.exit(evaluate.main({[str(LOCOMO), *map(str, SMALL), "--work", str(folder / "work")]!r}))
 """
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, timeout=120, check=False
+        [sys.executable, "-c", program], capture_output=True, timeout=250, check=False
     )
     return done.returncode
 

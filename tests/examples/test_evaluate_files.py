@@ -269,7 +269,7 @@ def test_a_question_may_wait_until_somebody_answers(
         while not (found := Person(tmp_path).unanswered()):
             assert not asked[0].done()
         answer_of(found[0]).write_text("Ada\n", "utf-8")
-        assert asked[0].result(timeout=20) == "Ada"
+        assert asked[0].result(timeout=120) == "Ada"
     assert f"waiting for {answer_of(found[0])}" in capsys.readouterr().err
 
 

@@ -31,7 +31,7 @@ def run(example: str, *options: object) -> subprocess.CompletedProcess[str]:
         env={**kept, "PYTHONUTF8": "1", "FORCE_COLOR": "1"},
         encoding="utf-8",
         capture_output=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
 
@@ -51,7 +51,7 @@ def run_program(program: str) -> subprocess.CompletedProcess[str]:
         env={**kept, "PYTHONUTF8": "1"},
         encoding="utf-8",
         capture_output=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
 
@@ -318,11 +318,14 @@ def test_quickstart_continues_the_thread(trip: tuple[Path, str], tmp_path: Path)
 def test_quickstart_loses_no_job_between_two_runs(tmp_path: Path) -> None:
     def play(turns: int) -> str:
         done = run_program(
-            f"import sys, time; sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
+            "import sys, threading; over = threading.Event(); "
+            f"sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
             f"story = quickstart.read_turns('story')[:{turns}]; "
             "quickstart.read_turns = lambda section: story; "
             "Slow = quickstart.ExtractiveObserver; observe = Slow.reply; "
-            "Slow.reply = lambda *call: (time.sleep(2), observe(*call))[1]; "
+            "Slow.reply = lambda *call: (over.wait(200), observe(*call))[1]; "
+            "finish = quickstart.finish; "
+            "quickstart.finish = lambda *given: (over.set(), finish(*given))[1]; "
             f"sys.argv = ['', '--verbose', '--db', {str(tmp_path / 'trip.sqlite')!r}]; "
             "quickstart.main()"
         )

@@ -718,7 +718,7 @@ async def test_the_command_shows_and_changes_what_a_server_remembers(
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310
         text: str = answer.read().decode("utf-8")
     return text
 
@@ -770,7 +770,7 @@ async def test_a_browser_opens_the_pages_of_the_server(server: Server, tmp_path:
 
     def browse(path: str) -> str:
         command = ["chromium", *options, "--dump-dom", f"{server.url}{path}"]
-        done = subprocess.run(command, capture_output=True, timeout=120, check=True)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, timeout=250, check=True)  # noqa: S603
         return done.stdout.decode("utf-8")
 
     assert "Books &amp; &lt;whales&gt;" in await asyncio.to_thread(browse, "/memory")

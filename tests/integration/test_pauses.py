@@ -100,7 +100,7 @@ def test_the_job_of_a_pause_leaves_another_one_at_work() -> None:
     answered = threading.Event()
 
     def reflect(messages: list[BaseMessage]) -> str:
-        assert answered.wait(15)
+        assert answered.wait(120)
         return ExtractiveReflector().reply(messages)
 
     def observed() -> int:

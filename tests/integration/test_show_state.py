@@ -74,6 +74,7 @@ def run(worker: Worker, **options: Any) -> Any:
     return agent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shows", "fewest"), [(["todos"], 8), ([], 2)])
 def test_plan_of_a_deep_agent_is_whole_in_each_of_sixty_calls(
     shows: list[str], fewest: int

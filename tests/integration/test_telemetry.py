@@ -89,6 +89,7 @@ def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
     assert "Lisbon" not in str(span.attributes)
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_and_next_to_nothing_called_where_it_is_not_installed() -> None:
     """In a process of its own, in which the package cannot be found."""
     program = """

@@ -424,9 +424,9 @@ async def test_an_answer_that_never_comes_ends_at_the_deadline(
     provider: Provider, *, is_async: bool
 ) -> None:
     provider.says(Reply(hangs=True))
-    memory = remembering(openai(provider), deadline=0.5)
+    memory = remembering(openai(provider), deadline=3.0)
     error = failure(await observe(memory, is_async=is_async))
-    assert "deadline of 0.5 seconds" in error
+    assert "deadline of 3 seconds" in error
     assert provider.hanging == 1, "the provider is still at it"
 
 
@@ -445,7 +445,7 @@ async def test_the_next_model_answers_when_the_first_does_not(
 
 async def test_a_model_that_hangs_leaves_time_for_the_next(provider: Provider) -> None:
     provider.says(Reply(hangs=True), gemini_says(NOTED))
-    memory = remembering([OPENAI, google(provider)], deadline=3.0)
+    memory = remembering([OPENAI, google(provider)], deadline=10.0)
     assert noted(await observe(memory))
     assert [of_any_version(request.path) for request in provider.requests] == [CHAT, GEMINI]
 

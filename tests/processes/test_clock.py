@@ -23,7 +23,7 @@ from support.processes import workers
 from support.processes.checks import ROUNDS, check, check_end
 from support.processes.workers import Place, answer, config
 
-LEASE = 2.0
+LEASE = 4.0
 HOURS = 3600.0
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c", "text": "done"}
 
@@ -100,7 +100,7 @@ def worker(shifted: Shifted) -> BackgroundBuffering:
     return executor
 
 
-def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
     ends_at = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < ends_at, "it did not come to be"

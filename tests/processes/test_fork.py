@@ -47,7 +47,7 @@ def talk(thread, turns):
         step = memory.step(record, messages, thread_id=thread)
         record = step.record
         kinds += [part["type"].removeprefix("data-om-") for part in step.events]
-        memory.flush(0 if os.getpid() == parent else 3)
+        memory.flush(0 if os.getpid() == parent else 60)
     return record, kinds
 
 threads = [threading.Thread(target=talk, args=(f"t{at}", 3), daemon=True) for at in range(4)]
@@ -70,7 +70,7 @@ def hold():
     held.set()
     time.sleep(3600)
 threading.Thread(target=hold, daemon=True).start()
-held.wait(10)
+held.wait(60)
 
 read, write = os.pipe()
 child = os.fork()
@@ -78,7 +78,7 @@ if child == 0:
     began = time.monotonic()
     record, kinds = talk("child", 20)
     told = {
-        "flushed": memory.flush(3),
+        "flushed": memory.flush(60),
         "buffered": kinds.count("buffering-end"),
         "blocked": kinds.count("observation-start"),
         "failed": kinds.count("buffering-failed"),
@@ -89,7 +89,7 @@ if child == 0:
     os.write(write, json.dumps(told).encode())
     os._exit(0)
 os.close(write)
-for _ in range(300):
+for _ in range(2000):
     done, _ = os.waitpid(child, os.WNOHANG)
     if done:
         break
@@ -110,7 +110,7 @@ def test_a_forked_process_observes_in_the_background(tmp_path: Path, *, has_arch
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

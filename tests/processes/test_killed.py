@@ -20,7 +20,7 @@ from support.processes.workers import POINTS, Death, Place
 def live(place: Place, death: Death, number: int) -> bool:
     """Let a worker live, and tell whether it was killed."""
     process = start(workers.live, place, death, number)
-    process.join(120)
+    process.join(250)
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode != 0
 
@@ -87,7 +87,7 @@ def test_nothing_is_lost_whenever_those_who_send_and_those_who_carry_out_are_kil
         lead(place, any_time(seed))
     finally:
         Path(place.folder, "over").touch()
-        working.join(60)
+        working.join(120)
     ended = Counter(map(int, place.noted("worker ended")))
     killed = ended[-signal.SIGKILL]
     figures = queued.tell(f"senders and workers killed at any time, {mix}", place, killed)

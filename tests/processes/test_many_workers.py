@@ -29,7 +29,7 @@ def test_workers_share_threads_and_do_each_job_once(place: Place) -> None:
     place = replace(place, lease=60, turns=10 * ROUNDS, evict=True)
     serving = [start(workers.serve, place, THREADS, number) for number in range(3)]
     for process in serving:
-        process.join(120)
+        process.join(250)
     assert [process.exitcode for process in serving] == [0, 0, 0]
     served = Counter(line for thread in THREADS for line in place.noted(f"server-{thread}"))
     assert len(served) > 1
@@ -52,7 +52,7 @@ def test_jobs_of_killed_workers_are_begun_again_and_no_others(place: Place) -> N
         if doomed.exitcode is None:
             doomed.kill()
             killed += 1
-        doomed.join(10)
+        doomed.join(120)
         assert doomed.exitcode in (0, -signal.SIGKILL)
     assert [process.exitcode for process in serving] == [0, 0]
     assert killed
@@ -75,11 +75,11 @@ def test_jobs_sent_to_workers_that_are_killed_are_carried_out_once(place: Place)
         doomed = start(queued.work, place, Death(), 101 + killed)
         doomed.join(0.5)
         doomed.kill()
-        doomed.join(10)
+        doomed.join(120)
         assert doomed.exitcode == -signal.SIGKILL
         killed += 1
     Path(place.folder, "over").touch()
-    steady.join(30)
+    steady.join(120)
     assert [process.exitcode for process in (*serving, steady)] == [0, 0, 0]
     for thread in THREADS:
         check_end(place, thread)

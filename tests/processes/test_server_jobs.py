@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -110,9 +110,15 @@ async def lost(client: LangGraphClient, threads: list[str]) -> list[Any]:
 
 
 def wait_for(is_so: Callable[[], Any]) -> None:
-    ends_at = time.monotonic() + 20
+    ends_at = time.monotonic() + 120
     while not is_so() and time.monotonic() < ends_at:
         time.sleep(0.2)
+
+
+async def until(is_so: Callable[[], Awaitable[Any]]) -> None:
+    ends_at = time.monotonic() + 120
+    while not await is_so() and time.monotonic() < ends_at:  # noqa: ASYNC110 no event tells
+        await asyncio.sleep(0.2)
 
 
 def tell(
@@ -171,7 +177,11 @@ async def test_a_server_carries_out_each_job_once_beside_the_turns(tmp_path: Pat
             await asyncio.to_thread(
                 wait_for, lambda: len(place.count("done")) >= len(place.count("sent"))
             )
-            await asyncio.sleep(1)
+
+            async def nothing_is_left() -> bool:
+                return not await client.threads.search(metadata={"graph_id": "om_worker"})
+
+            await until(nothing_is_left)
             left = await client.threads.search(metadata={"graph_id": "om_worker"}, limit=100)
         check_log(server.log)
     figures = tell("one server", place, turns, missing)
@@ -208,6 +218,7 @@ async def test_nothing_is_lost_when_the_server_is_killed_and_started_again(
                     await all_say(client, 50 + 3 * life, 2)  # jobs are at work, or wait, when ...
                     server.kill()
                 else:
+                    await asyncio.to_thread(wait_for, lambda: len(place.count("done")) > 10)
                     await asyncio.sleep(5)
                     await all_say(client, 90, 3, 1)
                     missing = await lost(client, threads)
@@ -264,19 +275,20 @@ def test_conversations_go_on_while_their_worker_is_killed_and_started_again(
 
     with ThreadPoolExecutor(len(names)) as pool:
         held = pool.map(hold, range(len(names)))
-        for seconds in (7, 3, 5, 7):
+        for life, seconds in enumerate((7, 3, 5, 7), 1):
             with serve(place.folder, jobs=4, more=place.more, port=port) as server:
                 time.sleep(seconds)
+                wait_for(lambda least=5 * life: len(place.count("done")) > least)
                 server.kill()
             time.sleep(2)
         with serve(place.folder, jobs=4, more=place.more, port=port):
             time.sleep(8)
             is_over.set()
             assert [*held] == [None] * len(names)
-            assert memory.flush(30)
+            assert memory.flush(120)
             for name in names:
                 say_one(name, 99)
-            assert memory.close(30)
+            assert memory.close(120)
     missing = [key for name in names for key in uncovered(memory, values(agent, name))]
     figures = tell("worker killed four times", place, turns, missing, buffering.sent)
     assert figures["carried out"] > 20
@@ -324,7 +336,7 @@ async def test_a_run_that_the_server_takes_up_again_goes_on_at_once(tmp_path: Pa
 
 
 async def test_a_pause_is_used_once(tmp_path: Path) -> None:
-    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="2")
+    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="8")
     with serve(place.folder, more=place.more) as server:
         async with server.client() as client:
             (thread,) = await threads_of(client, 1)
@@ -333,7 +345,7 @@ async def test_a_pause_is_used_once(tmp_path: Path) -> None:
                 await asyncio.sleep(0.5)
             assert place.count("done") == {}
             await asyncio.to_thread(wait_for, lambda: place.count("done"))
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(8.5)
             assert sum(place.count("done").values()) == 1
             _, parts = await say(client, thread, 2)
             record = (await client.threads.get_state(thread))["values"]["om"]
@@ -363,7 +375,7 @@ def memory_elsewhere(place: Place, server: Server) -> ObservationalMemory:
 
 
 async def test_the_pauses_of_a_deleted_thread_end_with_it(tmp_path: Path) -> None:
-    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="6")
+    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="8")
     with serve(place.folder, more=place.more) as server:
         async with server.client() as client:
             gone, kept = await threads_of(client, 2)
@@ -374,8 +386,12 @@ async def test_the_pauses_of_a_deleted_thread_end_with_it(tmp_path: Path) -> Non
             await say(client, kept, 1)  # its pause ends later
             assert len(await sent_for(client, kept)) == 1
             await asyncio.to_thread(wait_for, lambda: place.count("done"))
-            await asyncio.sleep(0.5)
-            assert await sent_for(client, kept) == []
+
+            async def its_run_is_gone() -> bool:
+                return await sent_for(client, kept) == []
+
+            await until(its_run_is_gone)
+            assert await its_run_is_gone()
         check_log(server.log)
     memory.close()
     assert sum(place.count("begun").values()) == 1
@@ -393,7 +409,12 @@ async def test_runs_that_are_kept_tell_of_their_jobs_until_their_thread_is_delet
             await asyncio.to_thread(
                 wait_for, lambda: len(place.count("done")) >= len(place.count("sent"))
             )
-            await asyncio.sleep(1)
+
+            async def all_have_ended() -> bool:
+                runs = [each for thread in threads for each in await sent_for(client, thread)]
+                return all(status == "success" for status, *_ in runs)
+
+            await until(all_have_ended)
             kept, others = [await sent_for(client, thread) for thread in threads]
             memory = memory_elsewhere(place, server)
             await memory.adelete_thread(threads[0])

@@ -85,10 +85,10 @@ def test_threads_of_one_user_are_served_by_killed_workers(place: Place, bufferin
             if life == 1 and process is running[1]:
                 process.join(chance.uniform(0.2, 0.6))
                 process.kill()
-            process.join(60)
+            process.join(250)
             assert process.exitcode in (0, -signal.SIGKILL)
     last = start(shared_worker.serve, place, THREADS)
-    last.join(60)
+    last.join(250)
     assert last.exitcode == 0
     assert place.noted("died"), "somebody died around a commit"
     check_all(place)

@@ -1,7 +1,7 @@
 """How the time of some work grows with its size, as a ratio within one run.
 
 Time is that of this process on a processor, without the garbage collector (whose passes grow with
-everything else the process holds), and the best of a few tries counts: what else the machine does
+everything else the process holds), and the best of some tries counts: what else the machine does
 makes no difference.
 """
 
@@ -35,7 +35,7 @@ def check_growth(
     *,
     times: int = 2,
     most: float = MOST,
-    tries: int = 3,
+    tries: int = 10,
 ) -> None:
     """Work on so much, and on so many times as much: the best tries of each are compared."""
     little = much = float("inf")

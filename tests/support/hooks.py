@@ -62,7 +62,7 @@ def converse(agent: Agent, count: int = 24, config: RunnableConfig = CONFIG) -> 
     parts = []
     for message in turns(count):
         parts += say(agent.graph, config, message)
-        assert agent.memory.flush(20)
+        assert agent.memory.flush(120)
         state = values(agent.graph, config)
         assert state["messages"][-1].id == f"{message.id}-answer"
         assert uncovered(agent.memory, state) == []

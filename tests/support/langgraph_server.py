@@ -42,7 +42,7 @@ class Server:
         """Let it end at once, with whatever it is doing."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def free_port() -> int:
 
 
 def wait_until_ready(server: Server) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     while server.process.poll() is None and time.monotonic() < give_up:
         with suppress(urllib.error.URLError, TimeoutError):
             urllib.request.urlopen(f"{server.url}/ok", timeout=5).close()  # noqa: S310
@@ -137,5 +137,5 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, mildness)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+            process.wait(30)
             return

@@ -85,6 +85,7 @@ MEMBERS = {
     *("run_job", "arun_job"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
+    *("move_thread", "amove_thread"),
     *("archive", "buffering", "enabled", "messages_key", "working_memory", "extracted"),
 }
 
@@ -107,6 +108,7 @@ ACTS = {
         "reflect",
         "adopt",
         "delete",
+        "move_to",
     ),
     *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
     *("pin_message", "unpin_message", "set_limits"),
@@ -224,6 +226,7 @@ def test_dir_shows_what_is_public_and_nothing_else() -> None:
     assert "ObservationalMemoryMiddleware" in dir(langgraph_om)
 
 
+@pytest.mark.slow
 def test_star_import_works_without_langchain() -> None:
     program = (
         "import sys; sys.modules['langchain'] = None\n"
@@ -261,11 +264,13 @@ def list_imported(program: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_an_error_is_imported_without_the_rest() -> None:
     brought = list_imported("from langgraph_om import ConfigurationError")
     assert brought == {"langgraph_om", "langgraph_om.errors"}
 
 
+@pytest.mark.slow
 def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
     brought = list_imported(
         "from langgraph_om import ObservationalMemory, create_memory_agent\n"
@@ -278,6 +283,7 @@ def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
     assert heavy == set()
 
 
+@pytest.mark.slow
 def test_an_import_compiles_next_to_no_pattern() -> None:
     list_imported(
         "import re\n"

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, update
 
 from langgraph_om.archive.sql.database import Change, insert_into
 from langgraph_om.archive.sql.index import MARK
@@ -142,9 +142,14 @@ def date_texts(connection: Connection, thread_id: str, times: Mapping[str, datet
         connection.execute(update(text_rows).where(*is_it).values(at=at))
 
 
-def give_to_resource(connection: Connection, thread_id: str, resource_id: str) -> None:
-    """Mark the texts of a thread, which had no resource until now."""
-    words = mark_resource(resource_id) + " " + text_rows.c.words
+def give_to_resource(
+    connection: Connection, thread_id: str, resource_id: str, *, former: str | None = None
+) -> None:
+    """Mark the texts of a thread as those of a resource, which were another's, or nobody's."""
+    new = mark_resource(resource_id)
+    words: ColumnElement[str] = new + " " + text_rows.c.words
+    if former is not None:
+        words = func.replace(text_rows.c.words, mark_resource(former), new)
     is_it = text_rows.c.thread_id == thread_id
     connection.execute(update(text_rows).where(is_it).values(words=words))
 

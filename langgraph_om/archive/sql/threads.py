@@ -27,11 +27,13 @@ from langgraph_om.archive.protocol import (
     ListedThread,
     StoreUse,
     ThreadEnd,
+    describe_shared_log,
 )
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
 from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
     check_count,
+    check_name,
     check_seconds,
     check_time,
     deletion_rows,
@@ -101,15 +103,21 @@ def lock_thread(
                 f"another resource; write to it under its own, or to another thread"
             )
             raise ConfigurationError(msg)
-        for table, column in (
-            (thread_rows, thread_rows.c.id),
-            (group_rows, group_rows.c.thread_id),
-            (job_rows, job_rows.c.thread_id),
-        ):
-            where = (column == thread_id, table.c.resource_id.is_(None))
-            connection.execute(update(table).where(*where).values(resource_id=resource_id))
-        give_to_resource(connection, thread_id, resource_id)
+        _give(connection, thread_id, None, resource_id)
     return found
+
+
+def _give(connection: Connection, thread_id: str, former: str | None, resource_id: str) -> None:
+    """Give a locked thread and all that it holds to a resource."""
+    for table, column in (
+        (thread_rows, thread_rows.c.id),
+        (group_rows, group_rows.c.thread_id),
+        (job_rows, job_rows.c.thread_id),
+    ):
+        is_former = table.c.resource_id.is_not_distinct_from(former)
+        whose = update(table).where(column == thread_id, is_former)
+        connection.execute(whose.values(resource_id=resource_id))
+    give_to_resource(connection, thread_id, resource_id, former=former)
 
 
 def touch(connection: Connection, locked: Row, now: datetime) -> None:
@@ -236,12 +244,26 @@ class SQLThreads:
                 found.update((row.key, row.position) for row in connection.execute(query))
         return found
 
+    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
+        """Give a thread to another resource, with its messages and groups; again is harmless."""
+        check_name("to_resource_id", to_resource_id)
+        with self._database.write("move a thread") as connection:
+            threads = {row.id: row for row in _lock_with_inner(connection, thread_id)}
+            _check_move(threads.get(thread_id), thread_id, resource_id, to_resource_id)
+            _refuse_shared_logs(connection, thread_id, resource_id, to_resource_id)
+            moved = [
+                row
+                for row in threads.values()
+                if row.resource_id in {None, resource_id} and row.resource_id != to_resource_id
+            ]
+            _delete_jobs(connection, [row.id for row in moved])
+            for row in moved:
+                _give(connection, row.id, row.resource_id, to_resource_id)
+
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
-            within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
-            query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
-            owners = {row.id: row.resource_id for row in connection.execute(query)}
+            owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
             owners.setdefault(thread_id, None)
             _delete_threads(connection, [*owners])
             for key, owner in owners.items():
@@ -329,12 +351,63 @@ def _select_for_update(thread_id: str) -> Any:
     return select(thread_rows).where(thread_rows.c.id == thread_id).with_for_update()
 
 
-def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
+def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
+    """Lock a thread and those that run within it, and return the rows of those that are there."""
+    within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
+    query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
+    return list(connection.execute(query))
+
+
+def _check_move(
+    locked: Row | None, thread_id: str, resource_id: str | None, to_resource_id: str
+) -> None:
+    """Refuse to give a thread to a resource.
+
+    Raises:
+        ConfigurationError: When it is not there, within another one, or somebody else's.
+    """
+    if locked is None:
+        msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
+    elif locked.parent is not None:
+        msg = (
+            f"the thread {thread_id!r} runs within {locked.parent!r} and goes where that one goes; "
+            f"move {locked.parent!r}"
+        )
+    elif locked.resource_id not in {resource_id, to_resource_id}:
+        whose = "nobody yet" if locked.resource_id is None else "another resource"
+        msg = (
+            f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to {whose}; "
+            f"pass whose it is now"
+        )
+    else:
+        return
+    raise ConfigurationError(msg)
+
+
+def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
+    """Refuse to take a thread out of a log that threads share, or into one.
+
+    Raises:
+        ConfigurationError: When one of the resources has such a log.
+    """
+    whose = record_rows.c.resource_id
+    found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
+    for owner in found.scalars():
+        raise ConfigurationError(describe_shared_log(thread_id, owner))
+
+
+def _delete_jobs(connection: Connection, thread_ids: list[str]) -> None:
+    """Delete the jobs of threads, and those that are about them."""
     for ids in split_into_chunks(thread_ids):
         about = select(job_thread_rows.c.job_id).where(job_thread_rows.c.thread_id.in_(ids))
         is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
         connection.execute(delete(job_rows).where(is_about))
         connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
+
+
+def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
+    _delete_jobs(connection, thread_ids)
+    for ids in split_into_chunks(thread_ids):
         for table in (text_rows, group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))

@@ -412,6 +412,19 @@ class Feature:
         """
         raise NotImplementedError
 
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
+    ) -> None:
+        """Give what is kept of a thread in the graph's store to another resource.
+
+        Args:
+            thread_id: The thread, which is the other resource's already.
+            resource_id: Whose it was; `None` for nobody's.
+            to_resource_id: Whose it is.
+            store: The graph's store.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:
         """Let go of all that is kept in this process."""
         raise NotImplementedError

@@ -65,8 +65,9 @@ class ArchiveKeys(TypedDict, total=False):
     branch: str
     """The archive's name for the conversation as this record knows it, which no other branch
     changes; missing before something is archived."""
-    deletion: int
-    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
+    deletion: int | None
+    """How often thread and resource had been deleted when the record last looked; 0 if missing,
+    `None` where it has another owner since."""
     floor: Floor
     """Missing but after a deletion that the record survived."""
 
@@ -121,14 +122,17 @@ def begin_anew(record: MemoryRecord, event: Opened) -> None:
     if record["thread_id"] != event["thread_id"]:  # nothing is archived under its new id yet
         gone = ("archived", "branch", "deletion", "floor")
     elif record["resource_id"] != event["resource_id"]:
-        gone = ("deletion", "floor")
+        if view(record).get("archived") is None:
+            gone = ("deletion", "floor")
+        else:
+            view(record)["deletion"] = None
     for key in gone:
         cast("Draft", record).pop(key, None)
 
 
 def read_deletions(record: MemoryRecord) -> Deletions:
     """Return what a record knows of deletions of its thread."""
-    number, floor = view(record).get("deletion", 0), view(record).get("floor")
+    number, floor = view(record).get("deletion") or 0, view(record).get("floor")
     if floor is None:
         return Deletions(number)
     return Deletions(number, floor.get("message"), frozenset(floor.get("starts", ())))
@@ -164,10 +168,13 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     found: Mapping[tuple[str, str], int] = yield from ask(
         "deletions", record["resource_id"], [record["thread_id"]]
     )
-    number, seen = sum(found.values()), view(record).get("deletion", 0)
+    number, seen, last = sum(found.values()), *_read_seen(record)
     if number == seen:
         return []
-    has_taken_part = view(record).get("archived") is not None or has_sent(record)
+    if seen is None:  # where the archive has what it had, nothing of it was deleted
+        kept = (yield from ask("contains", record["thread_id"], [last])) if last else ()
+        seen = number if last in kept else 0
+    has_taken_part = last is not None or has_sent(record)
     floor: Floor | None = None
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
@@ -181,6 +188,11 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
         "of_resource": is_all,
     }
     return [as_event(found_now)]
+
+
+def _read_seen(record: MemoryRecord) -> tuple[int | None, str | None]:
+    """Return how many deletions a record has seen, and the last message that it archived."""
+    return view(record).get("deletion", 0), view(record).get("archived")
 
 
 def is_survivor(events: Sequence[Event]) -> bool:
@@ -461,8 +473,9 @@ def _append_new(
     last = view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
-    if last is None or not is_there:
-        told = _take_for_archived(record, messages)
+    is_moved = view(record).get("deletion", 0) is None
+    if last is None or not is_there or is_moved:
+        told = record if is_there and is_moved else _take_for_archived(record, messages)
         noted = yield from look_for_deletion(told, archive.call)
         record = fold(told if is_survivor(noted) else record, [noted])
     if not is_there and not is_survivor(noted):

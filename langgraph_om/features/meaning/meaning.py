@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
-from langgraph.store.base import BaseStore, GetOp, Item, PutOp
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
@@ -377,18 +377,19 @@ class StoreIndex:
                 with self._store_lock:
                     task.store.batch(batch)
             if changes and (deletions is None or self._count_deletions(task) != deletions):
-                # The deletion may have emptied the store before this was written.
+                # Whoever deleted or moved the thread may have looked before this was written.
                 with self._store_lock:
                     task.store.batch([PutOp(put.namespace, put.key, None) for put in changes])
                 self._forget(task)
                 return
 
     def _count_deletions(self, task: IndexTask) -> int | None:
-        """Return how often a thread was deleted; `None` for one that the archive does not have."""
+        """Return how often a thread was deleted; `None` for one that is not there, or another's."""
         archive, thread_id, resource_id = self._archive, task.who.thread_id, task.who.resource_id
         if archive is None or not thread_id:
             return 0
-        if archive.thread(thread_id) is None:
+        known = archive.thread(thread_id)
+        if known is None or (resource_id and known.resource_id not in {None, resource_id}):
             return None
         return sum(archive.deletions(resource_id, [thread_id]).values())
 
@@ -480,8 +481,40 @@ class StoreIndex:
         own = build_resource_prefix(resource_id)
         self._delete([own, *(prefix for prefix in threads if not is_within(prefix, own))], store)
 
-    def _delete(self, prefixes: Sequence[Namespace], store: BaseStore) -> None:
-        """Delete all items under some namespaces, once what is at work is written."""
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: BaseStore
+    ) -> None:
+        """Put the items of a thread, and of what runs within it, under another resource."""
+        label = build_resource_prefix(to_resource_id)[1]
+
+        def copy(items: Sequence[SearchItem]) -> None:
+            puts = [
+                PutOp((ROOT, label, *item.namespace[2:]), item.key, item.value, index=["text"])
+                for item in items
+            ]
+            there = store.batch([GetOp(put.namespace, put.key) for put in puts])
+            new = [put for put, found in zip(puts, there, strict=True) if found is None]
+            for batch in _split_without_repeats(new):
+                store.batch(batch)
+
+        # It may have begun before it was known whose it is.
+        former = dict.fromkeys(build_namespace(Identity("", each))[1] for each in (resource_id, ""))
+        labels = (_hash_id(thread_id), _within(thread_id))
+        prefixes = [(ROOT, each, own) for each in former if each != label for own in labels]
+        self._delete(prefixes, store, first=copy)
+
+    def _delete(
+        self,
+        prefixes: Sequence[Namespace],
+        store: BaseStore,
+        *,
+        first: Callable[[Sequence[SearchItem]], None] = lambda _: None,
+    ) -> None:
+        """Delete all items under some namespaces, once what is at work is written.
+
+        Args:
+            first: What is done with items before they are deleted.
+        """
 
         def is_it(namespace: Namespace) -> bool:
             return any(is_within(namespace, prefix) for prefix in prefixes)
@@ -496,6 +529,7 @@ class StoreIndex:
                 each for prefix in prefixes for each in _list_namespaces(store, prefix)
             ]:
                 while items := store.search(namespace, limit=MAX_READ_AT_ONCE):
+                    first(items)
                     store.batch([PutOp(item.namespace, item.key, None) for item in items])
         with self._lock:
             known = self._find_known(store)
@@ -616,3 +650,9 @@ class Meaning(NearSearch):
     def delete_resource(self, resource_id: str, thread_ids: Iterable[str], store: Any) -> None:
         """Delete all texts of a resource."""
         self.index.delete_resource(resource_id, thread_ids, store)
+
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
+    ) -> None:
+        """Put the texts of a thread, and of what runs within it, under another resource."""
+        self.index.move_thread(thread_id, resource_id, to_resource_id, store)

@@ -208,8 +208,8 @@ class Beside:
     """Arguments of the calls that stand before this one, and are answered at the same time."""
 
 
-MAX_CALLS: Final = 8
-"""Of more calls at the same time, these are the last ones."""
+MAX_CALLS: Final = 4
+"""Of more calls, the last ones: each is looked up once more, which takes a search."""
 
 
 def _find_beside(
@@ -399,10 +399,10 @@ class Recall(Feature):
         try:
             with record_search(who.thread_id, who.resource_id, mode):
                 if beside is not None and arguments.get("query"):
-                    scope = replace(scope, in_sight=InSight(beside.groups))
+                    bare = replace(scope, in_sight=InSight(beside.groups), has_notes=False)
                     # Not where each would ask for an embedding once more.
                     calls = beside.calls if self.near is None else ()
-                    others = (recall(call, source, scope, counter) for call in calls)
+                    others = (recall(call, source, bare, counter) for call in calls)
                     told = read_answers([*beside.answers, *others], beside.groups)
                     scope = replace(scope, in_sight=told)
                 return recall(arguments, source, scope, counter)

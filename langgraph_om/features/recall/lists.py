@@ -121,7 +121,9 @@ def answer_search(
     found, seen = _search(request, source, scope)
     hits = found[last - asked.limit : last]
     matches = [*found, *seen]
-    notes = [*_note_seen(seen), *_note_words(matches, request, source)] if number == 1 else []
+    notes: list[str] = []
+    if scope.has_notes and number == 1:
+        notes = [*_note_seen(seen), *_note_words(matches, request, source)]
     best = max((hit.held for hit in matches), default=0.0) or 1.0
     style = _HitStyle(writer, scope, query_words(asked.query), best)
 

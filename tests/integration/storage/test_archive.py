@@ -312,7 +312,7 @@ def test_the_setup_makes_the_tables_that_the_queries_name(
 def test_those_who_come_at_the_same_moment_wait_for_one(
     url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    all_have_looked = threading.Barrier(WORKERS, timeout=60)
+    all_have_looked = threading.Barrier(WORKERS, timeout=120)
     is_set_up = Database._is_set_up
 
     def look_together(self: Database) -> bool:

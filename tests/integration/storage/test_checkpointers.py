@@ -127,7 +127,7 @@ def test_strict_deserialisation_has_nothing_to_complain_about(tmp_path: Path) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

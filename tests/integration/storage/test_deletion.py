@@ -117,7 +117,7 @@ def test_what_a_job_of_another_thread_tells_of_a_deleted_thread_goes_too(tmp_pat
         shared.say("trips")
     for _ in range(6):
         shared.say("work")
-        assert memory.flush(20)
+        assert memory.flush(120)
 
     def told_in_jobs() -> int:
         with archive._database.read("look") as connection:

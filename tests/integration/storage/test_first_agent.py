@@ -61,7 +61,7 @@ def run(folder: Path, *command: str, typed: str = "", code: int = 0) -> str:
         input=typed,
         encoding="utf-8",
         capture_output=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == code, done.stdout[-1000:] + done.stderr[-2000:]

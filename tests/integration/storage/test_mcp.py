@@ -31,7 +31,7 @@ from support.agents import make_agent, on_thread, talk, turn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.needs("recall", "shared_log"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.needs("recall", "shared_log"), pytest.mark.timeout(600)]
 
 READS = {"recall", "search", "threads"}
 WRITES = {"remember", "forget"}
@@ -80,11 +80,11 @@ async def over_http(url: str, user: str, *more: str) -> AsyncIterator[Any]:
             yield session
     finally:
         started.terminate()
-        started.wait(20)
+        started.wait(120)
 
 
 async def wait_for(port: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         with socket.socket() as probe:
             if not probe.connect_ex(("127.0.0.1", port)):

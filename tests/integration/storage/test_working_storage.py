@@ -47,7 +47,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 
             def connect() -> BaseStore:
                 store = stack.enter_context(SqliteStore.from_conn_string(path))
-                store.conn.execute("PRAGMA busy_timeout = 20000")
+                store.conn.execute("PRAGMA busy_timeout = 120000")
                 return store
         else:
             url = request.getfixturevalue("postgres_database")
@@ -74,12 +74,12 @@ def race(
 
         def writer(number: int) -> None:
             for at in range(ROUNDS):
-                barrier.wait(30)
+                barrier.wait(120)
                 write(stores[number], 2 * at + number)
 
         with ThreadPoolExecutor(2) as pool:
             for done in [pool.submit(writer, number) for number in range(2)]:
-                done.result(60)
+                done.result(250)
         return stores[0]
 
     return run

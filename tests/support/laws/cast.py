@@ -467,7 +467,7 @@ class HeldBuffering(BackgroundBuffering):
         for job in self.jobs.values():
             job.is_dead = True
             job.go.set()
-        self.flush(10)
+        self.flush(60)
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         """Wait for a job without any time passing."""

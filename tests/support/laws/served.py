@@ -117,7 +117,7 @@ class Served:
 
         Where the archive does not hear that it ends, it lasts until the world has it run out.
         """
-        latest = time.monotonic() + 2
+        latest = time.monotonic() + 5
         while time.monotonic() < latest and _is_running(self.archive.job(run.cycle_id)):
             time.sleep(0.001)
 

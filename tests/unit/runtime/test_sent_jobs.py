@@ -112,16 +112,18 @@ async def test_it_can_be_asked_from_the_loop_of_a_turn_too() -> None:
 def test_a_server_that_takes_long_to_say_nothing_is_left_in_peace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_calls, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(server_calls, "CALL_SECONDS", 0.3)
     client = Late(seconds=60)
     calls = ServerCalls(None, client)
     for _ in range(3):
         with pytest.raises(TimeoutError):
             calls.find({})
     assert len(client.asked) == 1
-    time.sleep(0.1)
-    with pytest.raises(TimeoutError):
-        calls.find({})
+    ends_at = time.monotonic() + 60
+    while len(client.asked) < 2 and time.monotonic() < ends_at:
+        time.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            calls.find({})
     assert len(client.asked) == 2
     calls.close()
 
@@ -133,7 +135,7 @@ def test_a_server_that_is_not_there_holds_no_turn() -> None:
     calls, began = ServerCalls(url), time.monotonic()
     with pytest.raises(Exception, match=r"refused|connect"):
         calls.find({})
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     calls.close()
 
 

@@ -123,6 +123,22 @@ def test_what_the_archive_refuses_is_raised() -> None:
         drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
 
 
+def test_a_new_owner_keeps_what_the_archive_has_and_was_not_deleted() -> None:
+    """What others deleted under the new owner before is no deletion of this thread."""
+    former = fold(opened(), [{"type": "archived", "last": "h1", "branch": "b"}])
+    ben = {"id": "om-2", "thread_id": "t", "resource_id": "ben", "scope": "thread"}
+    moved: Any = fold(former, [{"type": "opened", **ben}])
+    assert moved["deletion"] is None
+    deletions = {("resource", "ben"): 2}
+    run = archive(moved, said("h1"), [ThreadMemory(is_known=True), deletions, {"h1"}, None])
+    assert calls(run)[:3] == ["recall_thread", "deletions", "contains"]
+    record, _ = run.result
+    assert (record["deletion"], record.get("floor")) == (2, None)
+    # An archive that lacks it was emptied of it.
+    run = archive(moved, said("h1"), [ThreadMemory(), set(), deletions, set(), None])
+    assert run.result[0]["floor"]["message"] == "h1"
+
+
 def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
     messages = said("h1", "a1", "h2", "a2")
     run = drive(complete(messages, "t"), [{"h1", "a1"}, None])
