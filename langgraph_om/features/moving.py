@@ -116,7 +116,7 @@ def _move(
 ) -> None:
     archive = _check_archive(runner.archive, thread_id)
     if runner.settings.scope == "resource":
-        raise ConfigurationError(describe_shared_log(thread_id, str(resource_id)))
+        raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
     keepers = _list_keepers(runner, archive, store, thread_id)
     for keeper in keepers:
         keeper.flush()

@@ -508,20 +508,19 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window, settings = self._window(record, messages), self.settings_in_force(record)
+        settings = self.settings_in_force(record)
+        window = self._window(settings, record, messages)
         return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
-        window = self._window(record, messages)
-        return plan_the_rest(record, window, self.settings_in_force(record).thresholds)
+        settings = self.settings_in_force(record)
+        return plan_the_rest(record, self._window(settings, record, messages), settings.thresholds)
 
     def carry_out(self, work: Work) -> EffectFlow[None]:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        window, settings = (
-            self._window(work.record, work.messages),
-            self.settings_in_force(work.record),
-        )
+        settings = self.settings_in_force(work.record)
+        window = self._window(settings, work.record, work.messages)
         return carry_out(settings, work.record, window, work.decision, self.clock())
 
     def find_done(self, work: Work) -> list[Event] | None:
@@ -547,7 +546,8 @@ class StepRunner:
         self.unwritten.keep(work.record["id"], (*before, done)[-_MOST_DONE:])
 
     def _digest(self, work: Work, count: int) -> str:
-        return digest_run(self._window(work.record, work.messages), 0, count)
+        settings = self.settings_of(work.record)
+        return digest_run(self._window(settings, work.record, work.messages), 0, count)
 
     def start_job(
         self,
@@ -561,8 +561,8 @@ class StepRunner:
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        window, now = self._window(record, messages), self.clock()
-        settings = self.settings_of(record)
+        settings, now = self.settings_of(record), self.clock()
+        window = self._window(settings, record, messages)
         job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
             started: Event = waive(window, decision.operation)
@@ -592,14 +592,11 @@ class StepRunner:
         return carry_out_request(self.settings, request), replace(context, calls=calls)
 
     def _window(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
+        self, settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
     ) -> Window:
         """Open the window of a conversation that was inspected in this step."""
-        counter = self.settings_of(record).counter
         before = self.spans.recall(record["id"])
-        return open_window(
-            record, messages, counter, is_counted=True, request=request, before=before
-        )
+        return open_window(record, messages, settings.counter, is_counted=True, before=before)
 
     # --- The Actor's input -----------------------------------------------------------------------
 
