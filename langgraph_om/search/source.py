@@ -248,8 +248,6 @@ class RecallScope:
     end: str | None = None
     """The key of the message at which the current thread ends for a reader; `None`: the last."""
     in_sight: InSight = field(default_factory=InSight)
-    has_notes: bool = True
-    """Whether it is told which words nothing has, which takes a search more."""
     limits: RecallLimits = field(default_factory=RecallLimits)
     show_id: Callable[[str], str] = _keep_id
     """Writes a thread id for the model."""

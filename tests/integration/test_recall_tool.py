@@ -119,7 +119,7 @@ def _shows(found: dict[str, Any], key: str) -> str:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_what_an_answer_of_the_turn_shows_is_not_repeated(door: str) -> None:
-    asked = [["to Lisbon", "Lisbon euros"], ["budget to Lisbon"]]
+    asked = [["to Lisbon", "Lisbon euros"], ["budget to Lisbon"]]  # calls of one answer, twice
 
     def look(messages: list[BaseMessage]) -> AIMessage:
         made = [m for m in messages if isinstance(m, AIMessage) and m.tool_calls]
@@ -141,7 +141,7 @@ def test_what_an_answer_of_the_turn_shows_is_not_repeated(door: str) -> None:
     for _ in range(2):  # another turn begins anew
         say(agent.graph, on_thread(), HumanMessage("[look] Where was it?"))
         found = answers(values(agent.graph, on_thread()))[-3:]
-        assert [_shows(each, said) for each in found] == ["in full", *[", shown above"] * 2]
+        assert [_shows(each, said) for each in found] == ["in full", "in full", ", shown above"]
 
 
 def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
@@ -160,7 +160,7 @@ def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
 
     def show(cursor: list[str]) -> str:
         now = {"messages": [*state["messages"], *told], "om": {**state["om"], "cursor": cursor}}
-        return _shows(recall.answer_call(now, asked, config=on_thread(), call_id="c2"), said)
+        return _shows(recall.answer_call(now, asked, config=on_thread(), is_called=True), said)
 
     assert show(state["om"]["cursor"]) == ", shown above"
     assert show(["found"]) == "in full"

@@ -49,7 +49,6 @@ from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import part_runtime
 from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.search.source import (
-    InSight,
     NearSearch,
     RecallHit,
     RecallScope,
@@ -97,7 +96,7 @@ class AnswerCall(Protocol):
         *,
         config: Any,
         store: Any,
-        call_id: str | None,
+        is_called: bool,
     ) -> dict[str, Any]:
         """Answer with the fields of the mode, or one field that says what to write instead."""
 
@@ -133,7 +132,7 @@ def build_recall_tool(
             arguments,
             config=runtime.config,
             store=runtime.store,
-            call_id=runtime.tool_call_id,
+            is_called=True,
         )
         return json.dumps(found, ensure_ascii=False)
 
@@ -203,39 +202,25 @@ class Beside:
     groups: frozenset[str]
     """Ids of the observations."""
     answers: Sequence[Mapping[str, Any]]
-    """What was answered in the turn before."""
-    calls: Sequence[Mapping[str, Any]]
-    """Arguments of the calls that stand before this one, and are answered at the same time."""
-
-
-MAX_CALLS: Final = 4
-"""Of more calls, the last ones: each is looked up once more, which takes a search."""
+    """What was answered in the turn before; not what is answered at the same time."""
 
 
 def _find_beside(
-    features: Features,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    call_id: str | None,
+    features: Features, record: MemoryRecord, messages: Sequence[BaseMessage]
 ) -> Beside:
     """Find what the Actor is shown beside an answer.
 
     Args:
-        call_id: Of the call that is answered; `None` where it is none of the conversation.
+        messages: The conversation; empty where nothing in it has asked.
     """
     groups = frozenset(group["id"] for group in features.select_log(record["log"]))
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
-    calls: list[Mapping[str, Any]] = []
-    for message in reversed(messages if call_id is not None else ()):
+    for message in reversed(messages):
         if _is_said(message) or key_of(message) in observed:
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
             answers.append(_read_answer(message.text))
-        if isinstance(message, AIMessage) and not calls:
-            ids = [call["id"] for call in message.tool_calls]
-            before = message.tool_calls[: ids.index(call_id)] if call_id in ids else []
-            calls = [call["args"] for call in before if call["name"] == RECALL]
-    return Beside(groups, answers, calls[-MAX_CALLS:])
+    return Beside(groups, answers)
 
 
 def _read_answer(text: str) -> Mapping[str, Any]:
@@ -326,7 +311,7 @@ class Recall(Feature):
         *,
         config: RunnableConfig | None = None,
         store: Any = None,
-        call_id: str | None = None,
+        is_called: bool = False,
     ) -> dict[str, Any]:
         """Answer what a model wrote, names and values of any kind.
 
@@ -335,7 +320,7 @@ class Recall(Feature):
             arguments: What the model wrote.
             config: The run's configuration.
             store: The run's store.
-            call_id: Of the call in the conversation's last message; `None` for none of these.
+            is_called: Whether the conversation's last answer has called the tool.
         """
         runner = self._runner
         values, who = values_of(state, runner.messages_key), runner.identity(config)
@@ -349,7 +334,9 @@ class Recall(Feature):
                     drive(prepare(step), runner.context(config))
         except ArchiveError as error:
             return self.unreadable(who, error)
-        beside = _find_beside(runner.settings.features, step.record, conversation, call_id)
+        beside = _find_beside(
+            runner.settings.features, step.record, conversation if is_called else ()
+        )
         return self.answer(arguments, who, step.record, conversation, store, beside=beside)
 
     def answer(
@@ -399,12 +386,7 @@ class Recall(Feature):
         try:
             with record_search(who.thread_id, who.resource_id, mode):
                 if beside is not None and arguments.get("query"):
-                    bare = replace(scope, in_sight=InSight(beside.groups), has_notes=False)
-                    # Not where each would ask for an embedding once more.
-                    calls = beside.calls if self.near is None else ()
-                    others = (recall(call, source, bare, counter) for call in calls)
-                    told = read_answers([*beside.answers, *others], beside.groups)
-                    scope = replace(scope, in_sight=told)
+                    scope = replace(scope, in_sight=read_answers(beside.answers, beside.groups))
                 return recall(arguments, source, scope, counter)
         except ArchiveError as error:
             return self.unreadable(who, error)

@@ -122,7 +122,7 @@ def answer_search(
     hits = found[last - asked.limit : last]
     matches = [*found, *seen]
     notes: list[str] = []
-    if scope.has_notes and number == 1:
+    if number == 1:
         notes = [*_note_seen(seen), *_note_words(matches, request, source)]
     best = max((hit.held for hit in matches), default=0.0) or 1.0
     style = _HitStyle(writer, scope, query_words(asked.query), best)
