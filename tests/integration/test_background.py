@@ -88,6 +88,7 @@ async def test_async_conversation_with_each_executor(executor: str) -> None:
     assert record_of(agent.graph, config)["attempts"] == {}
 
 
+@pytest.mark.slow
 def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
     logs = {}
     for name, executor in EXECUTORS.items():
@@ -312,6 +313,7 @@ def test_two_runs_of_one_checkpoint_each_remember_their_own_branch() -> None:
         assert uncovered(agent.memory, state) == []
 
 
+@pytest.mark.slow
 def test_work_survives_one_event_loop_per_request() -> None:
     agent = buffered()
     config = on_thread()

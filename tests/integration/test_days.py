@@ -119,6 +119,7 @@ def test_a_blocking_observation_of_several_days_makes_a_group_a_day() -> None:
     days.check()
 
 
+@pytest.mark.slow
 def test_chunks_of_several_days_become_a_group_a_day_also_when_only_some_are_activated() -> None:
     days = Days(
         messages=1500,

@@ -201,6 +201,7 @@ def two_branches() -> tuple[Any, list[AnyMessage], RunnableConfig]:
     return agent, history, head
 
 
+@pytest.mark.slow
 def test_history_is_recognised_on_the_branch_that_it_is_sent_to() -> None:
     agent, history, head = two_branches()
     gone = set(keys_of(history)) - set(keys_of(agent.graph.get_state(head).values["messages"]))
@@ -211,6 +212,7 @@ def test_history_is_recognised_on_the_branch_that_it_is_sent_to() -> None:
     assert archived_keys(agent)[: len(history) + 1] == [*keys_of(history), "h90"]
 
 
+@pytest.mark.slow
 def test_messages_of_another_branch_are_new() -> None:
     agent, history, _ = two_branches()
     sent = [message for message in history if message.id in ("h1", "h8", "h8-answer")]

@@ -347,6 +347,7 @@ def test_an_aborted_turn_ends_without_the_actor(ready: Ready) -> None:
     assert len(agent.prompts()) == asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory_is", [DUE, IDLE], ids=["due", "idle"])
 def test_it_answers_within_fewer_supersteps_than_a_hand_made_agent(
     memory_is: dict[str, Any],

@@ -72,6 +72,7 @@ async def test_asynchronous_turns_do_the_same() -> None:
     assert count_messages(COUNTER, agent.prompts()[0]) < 8000
 
 
+@pytest.mark.slow
 @pytest.mark.needs("recall")
 @pytest.mark.needs("evict")
 @pytest.mark.parametrize("door", ["agent", "middleware", "delta"])

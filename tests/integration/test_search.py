@@ -205,6 +205,7 @@ class Counting:
         return [item.value["text"] for item in items if item.namespace[-1] == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")

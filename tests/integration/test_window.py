@@ -170,6 +170,7 @@ def test_tools_and_the_agents_own_prompt_take_of_the_room() -> None:
     assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
 
 
+@pytest.mark.slow
 def test_a_thread_goes_on_with_a_smaller_model() -> None:
     memory, saver = remember(), InMemorySaver()
     large, small = Actor(200_000), Actor(8192)
@@ -306,6 +307,7 @@ def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> Non
 # --- What a thread has learned -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware", "own"])
 def test_another_worker_need_not_learn_the_window_again(door: str) -> None:

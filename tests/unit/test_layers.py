@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -219,15 +220,22 @@ def broken_in_core(module: str, found: Import) -> Iterator[str]:
         yield CORE_LIBRARIES
 
 
+@cache
+def parsed(source: str) -> tuple[ast.Module, tuple[Import, ...]]:
+    """A module and its imports."""
+    tree = ast.parse(source)
+    return tree, tuple(imports_of(tree))
+
+
 def violations(module: str, source: str) -> list[str]:
     """Every rule that a module of the package breaks, with its place and what broke it."""
     room = room_of(module)
     if room not in LEVEL and room != "testing":
         return [f"{module}: {KNOWN}"]
-    tree = ast.parse(source)
+    tree, imports = parsed(source)
     is_core = is_under(room, "core")
     found: list[tuple[int, str, str]] = []
-    for each in imports_of(tree):
+    for each in imports:
         rules: list[str] = []
         if each.target.startswith("."):
             rules = [ABSOLUTE]
@@ -274,7 +282,7 @@ def test_modules_keep_to_their_layers() -> None:
 def test_no_circles() -> None:
     imports: dict[str, set[str]] = {}
     for module, path in MODULES.items():
-        found = imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        _, found = parsed(path.read_text(encoding="utf-8"))
         sources = {
             target for each in found for target in (each.target, each.target.rpartition(".")[0])
         }
