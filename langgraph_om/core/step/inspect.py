@@ -225,12 +225,11 @@ def count_new(
 def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
-    most = len(known) - window.known  # the others are all of the window
-    is_request_before = window.request_message is not None and window.request in known
-    oldest = [key for key in islice(known, most) if _has_left(window, key)]
-    if len(oldest) == most - is_request_before:
+    oldest = [*islice(known, len(known) - window.known)]
+    if all(_has_left(window, key) for key in oldest):  # the others are all of the window
         return oldest
-    return [key for key in known if _has_left(window, key)]
+    past = known.keys() - {entry.key for entry in window.entries} - {window.request}
+    return [key for key in known if key in past] if past else []
 
 
 def _has_left(window: Window, key: str) -> bool:
