@@ -189,6 +189,7 @@ def serving(kind: str, database: str, workers: int, profile: str = "") -> Iterat
     }
     command = [sys.executable, "-m", "uvicorn", "bench_server:make_app", "--factory"]
     command += ["--workers", str(workers), "--port", str(port), "--log-level", "error"]
+    command += ["--timeout-keep-alive", "120"]  # or else it closes what a round uses
     process = subprocess.Popen(command, env=given)  # noqa: S603 our own
     address = f"http://127.0.0.1:{port}"
     _PROCESSES[address] = process.pid
