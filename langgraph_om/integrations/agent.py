@@ -325,7 +325,9 @@ class IdleStep:
         return "idle" if is_idle(self._nodes.runner, state) else "due"
 
     def _enter(self, state: State) -> RunFlow[Entered]:
-        if state.get(STATED) or "om" not in state:  # of a state that has none, the view tells
+        # A former turn may have left the id of its answer. Without memory in the state, the view
+        # tells.
+        if state.get(STATED) is True or "om" not in state:
             return state, {}, None
         found = yield from self._nodes.inspect(state, acts=True)
         step = None if found.outcome is None else found.outcome.step

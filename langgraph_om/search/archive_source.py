@@ -25,7 +25,6 @@ from langgraph_om.search.source import (
     SearchRequest,
     StateSource,
     drop_unlike,
-    drop_weak,
     is_created_within,
     is_hidden,
     is_said,
@@ -215,7 +214,7 @@ class ArchiveSource:
         current = self.who.thread_id
         shown = [hit for hit in hits if not is_hidden(hit, asked, current)]
         standing = [hit for hit in shown if self.is_standing(hit)]
-        return drop_weak(standing[: asked.most], asked.least)
+        return standing[: asked.most]
 
     def is_standing(self, hit: RecallHit) -> bool:
         """Return whether a hit is no observation that was replaced, corrected or forgotten."""

@@ -84,8 +84,8 @@ class RecallHit:
     role: str | None = None
     """Who said it; `None` for observations, and where that is not known."""
     kind: Kind = "observations"
-    held: float = 1.0
-    """How much of the query its words are, where words have found it."""
+    held: float = 0.0
+    """How much of the query its words are; 0 where none of them has found it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,6 @@ class SearchRequest:
     """The one conversation to look in; `None`: wherever may be read."""
     hidden: frozenset[str] = frozenset()
     """Keys of messages of the current thread that are not found: who asks has them before him."""
-    least: float = 0.0
-    """Of what words find, hits are left out that hold less than this share of what one holds."""
     by_words: bool = False
     """Whether words alone are looked for."""
 
@@ -165,12 +163,6 @@ def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
     group = "" if found.kind == "message" else found.key
     place = (thread, group, found.score, found.text, found.cursor, found.at)
     return RecallHit(*place, role=found.role, kind=found.kind, held=found.held)
-
-
-def drop_weak(hits: Sequence[RecallHit], least: float) -> list[RecallHit]:
-    """Return the hits of a search by words that hold enough of them, beside the best ones."""
-    best = max((hit.held for hit in hits), default=0.0)
-    return [hit for hit in hits if hit.held >= least * best]
 
 
 # --- Hits of two searches -----------------------------------------------------------------------
@@ -311,8 +303,7 @@ class StateSource:
             return []
         entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
         found = search_texts(asked.query, entries, self.groups, asked.wanted)
-        hits = [to_hit(each, self._thread) for each in found[: asked.most]]
-        return drop_weak(hits, asked.least)
+        return [to_hit(each, self._thread) for each in found[: asked.most]]
 
     def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, written_at = self.entries[at]

@@ -18,8 +18,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
 from langgraph_om import create_memory_agent
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     READY,
@@ -478,6 +480,13 @@ def test_what_comes_in_is_kept_where_a_function_of_the_user_fails(text: str) -> 
 
 
 # --- From outside --------------------------------------------------------------------------------
+
+
+def test_a_turn_that_a_command_begins_at_the_actor_is_inspected(ready: Ready) -> None:
+    agent = ready(archive=SQLAlchemyArchive("sqlite:///:memory:"))
+    talk(agent.graph, CONFIG, turns(2))
+    agent.graph.invoke(Command(goto="agent", update={"messages": [turn(2)]}), CONFIG)
+    assert record_of(agent.graph, CONFIG)["turn"]["request"] == turn(2).id
 
 
 def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would(ready: Ready) -> None:

@@ -168,6 +168,64 @@ def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
     assert show(state["om"]["cursor"]) == "in full"
 
 
+def test_what_the_actor_sees_as_a_preview_is_not_said_to_be_shown() -> None:
+    asked = [{"mode": "search", "query": query} for query in ("trip to Lisbon", "Lisbon trip")]
+
+    def look(messages: list[BaseMessage]) -> AIMessage:
+        made = [m for m in messages if isinstance(m, AIMessage) and m.tool_calls]
+        if "[look]" not in live_request(messages).text or len(made) == len(asked):
+            return actor(messages)
+        call = {"name": "recall", "args": asked[len(made)], "id": f"look{len(made)}"}
+        return AIMessage("", tool_calls=[call])
+
+    agent = recalling(says=look, messages=4000, preview_tokens=200)
+    talk(agent.graph, on_thread(), turns(12))
+    say(agent.graph, on_thread(), HumanMessage("[look] Where was it?"))
+    first = next(m for m in agent.prompts()[-1] if isinstance(m, ToolMessage))
+    assert "left out here" in first.text
+    assert "shown above" not in answers(values(agent.graph, on_thread()))[-1]["results"]
+
+
+def test_observations_are_found_where_the_actor_is_shown_none() -> None:
+    def look(messages: list[BaseMessage]) -> AIMessage:
+        if "[look]" not in live_request(messages).text or isinstance(messages[-1], ToolMessage):
+            return actor(messages)
+        asked = {"mode": "search", "query": "Lisbon trip"}
+        return AIMessage("", tool_calls=[{"name": "recall", "args": asked, "id": "look"}])
+
+    agent = recalling(says=look, messages=600, log=9000)
+    talk(agent.graph, on_thread(), turns(12))
+    told = {}
+    for is_on in (True, False):
+        say(agent.graph, on_thread(om_enabled=is_on), HumanMessage("[look] Where was it?"))
+        told[is_on] = answers(values(agent.graph, on_thread()))[-1]["results"]
+    assert "your observations match too" in told[True]
+    assert "observations, " not in told[True]
+    assert "your observations match too" not in told[False]
+    assert "observations, " in told[False]
+
+
+def test_a_message_of_another_thread_with_the_same_id_is_not_shown_above() -> None:
+    archive = SQLAlchemyArchive("sqlite:///:memory:")
+    agent = recalling(archive=archive, log=9000, messages=9000, retrieval={"scope": "resource"})
+    boats = {"one": "My boat Zorba lies in Cork, the other in Oslo.", "two": "My boat Zorba lies"}
+    for thread, text in {**boats, "three": "Hello."}.items():
+        say(agent.graph, on_thread(thread, resource_id="ana"), HumanMessage(text, id="1"))
+    config = on_thread("three", resource_id="ana")
+    state, asked = values(agent.graph, config), {"mode": "search", "query": "boat Zorba"}
+    recall = runner_of(agent.memory).settings.features.find("recall")
+    first = json.dumps(recall.answer_call(state, {**asked, "thread_id": "one"}, config=config))
+    told = [
+        HumanMessage("Where?", id="2"),
+        AIMessage("", tool_calls=[{"name": "recall", "args": asked, "id": "c1"}], id="look"),
+        ToolMessage(first, name="recall", tool_call_id="c1", id="found"),
+        AIMessage("", tool_calls=[{"name": "recall", "args": asked, "id": "c2"}], id="again"),
+    ]
+    now = {**state, "messages": [*state["messages"], *told]}
+    found = recall.answer_call(now, asked, config=config, is_called=True)
+    assert boats["two"] in found["results"]
+
+
 def test_a_tool_outside_of_a_graph_says_where_to_run_it() -> None:
     own = recalling().memory.recall_tool
     assert own is not None

@@ -219,7 +219,7 @@ def _find_beside(
         if _is_said(message) or key_of(message) in observed:
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
-            answers.append(_read_answer(message.text))
+            answers.append(_read_answer(features.show(message, key_of(message)).text))
     return Beside(groups, answers)
 
 
@@ -334,9 +334,9 @@ class Recall(Feature):
                     drive(prepare(step), runner.context(config))
         except ArchiveError as error:
             return self.unreadable(who, error)
-        beside = _find_beside(
-            runner.settings.features, step.record, conversation if is_called else ()
-        )
+        called = conversation if is_called else ()
+        is_on = runner.runs.is_on(config)  # else the Actor is shown no log
+        beside = _find_beside(runner.settings.features, step.record, called) if is_on else None
         return self.answer(arguments, who, step.record, conversation, store, beside=beside)
 
     def answer(

@@ -61,6 +61,9 @@ many found an answer among the first 8 hits without them.
 _MOST_NAMED: Final = 4
 """How many observations, or words, a note names."""
 
+_MOST_READ: Final = 400
+"""How many hits are read for those that are not weak: a query of common words has very many."""
+
 
 def answer_threads(
     asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
@@ -117,7 +120,7 @@ def answer_search(
         raise RefusedError(msg)
     wanted = Filter(asked.before, asked.after, asked.role, asked.tool_name)
     last = number * asked.limit
-    request = SearchRequest(asked.query, last + 1, wanted, thread_id, scope.hidden, WEAK_SHARE)
+    request = SearchRequest(asked.query, last + 1, wanted, thread_id, scope.hidden)
     found, seen = _search(request, source, scope)
     hits = found[last - asked.limit : last]
     matches = [*found, *seen]
@@ -153,10 +156,16 @@ def _search(
     while True:
         hits = source.search(replace(request, most=most))
         kept = _drop_repeated(hits, scope)
-        found = [hit for hit in kept if not (hit.group_id and hit.group_id in groups)]
-        if len(hits) < most or len(found) >= request.most or len(found) == len(kept):
-            return found[: request.most], [hit for hit in kept if hit not in found]
-        most += len(kept) - len(found) + request.most
+        found = _drop_weak([hit for hit in kept if hit.group_id not in groups])
+        if len(hits) < most or len(found) >= request.most or most >= _MOST_READ:
+            return found[: request.most], [hit for hit in kept if hit.group_id in groups]
+        most += len(hits) - len(found) + request.most
+
+
+def _drop_weak(hits: Sequence[RecallHit]) -> list[RecallHit]:
+    """Return the hits that hold enough of the words, beside the best ones, and those by meaning."""
+    best = max((hit.held for hit in hits), default=0.0)
+    return [hit for hit in hits if not hit.held or hit.held >= WEAK_SHARE * best]
 
 
 def _note_seen(hits: Sequence[RecallHit]) -> list[str]:
@@ -178,7 +187,7 @@ def _note_words(
         return []
     rest = _leave_missing(written, texts)
     while rest:
-        asked = replace(request, query=" ".join(rest), most=_MOST_NAMED, least=0.0, by_words=True)
+        asked = replace(request, query=" ".join(rest), most=_MOST_NAMED, by_words=True)
         texts = [distinct_words(hit.text) for hit in source.search(asked)]
         if not texts:
             named = ", ".join(map(quote, [*rest][:_MOST_NAMED]))
@@ -250,9 +259,12 @@ class _HitStyle:
         return head.replace("\n", "\n  ") + mark
 
     def is_shown(self, hit: RecallHit) -> bool:
-        """Return whether another answer shows what of a hit matters: the words, and around them."""
-        in_sight = self.scope.in_sight
-        if show_key(hit.cursor) not in in_sight.ids:
+        """Return whether another answer shows what of a hit matters: the words, and around them.
+
+        Only of the current thread: others may have messages of the same ids.
+        """
+        in_sight, is_own = self.scope.in_sight, hit.thread.id == self.scope.current_thread
+        if not is_own or show_key(hit.cursor) not in in_sight.ids:
             return False
         text = _squeeze(escape(self.write_preview(hit, LEAST_PREVIEW)))
         return bool(text) and text in in_sight.text
@@ -280,7 +292,8 @@ def _write_hits(hits: Sequence[RecallHit], tokens: int, style: _HitStyle) -> Ite
                 f"{_CURSOR}{show_key(hit.cursor)}{_ABOVE if is_shown else ''}",
             )
             yield f"- {', '.join(filter(None, facts))}"
-            size = max(min(tokens, LEAST_PREVIEW), round(tokens * hit.held / style.best))
+            share = hit.held / style.best if hit.held else 1.0  # found by its meaning alone
+            size = max(min(tokens, LEAST_PREVIEW), round(tokens * share))
             if not is_shown and (preview := style.write_preview(hit, size)):
                 yield f"  {preview}"
 

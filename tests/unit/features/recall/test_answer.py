@@ -343,6 +343,35 @@ def test_observations_in_sight_are_named_and_take_no_place() -> None:
     ]
 
 
+def test_messages_are_found_where_an_observation_in_sight_holds_more() -> None:
+    said = ["The plumber comes at 9.", "My sister moved.", "A new dentist.", "The rent is up."]
+    group: Group = {
+        **group_of("g1", "\n".join(f"* User: {text}" for text in said)),
+        "ranges": [["m0", "m3"]],
+    }
+    entries = entries_of([HumanMessage(text) for text in [*said, *FILLER]])
+    source = StateSource("t1", entries, groups=[group])
+    asked = {"mode": "search", "query": "plumber sister dentist rent"}
+    found = recall(asked, source, scope_of(in_sight=InSight(frozenset({"g1"}))), COUNTER)
+    assert found["count"] == len(said)
+
+
+def test_weak_hits_end_no_page() -> None:
+    query = "falcon permit budget harvest nowadays"
+    long = " ".join(f"word{n} token{n}" for n in range(400))
+    weak = [word for word in query.split() for _ in range(2)]
+    texts = [*[query] * 3, *weak, *[f"harvest nowadays {long}"] * 4, *FILLER]
+    source = StateSource("t1", entries_of([HumanMessage(text) for text in texts]))
+
+    def look(**more: int) -> dict[str, Any]:
+        return recall({"mode": "search", "query": query, **more}, source, scope_of(), COUNTER)
+
+    whole, pages = look(limit=20), [look(limit=5, page=page) for page in (1, 2)]
+    assert whole["count"] == 7
+    assert [page["count"] for page in pages] == [5, 2]
+    assert [page["has_more"] for page in pages] == [True, False]
+
+
 def test_what_another_answer_shows_is_named() -> None:
     code = "let x = {a: [1, 2], b: !c};\n" * 200
     said = ["Noted.", "The ferry leaves at 9.", f"The ferry has wifi. {code} The end.", *FILLER]
