@@ -158,7 +158,8 @@ def _search(
         kept = _drop_repeated(hits, scope)
         found = _drop_weak([hit for hit in kept if hit.group_id not in groups])
         if len(hits) < most or len(found) >= request.most or most >= _MOST_READ:
-            return found[: request.most], [hit for hit in kept if hit.group_id in groups]
+            seen = _drop_weak([hit for hit in kept if hit.group_id in groups])
+            return found[: request.most], seen
         most += len(hits) - len(found) + request.most
 
 

@@ -33,6 +33,7 @@ from langgraph_om.search.source import (
     StateSource,
 )
 from support.counters import COUNTER, COUNTERS
+from support.groups import group as observed
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
 from support.recall_talk import (
     NOON,
@@ -345,12 +346,9 @@ def test_observations_in_sight_are_named_and_take_no_place() -> None:
 
 def test_messages_are_found_where_an_observation_in_sight_holds_more() -> None:
     said = ["The plumber comes at 9.", "My sister moved.", "A new dentist.", "The rent is up."]
-    group: Group = {
-        **group_of("g1", "\n".join(f"* User: {text}" for text in said)),
-        "ranges": [["m0", "m3"]],
-    }
+    seen = observed("g1", "\n".join(f"* User: {text}" for text in said), 0, 3, "m")
     entries = entries_of([HumanMessage(text) for text in [*said, *FILLER]])
-    source = StateSource("t1", entries, groups=[group])
+    source = StateSource("t1", entries, groups=[seen])
     asked = {"mode": "search", "query": "plumber sister dentist rent"}
     found = recall(asked, source, scope_of(in_sight=InSight(frozenset({"g1"}))), COUNTER)
     assert found["count"] == len(said)
