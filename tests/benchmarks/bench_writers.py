@@ -20,6 +20,7 @@ from typing import Any
 
 from bench_shared import DATABASES
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from sqlalchemy import Engine, create_engine
 
 from langgraph_om import ObservationalMemory, SQLAlchemyArchive
 from langgraph_om.core.record.window import open_window
@@ -70,6 +71,10 @@ class Plan:
     threads: int = THREADS
     at_once: int = THREADS
     """How many threads take turns at the same time."""
+    length: int = 20
+    """How often a message says the same."""
+    connections: int | None = None
+    """Of each worker, to the archive; `None`: as many as it takes by itself."""
 
 
 class Worker:
@@ -88,10 +93,16 @@ class Worker:
         self.memory = ObservationalMemory(
             ScriptedChatModel(**roles),
             scope="resource",
-            archive=SQLAlchemyArchive(plan.url),
+            archive=SQLAlchemyArchive(self._connect()),
             observation={"message_tokens": MESSAGE_TOKENS, **more},
             reflection={"observation_tokens": OBSERVATION_TOKENS},
         )
+
+    def _connect(self) -> str | Engine:
+        most = self.plan.connections
+        if most is None:
+            return self.plan.url
+        return create_engine(self.plan.url, pool_size=most, max_overflow=0, pool_timeout=120)
 
     def _note(
         self, role: str, reply: Callable[[list[BaseMessage]], str]
@@ -129,7 +140,9 @@ class Worker:
         config: Any = {"configurable": {"thread_id": thread, "resource_id": USER}}
         for turn in range(self.plan.turns):
             text = f"My note {thread}-{turn} is about topic {turn * 7 % 50} and room {turn % 9}, "
-            messages.append(HumanMessage(text + "as I said to Ana. " * 20, id=f"{thread}.h{turn}"))
+            messages.append(
+                HumanMessage(text + "as I said to Ana. " * self.plan.length, id=f"{thread}.h{turn}")
+            )
             began = time.monotonic()
             done = self.memory.step(record, messages, config=config)
             messages.append(AIMessage("Noted; anything else? " * 10, id=f"{thread}.a{turn}"))
@@ -229,6 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--turns", type=int, default=2000, help="of all threads together")
     parser.add_argument("--threads", type=int, default=THREADS)
     parser.add_argument("--at-once", type=int, help="threads at a time (default: all)")
+    parser.add_argument("--length", type=int, default=20, help="of a message, times 5 tokens")
+    parser.add_argument("--connections", type=int, help="of each of the four workers")
     parser.add_argument("--only", choices=DATABASES)
     parser.add_argument("--mode", choices=("buffered", "waiting"))
     options = parser.parse_args(arguments)
@@ -239,7 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with database() as url:
                 turns = max(1, options.turns // options.threads)
                 at_once = options.at_once or options.threads
-                lines = measure(Plan(url, turns, buffer_tokens, options.threads, at_once))
+                sizes = options.threads, at_once, options.length, options.connections
+                lines = measure(Plan(url, turns, buffer_tokens, *sizes))
                 sys.stdout.write(f"--- {name}, {mode}\n" + "".join(f"{line}\n" for line in lines))
                 sys.stdout.flush()
 
