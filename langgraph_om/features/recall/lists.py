@@ -48,7 +48,7 @@ MIDDLE_PREVIEW: Final = 100
 LEAST_PREVIEW: Final = 60
 """A preview is the longer the more of the query a hit holds, but no shorter than this."""
 
-ALL_PREVIEWS: Final = 1000
+ALL_PREVIEWS: Final = 1500
 """What all previews together have, unless each is short: the best hits are what is read."""
 
 WEAK_SHARE: Final = 0.25
