@@ -168,7 +168,8 @@ pytest_runtest_setup = pytest_runtest_call
 def pytest_make_collect_report() -> Iterator[None]:
     """Skip a file of tests that imports what is taken out."""
     report = yield
-    error = report.call.excinfo and report.call.excinfo.value
+    call = getattr(report, "call", None)  # none where `--last-failed` leaves a file out
+    error = call and call.excinfo and call.excinfo.value
     try:
         skip_if_gone(error and error.__cause__)
     except pytest.skip.Exception as reason:

@@ -97,7 +97,7 @@ def test_full_checkpointer_says_so_and_nothing_is_lost(sqlite_place: Place, buff
     with workers.worker(place) as agent:
         saver: Any = agent.graph.checkpointer
         for number in range(place.turns):
-            disk.pages = number * 7 % 24
+            disk.pages = number * 7 % 16
             disk.apply(saver.conn)
             try:
                 answer(agent, number, durability="sync")

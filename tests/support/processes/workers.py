@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import itertools
 import os
 import signal
 import threading
@@ -153,12 +154,15 @@ def worker(
 def over(saver: Any, place: Place, come_to: Callable[[str], None], life: int) -> Agent:
     """An agent over a checkpointer; what its models say differs from life to life."""
 
+    asks = itertools.count()
+
     def act(messages: list[BaseMessage]) -> AIMessage:
         come_to("actor")
         for problem in refusals([messages]):
             place.note("problems", problem)
         answer = actor(messages)
-        return answer.model_copy(update={"id": f"{answer.id}@{life}"})
+        # A model that is asked again writes another answer.
+        return answer.model_copy(update={"id": f"{answer.id}@{life}.{next(asks)}"})
 
     def observe(messages: list[BaseMessage]) -> str:
         place.note("observed", str(life))
