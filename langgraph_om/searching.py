@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -56,34 +56,6 @@ class Lookup:
     archive: MessageArchive | None
     near: NearSearch | None
     """What searches beside the words; `None` for nothing."""
-
-    def search_threads(
-        self,
-        query: str,
-        thread_ids: Sequence[str],
-        resource_id: str | None,
-        wanted: Filter,
-        *,
-        limit: int,
-        store: Any = None,
-    ) -> list[SearchHit]:
-        """Search some threads of the archive; without any, nothing is found.
-
-        Raises:
-            ConfigurationError: When there is no archive, or an id is no text.
-            ArchiveError: When the storage fails.
-        """
-        check_query(query)
-        check_count("limit", limit)
-        found: list[SearchHit] = []
-        for thread_id in dict.fromkeys(thread_ids):
-            if not isinstance(thread_id, str) or not thread_id:
-                msg = f"`thread_id` has {thread_id!r}; pass ids of threads, which are texts"
-                raise ConfigurationError(msg)
-            found += self.search_archive(
-                query, thread_id, resource_id, wanted, limit=limit, store=store
-            )
-        return sorted(found, key=lambda hit: -hit.score)[: min(limit, MAX_LIMIT)]
 
     def search_archive(
         self,
@@ -340,6 +312,19 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     return sorted(threads, key=lambda thread: thread.updated, reverse=True)
 
 
+def _search_each(
+    look: Callable[[str], list[SearchHit]], thread_ids: Sequence[str]
+) -> list[SearchHit]:
+    """Return what is found in some threads, the best first; without any, nothing is."""
+    found: list[SearchHit] = []
+    for thread_id in dict.fromkeys(thread_ids):
+        if not isinstance(thread_id, str) or not thread_id:
+            msg = f"`thread_id` has {thread_id!r}; pass ids of threads, which are texts"
+            raise ConfigurationError(msg)
+        found += look(thread_id)
+    return sorted(found, key=lambda hit: -hit.score)
+
+
 class Searchable:
     """The methods of a memory with which an application finds what was said and noted."""
 
@@ -391,11 +376,17 @@ class Searchable:
         wanted = build_filter(before, after, role, tool_name, timezone)
         lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
         if state is None:
+
+            def look(key: str | None) -> list[SearchHit]:
+                return lookup.search_archive(
+                    query, key, resource_id, wanted, limit=limit, store=store
+                )
+
             if thread_id is None or isinstance(thread_id, str):
-                look = partial(lookup.search_archive, query, thread_id)
-            else:
-                look = partial(lookup.search_threads, query, thread_id)
-            return look(resource_id, wanted, limit=limit, store=store)
+                return look(thread_id)
+            check_query(query)
+            check_count("limit", limit)
+            return _search_each(look, thread_id)[: min(limit, MAX_LIMIT)]
         # A `StateSnapshot` is a tuple, too.
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
@@ -49,6 +49,7 @@ from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import part_runtime
 from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.search.source import (
+    InSight,
     NearSearch,
     RecallHit,
     RecallScope,
@@ -195,20 +196,10 @@ def _is_said(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage)
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What who asks is shown beside an answer."""
-
-    groups: frozenset[str]
-    """Ids of the observations."""
-    answers: Sequence[Mapping[str, Any]]
-    """What was answered in the turn before; not what is answered at the same time."""
-
-
-def _find_beside(
+def _find_in_sight(
     features: Features, record: MemoryRecord, messages: Sequence[BaseMessage]
-) -> Beside:
-    """Find what the Actor is shown beside an answer.
+) -> InSight:
+    """Find what the Actor is shown beside an answer; not what is answered at the same time.
 
     Args:
         messages: The conversation; empty where nothing in it has asked.
@@ -220,7 +211,7 @@ def _find_beside(
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
             answers.append(_read_answer(features.show(message, key_of(message)).text))
-    return Beside(groups, answers)
+    return read_answers(answers, groups)
 
 
 def _read_answer(text: str) -> Mapping[str, Any]:
@@ -334,10 +325,11 @@ class Recall(Feature):
                     drive(prepare(step), runner.context(config))
         except ArchiveError as error:
             return self.unreadable(who, error)
-        called = conversation if is_called else ()
-        is_on = runner.runs.is_on(config)  # else the Actor is shown no log
-        beside = _find_beside(runner.settings.features, step.record, called) if is_on else None
-        return self.answer(arguments, who, step.record, conversation, store, beside=beside)
+        in_sight = InSight()
+        if arguments.get("query") and runner.runs.is_on(config):  # else the Actor is shown no log
+            called = conversation if is_called else ()
+            in_sight = _find_in_sight(runner.settings.features, step.record, called)
+        return self.answer(arguments, who, step.record, conversation, store, in_sight=in_sight)
 
     def answer(
         self,
@@ -347,7 +339,7 @@ class Recall(Feature):
         messages: Sequence[BaseMessage],
         store: BaseStore | None,
         *,
-        beside: Beside | None = None,
+        in_sight: InSight = InSight(),  # noqa: B008 nothing of it changes
     ) -> dict[str, Any]:
         """Answer one call.
 
@@ -357,7 +349,7 @@ class Recall(Feature):
             record: The memory of the thread.
             messages: Its conversation, which the archive has too.
             store: The run's store.
-            beside: What who asks is shown beside the answer; `None` for nothing.
+            in_sight: What who asks is shown beside the answer.
 
         Raises:
             ConfigurationError: When there is a search and no store for it.
@@ -379,15 +371,14 @@ class Recall(Feature):
             timezone=self._runner.settings.timezone,
             hidden=frozenset() if request is None else frozenset({request}),
             end=request if is_answered else None,
+            in_sight=in_sight,
             show_id=hidden_id if hides_ids else str,
             read_id=read_id,
         )
-        mode, counter = arguments.get("mode"), self._runner.settings.counter
+        mode = arguments.get("mode")
         try:
             with record_search(who.thread_id, who.resource_id, mode):
-                if beside is not None and arguments.get("query"):
-                    scope = replace(scope, in_sight=read_answers(beside.answers, beside.groups))
-                return recall(arguments, source, scope, counter)
+                return recall(arguments, source, scope, self._runner.settings.counter)
         except ArchiveError as error:
             return self.unreadable(who, error)
 
