@@ -6,12 +6,14 @@ What only the archive or another process knows is not asked: such a step is said
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable, run_in_executor
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -42,7 +44,7 @@ from langgraph_om.integrations.state_graph import (
 )
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, name_actor
-from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.drivers import drive, in_thread
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.runner import StepRunner
@@ -258,8 +260,12 @@ class IdleStep:
         return drive(self._enter(state), self._nodes.runner.context(emit=emit)).result
 
     async def aenter(self, state: State) -> Entered:
-        """Inspect the state in a thread, as `om_status` does: functions of the user may block."""
-        return await run_in_executor(None, self.enter, state)
+        """Inspect the state in a thread of its own: functions of the user may block.
+
+        Not in one of the loop's few: where jobs are sent to the server that this runs in, it needs
+        them to answer.
+        """
+        return await asyncio.wrap_future(in_thread(partial(self.enter, state), "om_enter"))
 
     def draw_edge(self, builder: StateGraph[Any, Any, Any, Any], source: str) -> None:
         """Draw the edge from a node after which the Actor is next, past `om_status` where idle."""
@@ -296,10 +302,11 @@ class IdleStep:
             return written
 
     async def aleave(self, state: State, update: StateUpdate, answer: BaseMessage) -> StateUpdate:
-        """Do the same in a thread, as the archive blocks."""
+        """Do the same in a thread of its own, as the archive blocks."""
         if not self._is_last(state, answer):
             return _add_answer(update, answer)
-        return await run_in_executor(None, self.leave, state, update, answer)
+        leave = partial(self.leave, state, update, answer)
+        return await asyncio.wrap_future(in_thread(leave, "om_leave"))
 
     def _is_last(self, state: State, answer: BaseMessage) -> bool:
         is_last = not getattr(answer, "tool_calls", None) and answer.id is not None
