@@ -199,6 +199,16 @@ def as_event(event: FeatureEvent) -> Event:
     return cast("Event", event)
 
 
+def name_fields(*keys: str) -> dict[str, str]:
+    """Return the fields of a part that keys of an event become: `cycle_id` is `cycleId`."""
+    return {key: _to_field(key) for key in keys}
+
+
+def _to_field(key: str) -> str:
+    first, *rest = key.split("_")
+    return "timestamp" if key == "at" else first + "".join(map(str.title, rest))
+
+
 _TABLE: dict[str, Additions] = {}
 
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Final
 
 from langchain_core.messages import AIMessage
 
 from langgraph_om.core.actor.prompt_cache import find_reason, read_cache
-from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.effects import EffectFlow, Warn
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.runtime.state import Recent
@@ -29,11 +28,6 @@ class CacheWatch(Feature):
     def __init__(self) -> None:
         self._told: Recent[frozenset[str]] = Recent(_MAX_KNOWN)
         """By thread, the kinds of reasons that were told."""
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 the logger's filter switches it off
-        """Return the feature, which is always on."""
-        return cls()
 
     def after(self, step: Step) -> EffectFlow[None]:
         """Warn where the newest answers were read anew."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, NotRequired, Self, TypeVar, cast
 
 from pydantic import AfterValidator, TypeAdapter
@@ -335,7 +335,7 @@ class Extract(Feature):
             each = self._list_wanted(info)[answer.value.name]
             entry = _write_entry(answer, is_whole=not each.include_previous)
             if each.on_extracted is not None and "patch" in entry:
-                entry = yield from _ask_user(info, each, entry)
+                entry = yield from _ask_user(info, each, each.on_extracted, entry)
             entries.append(entry)
         return entries
 
@@ -370,7 +370,9 @@ def _write_entry(answer: ValueAnswer, *, is_whole: bool) -> Extraction:
     return {**entry, "is_whole": True} if is_whole else entry
 
 
-def _ask_user(info: CycleInfo, each: Extractor, entry: Extraction) -> EffectFlow[Extraction]:
+def _ask_user(
+    info: CycleInfo, each: Extractor, call: Callable[..., Any], entry: Extraction
+) -> EffectFlow[Extraction]:
     """Let the user's function see a value, and change it."""
     name, found = entry["name"], entry["value"]
     about = {
@@ -381,10 +383,8 @@ def _ask_user(info: CycleInfo, each: Extractor, entry: Extraction) -> EffectFlow
         "thread_id": info.record["thread_id"],
         "resource_id": info.record["resource_id"],
     }
-    assert each.on_extracted is not None  # noqa: S101 the caller has looked
-    call = partial(each.on_extracted, deepcopy(found), about)
     reply: HookReply = yield CallWithConfig(
-        f"extract[{name!r}].on_extracted", _without_config(call)
+        f"extract[{name!r}].on_extracted", lambda _: call(deepcopy(found), about)
     )
     if reply.error is not None:
         why = "it did not return in time" if reply.is_late else type(reply.error).__name__
@@ -397,13 +397,6 @@ def _ask_user(info: CycleInfo, each: Extractor, entry: Extraction) -> EffectFlow
     except InvalidError as error:
         return {"name": name, "error": f"what `on_extracted` returned is no such value: {error}"}
     return {"name": name, "patch": value, "value": value, "is_whole": True}
-
-
-def _without_config(call: Callable[[], Any]) -> Callable[[Any], Any]:
-    def told(_: Any) -> Any:
-        return call()
-
-    return told
 
 
 class Extractable:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NotRequired, Self, cast
+from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import check_count
-from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.step.step import Feature
@@ -100,11 +99,6 @@ class OwnLimits(Feature):
 
     name = "limits"
     additions = Additions(keys=LimitKeys, reducers={"limited": _set_limits})
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
-        """Return the feature, which is always on."""
-        return cls()
 
     def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
         """Return the limits of a thread; what the Actor's window asks for is never exceeded."""

@@ -41,7 +41,7 @@ from langgraph_om.archive.sql.schema import encode_message, message_rows, thread
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Group
-from langgraph_om.features.meaning.meaning import StoreIndex
+from langgraph_om.features.meaning.meaning import Meaning
 
 BUDGET = 0.010
 """Seconds that a page or a list may take."""
@@ -290,7 +290,7 @@ def sqlite_store(path: str) -> Iterator[BaseStore]:
         yield store
 
 
-def index_groups(index: StoreIndex, store: BaseStore, size: Size) -> float:
+def index_groups(index: Meaning, store: BaseStore, size: Size) -> float:
     """Put groups into a store as a run does, and tell how many seconds it took."""
     said = [message.text for message in conversation(2_000, calls_every=0, seed=3)]
     started = time.perf_counter()
@@ -319,7 +319,7 @@ def group_of(number: int, at: int, said: Sequence[str]) -> Group:
 
 def search(store: BaseStore, size: Size) -> tuple[dict[str, list[float]], list[str]]:
     """Search in one user's threads, and give the seconds each search took, and notes."""
-    index = StoreIndex()
+    index = Meaning()
     notes = [f"{size.groups} groups indexed in {index_groups(index, store, size):.0f} s"]
     if type(store).__name__ == "PostgresStore":
         _, told = searches(index, store, size)
@@ -331,7 +331,7 @@ def search(store: BaseStore, size: Size) -> tuple[dict[str, list[float]], list[s
 
 
 def searches(
-    index: StoreIndex, store: BaseStore, size: Size
+    index: Meaning, store: BaseStore, size: Size
 ) -> tuple[dict[str, list[float]], list[str]]:
     """Search as often as the size says, and tell what was found."""
     questions: list[BaseMessage] = conversation(2 * size.searches, calls_every=0, seed=4)[::2]
@@ -345,7 +345,7 @@ def searches(
             who = Identity(thread_name(place), resource_of(place, size))
             in_resource = name == "search of a user"
             started = time.perf_counter()
-            found = index.search(store, question.text, FOUND, who, in_resource=in_resource)
+            found = index.find_near(question.text, FOUND, who, store, in_resource=in_resource)
             laps.append(time.perf_counter() - started)
             counts.append(len(found))
         wanted = FOUND * len(counts)

@@ -45,9 +45,9 @@ ASKED = re.compile(r"\[recall (\{.*\})\]")
 
 def meaning_index(archive: MessageArchive | None = None) -> Any:
     """The index of a search by meaning."""
-    from langgraph_om.features.meaning.meaning import StoreIndex  # noqa: PLC0415 it may be taken out
+    from langgraph_om.features.meaning.meaning import Meaning  # noqa: PLC0415 it may be taken out
 
-    return StoreIndex(archive)
+    return Meaning(archive)
 
 
 # --- Agents that recall --------------------------------------------------------------------------

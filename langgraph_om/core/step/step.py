@@ -226,12 +226,13 @@ class Feature:
 
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
-        """Read the options; `None` where they switch the feature off.
+        """Read the options; `None` where they switch the feature off. Without options, it is on.
 
         Raises:
             ConfigurationError: When an option of it cannot be meant.
         """
-        raise NotImplementedError
+        del setup
+        return cls()
 
     def list_tools(self) -> Sequence[Any]:
         """Return tools to bind to the Actor's model; called once `connect` was."""

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.additions import Additions, name_fields
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.text import compile_late, escape
@@ -26,7 +26,7 @@ from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import CycleEvent, Event
+from langgraph_om.core.wire import Event
 from langgraph_om.features.check.words import Shown, cut_unfounded, find_unfounded
 
 NAME: Final = "check"
@@ -57,33 +57,6 @@ class CheckEntry(TypedDict):
     """Nothing of them could be kept."""
 
 
-class CheckEvent(CycleEvent):
-    """The Observer wrote something that it was not shown."""
-
-    type: Literal["checked"]
-    mended: int
-    cut: int
-    left_out: int
-
-
-class CheckData(TypedDict):
-    """The `data` of a part about the check."""
-
-    cycleId: str
-    threadId: str
-    mended: int
-    cut: int
-    leftOut: int
-    timestamp: str
-
-
-class CheckPart(TypedDict):
-    """The Observer wrote something that it was not shown."""
-
-    type: Literal["data-om-checked"]
-    data: CheckData
-
-
 @dataclass(frozen=True, slots=True)
 class _Doubtful:
     """An item of an answer with words that are not founded."""
@@ -102,14 +75,7 @@ class Check(Feature):
     prompts = __name__
     additions = Additions(
         streamed={
-            "checked": {
-                "cycle_id": "cycleId",
-                "thread_id": "threadId",
-                "mended": "mended",
-                "cut": "cut",
-                "left_out": "leftOut",
-                "at": "timestamp",
-            }
+            "checked": name_fields("cycle_id", "thread_id", "mended", "cut", "left_out", "at")
         },
     )
     job_settings: ClassVar[Mapping[str, Any]] = {"check_observations": True}
@@ -198,6 +164,3 @@ def _read_mended(text: str, doubtful: Sequence[_Doubtful], shown: Shown) -> dict
         if is_one and not any(find_unfounded(line, shown) for line in lines):
             mended[item] = parsed.observations
     return mended
-
-
-__all__ = ["Check", "CheckOptions", "CheckPart"]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, as_event
+from langgraph_om.core.additions import Additions, as_event, name_fields
 from langgraph_om.core.config.settings import Features, Identity, Settings, Setup, Texts
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import content_digest, key_of
@@ -56,13 +56,9 @@ SHORT_CHARACTERS: Final = 240
 class EarlierMessage:
     """A message of any thread, as it is shown."""
 
-    thread_id: str
+    message: RecallMessage
     title: str | None
-    key: str
-    position: int
-    """Grows along the conversation."""
-    role: str
-    at: datetime | None
+    """Of its thread."""
     text: str
     score: float | None = None
     """How well it matches; `None` of a message that was not found, but stands near to one."""
@@ -117,18 +113,19 @@ def write_recalled(
 def _write(messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
     threads: dict[str, list[EarlierMessage]] = {}
     for message in messages:
-        threads.setdefault(message.thread_id, []).append(message)
+        threads.setdefault(message.message.thread_id, []).append(message)
     blocks = [_write_thread(key, each, style) for key, each in threads.items()]
     return fill("recalled_messages", messages="\n\n".join(blocks))
 
 
 def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
     """Write the messages of a thread in their order, with marks where some are left out."""
-    ordered = sorted(messages, key=lambda message: message.position)
+    ordered = sorted(messages, key=lambda each: each.message.position)
     lines: list[str] = []
     day: str | None = None
     before: int | None = None
-    for message in ordered:
+    for each in ordered:
+        message = each.message
         if before is not None and message.position > before + 1:
             lines.append("…")
         before = message.position
@@ -138,8 +135,8 @@ def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: Blo
             lines.append(f"Date: {written}")
             day = written
         clock = f" ({moment:%H:%M})" if moment else ""
-        role = as_label(message.role) or "someone"
-        body = sanitize(message.text).strip().replace("\n", "\n  ")
+        role = as_label(role_of(message.message) or "") or "someone"
+        body = sanitize(each.text).strip().replace("\n", "\n  ")
         lines.append(f"{role[0].upper()}{role[1:]}{clock} [{show_key(message.key)}]: {body}")
     title = as_label(messages[0].title) if messages[0].title else ""
     named = f' title="{escape_attribute(title)}"' if title else ""
@@ -194,8 +191,8 @@ class Finder:
         shown = self.features.having("excerpts")
         excerpts = {key: text for show in shown for key, text in show(record).items()}
         hits = [*self._select(source.search(asked), source, excerpts)]
-        found = [_describe(message, hit, hit.score) for hit, message in hits]
-        seen = {(message.thread_id, message.key) for message in found}
+        found = [_describe(message, hit, round(hit.score, 4)) for hit, message in hits]
+        seen = {(message.thread_id, message.key) for _, message in hits}
         seen |= {(who.thread_id, key) for key in hidden}
         near: list[tuple[int, EarlierMessage]] = []
         for hit, message in hits:
@@ -226,24 +223,13 @@ class Finder:
     ) -> Iterator[tuple[int, RecallMessage]]:
         """Yield the messages around one, with how far from it they are."""
         reach, thread, at = self.config.message_range, message.thread_id, message.position
-        sides = (
-            (reach, reach)
-            if isinstance(reach, int)
-            else (
-                reach.get("before", 0),
-                reach.get("after", 0),
-            )
-        )
-        before, after = list[RecallMessage](), list[RecallMessage]()
-        if sides[0]:
-            before = source.messages(thread, start=None, stop=at, limit=sides[0], newest_first=True)
-        if sides[1]:
-            begin = at + 1
-            after = source.messages(
-                thread, start=begin, stop=None, limit=sides[1], newest_first=False
-            )
-        yield from enumerate(reversed(before), start=1)
-        yield from enumerate(after, start=1)
+        sides = {"before": reach, "after": reach} if isinstance(reach, int) else reach
+        if most := sides.get("before", 0):
+            before = source.messages(thread, start=None, stop=at, limit=most, newest_first=True)
+            yield from enumerate(reversed(before), start=1)
+        if most := sides.get("after", 0):
+            after = source.messages(thread, start=at + 1, stop=None, limit=most, newest_first=False)
+            yield from enumerate(after, start=1)
 
 
 def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
@@ -258,16 +244,7 @@ def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
 
 
 def _describe(message: RecallMessage, hit: RecallHit, score: float | None) -> EarlierMessage:
-    return EarlierMessage(
-        message.thread_id,
-        hit.thread.title,
-        message.key,
-        message.position,
-        role_of(message.message) or "",
-        message.at,
-        read_text(message.message),
-        None if score is None else round(score, 4),
-    )
+    return EarlierMessage(message, hit.thread.title, read_text(message.message), score)
 
 
 RECALLED_ID = "om-recalled"
@@ -360,12 +337,7 @@ class Injecting(Feature):
         streamed={
             "recalled": {
                 "request": "messageId",
-                "hits": "hits",
-                "tokens": "tokens",
-                "error": "error",
-                "record_id": "recordId",
-                "thread_id": "threadId",
-                "at": "timestamp",
+                **name_fields("hits", "tokens", "error", "record_id", "thread_id", "at"),
             }
         },
         beside={"opened": leave_recalled, "deleted": forget_recalled},
@@ -476,7 +448,7 @@ def _choose_style(settings: Settings, record: MemoryRecord) -> BlockStyle:
 
 def _list_hits(shown: Sequence[EarlierMessage]) -> list[RecalledHit]:
     return [
-        {"id": each.key, "threadId": each.thread_id, "score": each.score}
+        {"id": each.message.key, "threadId": each.message.thread_id, "score": each.score}
         for each in shown
         if each.score is not None
     ]

@@ -51,9 +51,6 @@ from langgraph_om.search.source import (
     read_said,
 )
 
-# What is put into a store to be searched by meaning, and under which names.
-
-
 ROOT: Final = "langgraph_om"
 NOBODY: Final = "-"
 """Stands for the resource of threads that belong to none."""
@@ -161,11 +158,6 @@ def list_messages(
     return [entry for entry in entries if is_visible(entry[1])]
 
 
-def build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
-    """Return the namespace of the thread that a group is about."""
-    return build_namespace(replace(who, thread_id=find_thread(group, record)))
-
-
 def build_pieces(task: IndexTask) -> Iterator[Piece]:
     """Yield the pieces of groups and of messages."""
     place, about = build_namespace(task.who), {"thread_id": task.who.thread_id}
@@ -260,17 +252,36 @@ def check_store(store: BaseStore | None) -> BaseStore:
     return store
 
 
-class StoreIndex:
-    """The index of one memory over any number of stores.
+class Meaning(NearSearch):
+    """Puts observations and messages into the graph's store, and searches there.
 
     Args:
         archive: Tells which threads are deleted; `None` where nothing is archived.
     """
 
+    name = "meaning"
+    needs = ("recall",)
+    prompts = __package__
+    search_prompt = "recall_search_meaning"
+    told = " and by its meaning"
+    store_use = "index"
+    kept_in_store = "the texts that search by meaning has put into the graph's store"
+
     def __init__(self, archive: MessageArchive | None = None) -> None:
         self._archive = archive
         self.begin_anew()
         begin_anew_after_fork(self)
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `retrieval.vector`."""
+        retrieval = read_retrieval(setup)
+        return cls() if retrieval is not None and retrieval.vector else None
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Have the archive tell which threads are deleted."""
+        self._archive = runner.archive
+        return ()
 
     def begin_anew(self) -> None:
         """Begin without tasks; in a forked process the stores say what they have already."""
@@ -283,6 +294,21 @@ class StoreIndex:
         self._known: deque[tuple[BaseStore, _Known]] = deque(maxlen=MAX_KNOWN_STORES)
 
     # --- Writing ---------------------------------------------------------------------------------
+
+    def after(self, step: Step) -> EffectFlow[None]:
+        """Make what is new in a graph's run searchable, beside the run.
+
+        Raises:
+            ConfigurationError: When the run has no store that can be searched.
+        """
+        if step.scope is None or step.scope.state is None:
+            return
+        yield from ()
+        record, hooks = step.record, step.settings.features.having("kept_until")
+        kept = [kept_until(record) for kept_until in hooks] if step.identity.thread_id else []
+        said = list_messages(record, step.given, kept)
+        time_of = partial(step.settings.time_of, stamps=record["stamps"])
+        self.add(record, said, find_store(), step.identity, edited=step.changed, time_of=time_of)
 
     def add(
         self,
@@ -312,10 +338,11 @@ class StoreIndex:
             known, own = self._find_known(store), build_namespace(who)
             groups: dict[str, list[Group]] = {}
             for group in list_groups(record):
-                name = (build_group_namespace(group, record, who), group["id"])
+                about = find_thread(group, record)
+                name = (build_namespace(replace(who, thread_id=about)), group["id"])
                 if name not in known:
                     known[name] = None
-                    groups.setdefault(find_thread(group, record), []).append(group)
+                    groups.setdefault(about, []).append(group)
             new = [each for each in messages if (own, each[0]) not in known or each[0] in edited]
             known.update(dict.fromkeys((own, key) for key, _ in new))
             said = [Said(*each, time_of(*each) if time_of else None) for each in new]
@@ -416,27 +443,17 @@ class StoreIndex:
 
     # --- Reading ---------------------------------------------------------------------------------
 
-    def search(
+    def find_near(
         self,
-        store: BaseStore | None,
         query: str,
         limit: int,
         who: Identity,
+        store: BaseStore | None,
         *,
         in_resource: bool,
         finds_messages: bool = False,
     ) -> list[RecallHit]:
-        """Return the best match of each text nearest in meaning, the best first.
-
-        Args:
-            in_resource: Whether all threads of the resource are searched instead of the current
-                one; without a resource it is the current one.
-            finds_messages: Whether observations are left out.
-
-        Raises:
-            ConfigurationError: When the store cannot be searched.
-            SearchError: When it fails.
-        """
+        """Return the best match of each text nearest in meaning, the best first."""
         store, place = check_store(store), build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
@@ -462,21 +479,13 @@ class StoreIndex:
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
-        """Delete the items of a thread, and of what runs within it.
-
-        Args:
-            resource_id: Whose it is; `None` where nobody knows: anybody's.
-        """
+        """Delete the items of a thread, and of what runs within it."""
         self._delete(list_prefixes(thread_id, resource_id), store)
 
     def delete_resource(
         self, resource_id: str, thread_ids: Iterable[str], store: BaseStore
     ) -> None:
-        """Delete all items of a resource.
-
-        Args:
-            thread_ids: Its threads; they may have items from before it was known whose they are.
-        """
+        """Delete all items of a resource; threads may have some of when it was not known whose."""
         threads = [prefix for key in thread_ids for prefix in list_prefixes(key, resource_id)]
         own = build_resource_prefix(resource_id)
         self._delete([own, *(prefix for prefix in threads if not is_within(prefix, own))], store)
@@ -580,79 +589,3 @@ def _split_batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
-
-
-class Meaning(NearSearch):
-    """Puts observations and messages into the graph's store, and searches there."""
-
-    name = "meaning"
-    needs = ("recall",)
-    prompts = __package__
-    search_prompt = "recall_search_meaning"
-    told = " and by its meaning"
-    store_use = "index"
-    kept_in_store = "the texts that search by meaning has put into the graph's store"
-
-    def __init__(self) -> None:
-        self.index = StoreIndex()
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `retrieval.vector`."""
-        retrieval = read_retrieval(setup)
-        return cls() if retrieval is not None and retrieval.vector else None
-
-    def connect(self, runner: Any) -> Sequence[object]:
-        """Have the archive tell which threads are deleted."""
-        self.index = StoreIndex(runner.archive)
-        return ()
-
-    def after(self, step: Step) -> EffectFlow[None]:
-        """Make what is new in a graph's run searchable, beside the run.
-
-        Raises:
-            ConfigurationError: When the run has no store that can be searched.
-        """
-        if step.scope is None or step.scope.state is None:
-            return
-        yield from ()
-        record, hooks = step.record, step.settings.features.having("kept_until")
-        kept = [kept_until(record) for kept_until in hooks] if step.identity.thread_id else []
-        said = list_messages(record, step.given, kept)
-        time_of = partial(step.settings.time_of, stamps=record["stamps"])
-        self.index.add(
-            record, said, find_store(), step.identity, edited=step.changed, time_of=time_of
-        )
-
-    def find_near(
-        self,
-        query: str,
-        limit: int,
-        who: Identity,
-        store: Any,
-        *,
-        in_resource: bool,
-        finds_messages: bool = False,
-    ) -> list[RecallHit]:
-        """Return the best match of each text nearest in meaning, the best first."""
-        return self.index.search(
-            store, query, limit, who, in_resource=in_resource, finds_messages=finds_messages
-        )
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until what was observed is searchable."""
-        return self.index.flush(timeout)
-
-    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
-        """Delete the texts of a thread, and of what runs within it."""
-        self.index.delete_thread(thread_id, resource_id, store)
-
-    def delete_resource(self, resource_id: str, thread_ids: Iterable[str], store: Any) -> None:
-        """Delete all texts of a resource."""
-        self.index.delete_resource(resource_id, thread_ids, store)
-
-    def move_thread(
-        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
-    ) -> None:
-        """Put the texts of a thread, and of what runs within it, under another resource."""
-        self.index.move_thread(thread_id, resource_id, to_resource_id, store)

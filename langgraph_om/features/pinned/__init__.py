@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.acts import Act, Argument, Listing
-from langgraph_om.core.additions import Additions, ShownValue, as_event
+from langgraph_om.core.additions import Additions, ShownValue, as_event, name_fields
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
@@ -96,29 +96,6 @@ class PinsNoted(TypedDict):
     room: int
     record_id: str
     thread_id: str
-
-
-class PinnedData(TypedDict):
-    """Which messages are pinned now."""
-
-    id: str
-    """Of the last act."""
-    messages: list[dict[str, Any]]
-    """Each with `id`, `role` and `isWhole`, in the order in which they were pinned."""
-    tokens: int
-    """Of all that is shown of them."""
-    room: int
-    """How many tokens they may take."""
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
-class PinnedPart(TypedDict):
-    """A person pinned a message or let go of one, or a pinned one has changed."""
-
-    type: Literal["data-om-pinned"]
-    data: PinnedData
 
 
 class _Record(MemoryRecord, PinKeys, total=False):
@@ -237,15 +214,9 @@ class Pinning(Feature):
         keys=PinKeys,
         reducers={"messages-pinned": _change},
         streamed={
-            "pinned": {
-                "id": "id",
-                "messages": "messages",
-                "tokens": "tokens",
-                "room": "room",
-                "at": "timestamp",
-                "record_id": "recordId",
-                "thread_id": "threadId",
-            }
+            "pinned": name_fields(
+                "id", "messages", "tokens", "room", "at", "record_id", "thread_id"
+            )
         },
         beside={"stepped": _note_told, "deleted": _forget},
         shown=_show,
@@ -442,6 +413,3 @@ class PinActs(Handle):
         return self._change(PinUpdates(self._runner).unpin_message, message_id)
 
     apin_message, aunpin_message = awaited(pin_message), awaited(unpin_message)
-
-
-__all__ = ["PinActs", "PinUpdates", "Pinning", "list_pinned"]

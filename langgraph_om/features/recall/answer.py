@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from langgraph_om.core.content.parts import parts_of
 from langgraph_om.core.content.text import escape, sanitize, show_key
@@ -109,11 +109,11 @@ def _answer_messages(
     # One message per page, so that the next page is always the next message.
     limit = 1 if asked.detail == "high" else asked.limit
     wanted = Wanted(asked.part_type, asked.tool_name)
-    chosen = source if wanted.is_all else ChosenParts(source, wanted)
+    reader = _Reader(source, thread_id, wanted)
     if anchor is None and number < 0:
-        page = _read_back_from_end(chosen, thread_id, scope, number, limit)
+        page = _read_back_from_end(reader, scope, number, limit)
     else:
-        page = _read_page(chosen, thread_id, anchor, number, limit)
+        page = _read_page(reader, anchor, number, limit)
     answer: RecallAnswer = {
         "messages": _describe_empty(page, number),
         "count": 0,
@@ -131,63 +131,42 @@ def _answer_messages(
     return writer.write_overview(page.shown, answer, wanted, is_backward=number < 0)
 
 
-class Readable(Protocol):
-    """The messages of conversations, in their order."""
-
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return a message by its id, from one thread or any."""
-
-    def messages(
-        self,
-        thread_id: str,
-        *,
-        start: int | None,
-        stop: int | None,
-        limit: int,
-        newest_first: bool,
-    ) -> list[RecallMessage]:
-        """Return messages from a position on and before another, oldest first."""
-
-
 _BATCH: Final = 100
 _MOST_LOOKED_AT: Final = 5_000
 """Of a conversation, how many messages are looked at for parts that are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenParts:
-    """The messages of a source that have parts that are asked for."""
+class _Reader:
+    """Reads the messages of a conversation, those with parts that are asked for."""
 
     source: RecallSource
+    thread_id: str
     wanted: Wanted
 
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return a message by its id, whatever its parts."""
-        return self.source.find(key, thread_id)
-
-    def messages(
+    def read(
         self,
-        thread_id: str,
-        *,
-        start: int | None,
-        stop: int | None,
         limit: int,
-        newest_first: bool,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        newest_first: bool = False,
     ) -> list[RecallMessage]:
         """Return the first such messages from a position on, or the last ones before another."""
-        kept: list[RecallMessage] = []
+        size, kept = limit if self.wanted.is_all else _BATCH, list[RecallMessage]()
         for _ in range(_MOST_LOOKED_AT // _BATCH):
             batch = self.source.messages(
-                thread_id, start=start, stop=stop, limit=_BATCH, newest_first=newest_first
+                self.thread_id, start=start, stop=stop, limit=size, newest_first=newest_first
             )
-            names = name_calls(batch)
+            names = {} if self.wanted.is_all else name_calls(batch)
             chosen = [
                 message
                 for message in batch
-                if any(self.wanted.takes(part, names) for part in parts_of(message.message))
+                if self.wanted.is_all
+                or any(self.wanted.takes(part, names) for part in parts_of(message.message))
             ]
             kept = [*chosen, *kept] if newest_first else [*kept, *chosen]
-            if len(batch) < _BATCH or len(kept) >= limit:
+            if len(batch) < size or len(kept) >= limit:
                 break
             if newest_first:
                 stop = batch[0].position
@@ -216,42 +195,37 @@ def _write_neighbours(page: _Page, number: int) -> Iterator[str]:
         yield "The conversation begins with this message."
 
 
-def _read_back_from_end(
-    source: Readable, thread_id: str, scope: RecallScope, number: int, limit: int
-) -> _Page:
+def _read_back_from_end(reader: _Reader, scope: RecallScope, number: int, limit: int) -> _Page:
     """Read a page back from the end of a conversation.
 
     While it is answered, that is the live request: what stands behind it are the calls and results
     of this turn, which are more with each call, so that pages would overlap.
     """
-    has_request = scope.end is not None and thread_id == scope.current_thread
-    request = source.find(str(scope.end), thread_id) if has_request else None
-    page = _read_page(source, thread_id, request, number, limit)
+    has_request = scope.end is not None and reader.thread_id == scope.current_thread
+    request = reader.source.find(str(scope.end), reader.thread_id) if has_request else None
+    page = _read_page(reader, request, number, limit)
     return replace(page, later=[]) if request is not None and number == -1 else page
 
 
-def _read_page(
-    source: Readable, thread_id: str, anchor: RecallMessage | None, number: int, limit: int
-) -> _Page:
+def _read_page(reader: _Reader, anchor: RecallMessage | None, number: int, limit: int) -> _Page:
     """Read a page: from the anchor on, or, with a negative number, up to it."""
     skipped, wanted = (abs(number) - 1) * limit, abs(number) * limit + 1
     at = anchor.position if anchor else None
     key = anchor.key if anchor else None
     if number > 0:
-        found = source.messages(thread_id, start=at, stop=None, limit=wanted, newest_first=False)
+        found = reader.read(wanted, start=at)
         begin, end = skipped, skipped + limit
         edge = found[:1]
     else:
-        stop = None if at is None else at + 1
-        found = source.messages(thread_id, start=None, stop=stop, limit=wanted, newest_first=True)
+        found = reader.read(wanted, stop=None if at is None else at + 1, newest_first=True)
         end = max(0, len(found) - skipped)
         begin = max(0, end - limit)
         edge = found[-1:]
     earlier, later = found[:begin], found[end:]
     if at is not None and number > 0 and not earlier:
-        earlier = source.messages(thread_id, start=None, stop=at, limit=1, newest_first=True)
+        earlier = reader.read(1, stop=at, newest_first=True)
     if at is not None and number < 0 and not later:
-        later = source.messages(thread_id, start=at + 1, stop=None, limit=1, newest_first=False)
+        later = reader.read(1, start=at + 1)
     cursor = key or next((message.key for message in edge), None)
     return _Page(found[begin:end], earlier, later, cursor, math.ceil(len(found) / limit))
 

@@ -14,7 +14,15 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 from typing_extensions import TypedDict
 
 from langgraph_om.core.acts import Listing
-from langgraph_om.core.additions import AddedChange, Additions, Advice, Log, as_event, run_beside
+from langgraph_om.core.additions import (
+    AddedChange,
+    Additions,
+    Advice,
+    Log,
+    as_event,
+    name_fields,
+    run_beside,
+)
 from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.dates import observation_date
@@ -27,7 +35,6 @@ from langgraph_om.core.page.html import Apart, count
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import (
-    CycleEvent,
     Event,
     Found,
     Group,
@@ -141,31 +148,6 @@ class LeftOutSynced(TypedDict):
 
     type: Literal["left-out"]
     left_out: list[LeftOut]
-
-
-class StandingEvent(CycleEvent):
-    """An instruction begins, ends, or has no room."""
-
-    type: Literal["standing"]
-    change: Literal["began", "ended", "no-room"]
-    words: str
-
-
-class StandingData(TypedDict):
-    """The `data` of a part about a standing instruction."""
-
-    cycleId: str
-    threadId: str
-    change: Literal["began", "ended", "no-room"]
-    words: str
-    timestamp: str
-
-
-class StandingPart(TypedDict):
-    """A standing instruction begins, ends, or has no room."""
-
-    type: Literal["data-om-standing"]
-    data: StandingData
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,15 +306,7 @@ class Standing(Feature):
     name = NAME
     prompts = __name__
     additions = Additions(
-        streamed={
-            "standing": {
-                "cycle_id": "cycleId",
-                "thread_id": "threadId",
-                "change": "change",
-                "words": "words",
-                "at": "timestamp",
-            }
-        },
+        streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},
         keys=StandingKeys,
         reducers={"left-out": _take_left_out},
         beside={"observed": end_rules, "opened": _note_place, "deleted": _forget},
@@ -511,13 +485,3 @@ def _put_back(reading: Reading, text: str) -> None:
 def _read_day(text: str) -> str:
     heading = text.partition("\n")[0]
     return heading.partition(":")[2].strip() if observation_date(heading) is not None else ""
-
-
-__all__ = [
-    "RuleActs",
-    "Standing",
-    "StandingInstruction",
-    "StandingOptions",
-    "WithRules",
-    "read_rules",
-]

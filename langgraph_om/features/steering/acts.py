@@ -131,26 +131,6 @@ class SteeringNoted(TypedDict):
     thread_id: str
 
 
-class SteeringData(TypedDict):
-    """What a person did to the log."""
-
-    id: str
-    action: SteeringAction
-    timestamp: str
-    before: NotRequired[str]
-    """The item's lines."""
-    after: NotRequired[str]
-    recordId: str
-    threadId: str
-
-
-class SteeringPart(TypedDict):
-    """A person changed what is remembered."""
-
-    type: Literal["data-om-steering"]
-    data: SteeringData
-
-
 # Find the item that is meant, by its id or by words of it.
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from langgraph_om.core.acts import Act, Argument
-from langgraph_om.core.additions import AddedChange, Additions, Log, as_event, run_beside
-from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.additions import (
+    AddedChange,
+    Additions,
+    Log,
+    as_event,
+    name_fields,
+    run_beside,
+)
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.items import is_protected, list_items
@@ -222,15 +228,9 @@ class Steering(Feature):
         keys=SteeringKeys,
         reducers={"steered": _do, "acts-gone": _drop},
         streamed={
-            "steering": {
-                "id": "id",
-                "action": "action",
-                "at": "timestamp",
-                "before": "before",
-                "after": "after",
-                "record_id": "recordId",
-                "thread_id": "threadId",
-            }
+            "steering": name_fields(
+                "id", "action", "at", "before", "after", "record_id", "thread_id"
+            )
         },
         beside={"stepped": _note_told, "opened": _leave, "deleted": _forget},
         changes={"steer": AddedChange(SteeringChange, _apply)},
@@ -238,11 +238,6 @@ class Steering(Feature):
         erase=_erase,
     )
     acts = ACTS
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
-        """Return the feature, which is always on."""
-        return cls()
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""

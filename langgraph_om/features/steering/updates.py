@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any, Final
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.steering.acts import (
     CORRECTED,
@@ -37,7 +35,7 @@ _TYPICAL_HEAD = "* 🔴 (09:12) "
 class SteeringUpdates(Updates):
     """The updates with which a person changes the log."""
 
-    def remember(self, text: str, *, date: date | str | None = None) -> list[dict[str, Any]]:
+    def remember(self, text: str, *, date: date | str | None = None) -> Update:
         """Return the update of `om` that adds what a person wants to be remembered.
 
         The log says that a person noted it, and no reflection changes it.
@@ -50,10 +48,15 @@ class SteeringUpdates(Updates):
             ConfigurationError: When the text is blank or has more than 4000 characters, or the date
                 cannot be read.
         """
-        runner = self._runner
-        return build_remember(runner.settings, runner.clock(), text, date)
+        settings, now = self._runner.settings, self._runner.clock()
+        words, local = _check_item(text), now.astimezone(settings.timezone)
+        heading = f"Date: {format_day(_read_day(date) or local.date())}"
+        head = f"* 🔴 ({local:%H:%M}) " if date is None else "* 🔴 "
+        item = write_item(head, words, NOTED)
+        tokens = settings.counter.count_text(f"{heading}\n{item}")
+        return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
 
-    def forget(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+    def forget(self, item: str, *, state: Any = None) -> Update:
         """Return the update of `om` that takes an item out of the log.
 
         The messages it was noted from stay where they are, and so do earlier checkpoints.
@@ -71,7 +74,7 @@ class SteeringUpdates(Updates):
         """
         return self._change("forget", item, state)
 
-    def correct(self, item: str, text: str, *, state: Any = None) -> list[dict[str, Any]]:
+    def correct(self, item: str, text: str, *, state: Any = None) -> Update:
         """Return the update of `om` that puts another text in the place of an item.
 
         The log says that a person corrected it, and no reflection changes it.
@@ -87,7 +90,7 @@ class SteeringUpdates(Updates):
         """
         return self._change("correct", item, state, text)
 
-    def pin(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+    def pin(self, item: str, *, state: Any = None) -> Update:
         """Return the update of `om` after which no reflection changes an item.
 
         Args:
@@ -100,7 +103,7 @@ class SteeringUpdates(Updates):
         """
         return self._change("pin", item, state)
 
-    def unpin(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+    def unpin(self, item: str, *, state: Any = None) -> Update:
         """Return the update of `om` after which reflections may change an item again.
 
         Args:
@@ -114,21 +117,28 @@ class SteeringUpdates(Updates):
         """
         return self._change("unpin", item, state)
 
-    def undo(self, act: str | None = None) -> list[dict[str, Any]]:
+    def undo(self, act: str | None = None) -> Update:
         """Return the update of `om` that takes back what a person did to the log.
 
         Args:
             act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
                 as `om["steered"]` and `view` have it. `None`: the newest that still stands.
         """
-        return build_undo(self._runner.clock(), act)
+        return [{**_start("undo", self._runner.clock()), "item": act}]
 
     def _change(
         self, action: SteeringAction, item: str, state: Any, text: str | None = None
-    ) -> list[dict[str, Any]]:
-        runner = self._runner
-        record = runner.record(state) if state is not None else None
-        return build_change(runner.settings, runner.clock(), action, item, record=record, text=text)
+    ) -> Update:
+        wanted, runner = check_text("item", item), self._runner
+        if state is not None:
+            record = runner.record(state)
+            wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
+        event = {**_start(action, runner.clock()), "item": wanted}
+        if text is not None:
+            event["text"] = _check_item(text)
+            typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
+            event["tokens"] = runner.settings.counter.count_text(typical)
+        return [event]
 
 
 class SteeringActs(Handle):
@@ -175,69 +185,8 @@ class SteeringActs(Handle):
     apin, aunpin, aundo = awaited(pin), awaited(unpin), awaited(undo)
 
 
-def build_remember(
-    settings: Settings, now: datetime, text: str, day: date | str | None = None
-) -> Update:
-    """Return the update that adds an item of a person's own.
-
-    Raises:
-        ConfigurationError: When the text is blank or too long, or the day cannot be read.
-    """
-    words, local = _check_item(text), now.astimezone(settings.timezone)
-    heading = f"Date: {format_day(_read_day(day) or local.date())}"
-    head = f"* 🔴 ({local:%H:%M}) " if day is None else "* 🔴 "
-    item = write_item(head, words, NOTED)
-    tokens = settings.counter.count_text(f"{heading}\n{item}")
-    return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
-
-
-def build_change(
-    settings: Settings,
-    now: datetime,
-    action: SteeringAction,
-    item: str,
-    *,
-    record: MemoryRecord | None = None,
-    text: str | None = None,
-) -> Update:
-    """Return the update that changes an item.
-
-    Args:
-        settings: The settings in force.
-        now: The current time.
-        action: What is done.
-        item: The item's id, or words of it.
-        record: The memory in which the item is looked up at once; `None`: when the update is
-            written.
-        text: What takes its place, for a correction.
-
-    Raises:
-        ConfigurationError: When an argument is blank, or the text too long.
-        ItemError: When the record has no such item, or several.
-    """
-    wanted = check_text("item", item)
-    if record is not None:
-        wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
-    event = {**_start(action, now), "item": wanted}
-    if text is not None:
-        event["text"] = _check_item(text)
-        typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
-        event["tokens"] = settings.counter.count_text(typical)
-    return [event]
-
-
-def build_undo(now: datetime, act: str | None) -> Update:
-    """Return the update that undoes an act."""
-    return [{**_start("undo", now), "item": act}]
-
-
 def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
-    return {
-        "type": "steered",
-        "id": make_act_id(),
-        "action": action,
-        "at": iso(now),
-    }
+    return {"type": "steered", "id": make_act_id(), "action": action, "at": iso(now)}
 
 
 def _check_item(text: object) -> str:

@@ -55,7 +55,7 @@ from langgraph_om.runtime.flows import RunFlow
 class TitleUpdates(Updates):
     """The update with which a person gives a thread a title."""
 
-    def set_title(self, text: str | None) -> list[dict[str, Any]]:
+    def set_title(self, text: str | None) -> Update:
         """Return the update of `om` that gives the thread a title, which memory never changes.
 
         The archive, and with it `threads`, has the title with the thread's next step.
@@ -67,7 +67,12 @@ class TitleUpdates(Updates):
         Raises:
             ConfigurationError: When the text is blank or too long.
         """
-        return build_title(self._runner.clock(), text)
+        title = None if text is None else " ".join(check_text("text", text).split())
+        if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
+            msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
+            raise ConfigurationError(msg)
+        told = {"id": make_act_id(), "title": title, "at": iso(self._runner.clock())}
+        return [{"type": "titled", "by": "person", **told}]
 
 
 class TitleActs(Handle):
@@ -88,19 +93,6 @@ class TitleActs(Handle):
         return self._act(lambda _: TitleUpdates(self._runner).set_title(text))
 
     atitle, aset_title = awaited(title), awaited(set_title)
-
-
-def build_title(now: datetime, text: str | None) -> Update:
-    """Return the update that sets the thread's title, or gives it back to memory.
-
-    Raises:
-        ConfigurationError: When the text is blank or too long.
-    """
-    title = None if text is None else " ".join(check_text("text", text).split())
-    if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
-        msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
-        raise ConfigurationError(msg)
-    return [{"type": "titled", "by": "person", "id": make_act_id(), "title": title, "at": iso(now)}]
 
 
 ACTS: Final = (
@@ -201,19 +193,6 @@ MODEL_SETTINGS: Final[Mapping[str, Any]] = {
 """What is sent with the question for a title."""
 
 
-def read_config(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config
-
-
 # --- Features ------------------------------------------------------------------------------------
 
 
@@ -236,8 +215,12 @@ class AskedTitles(Feature):
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `thread_title`."""
-        config = read_config(setup.options["thread_title"])
-        return cls(config) if config is not None else None
+        value = setup.options["thread_title"]
+        if value is False:
+            return None
+        config = as_config(TitleConfig, "thread_title", None if value is True else value)
+        check_config("thread_title", config)
+        return cls(config)
 
     @property
     def role(self) -> Role:
@@ -286,11 +269,6 @@ class NamedThreads(Feature):
 
     name = "named_threads"
     acts = ACTS
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
-        """Return the feature, which is always on."""
-        return cls()
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell the stream, once."""

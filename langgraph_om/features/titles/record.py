@@ -12,7 +12,14 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import AddedChange, Additions, Log, as_event, run_beside
+from langgraph_om.core.additions import (
+    AddedChange,
+    Additions,
+    Log,
+    as_event,
+    name_fields,
+    run_beside,
+)
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
@@ -286,13 +293,7 @@ ADDITIONS: Final = Additions(
     labels=(TITLE, "title.words"),
     reducers={"title-words": _note_words, "title-asked": _ask_title, "titled": _set_title},
     streamed={
-        "thread-update": {
-            "cycle_id": "cycleId",
-            "thread_id": "threadId",
-            "old_title": "oldTitle",
-            "new_title": "newTitle",
-            "at": "timestamp",
-        }
+        "thread-update": name_fields("cycle_id", "thread_id", "old_title", "new_title", "at")
     },
     changes={"fix": AddedChange(TitleFixed, _fix)},
     beside={

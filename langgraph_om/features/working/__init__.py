@@ -374,11 +374,6 @@ class WorkingText(Feature):
 
     name = WORKING_NAME
 
-    @classmethod
-    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 any graph's state may hold a block
-        """Return the feature, which is always on."""
-        return cls()
-
     def read_text(self, state: Any) -> str:
         """Return the block that a graph's state holds."""
         return read_shown(state) or ""
