@@ -304,6 +304,7 @@ class Standing(Feature):
     """
 
     name = NAME
+    lives_by = NAME
     prompts = __name__
     additions = Additions(
         streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},

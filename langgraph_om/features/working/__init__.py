@@ -373,6 +373,7 @@ class WorkingText(Feature):
     """
 
     name = WORKING_NAME
+    lives_by = WORKING_NAME
 
     def read_text(self, state: Any) -> str:
         """Return the block that a graph's state holds."""
@@ -383,7 +384,7 @@ class WorkingText(Feature):
     ) -> BaseMessage | None:
         """Show it."""
         del settings, record, window
-        return write_message(texts.get(self.name, ""))
+        return write_message(texts[self.name])
 
 
 class HasWorkingMemory:
