@@ -16,7 +16,7 @@ from typing_extensions import ReadOnly, TypedDict
 
 from langgraph_om.core.content.message_keys import OWN_IDS
 from langgraph_om.core.content.text import add_tags
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord
 
 Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
@@ -49,12 +49,23 @@ resource is about to go. `edited`: a person's edit, a mapping of record keys, is
 """
 
 
+class LogChange(TypedDict):
+    """A change of the log that threads share, as a thread keeps it until the log has it."""
+
+    id: str
+    groups: list[Group]
+    """What it adds."""
+    cursor: list[str]
+    """The newest observed messages of the thread then, newest last."""
+    hints: Hints
+
+
 @dataclass(frozen=True, slots=True)
 class AddedChange:
     """A kind of change that a feature makes in the log that threads share."""
 
     form: type
-    """A `TypedDict` of it, as a thread keeps it until the log has it."""
+    """A `LogChange`."""
     apply: Callable[[Log, Any], Log]
     """Returns the log with such a change, or as it is where the change does not fit any more."""
 

@@ -169,6 +169,11 @@ def find_parent_thread(thread_id: str) -> str | None:
     return parent if mark and parent else None
 
 
+def belongs_to(key: str | None, thread_id: str) -> bool:
+    """Return whether a thread is another one, or runs within that."""
+    return key is not None and thread_id in (key, find_parent_thread(key))
+
+
 def runs_in_tool(thread_id: str) -> bool:
     """Return whether a nested conversation runs within a tool, so that an agent speaks as user."""
     return "tools" in thread_id.partition(_NESTED)[2].split("|")

@@ -168,7 +168,8 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     found: Mapping[tuple[str, str], int] = yield from ask(
         "deletions", record["resource_id"], [record["thread_id"]]
     )
-    number, seen, last = sum(found.values()), *_read_seen(record)
+    number, own = sum(found.values()), view(record)
+    seen, last = own.get("deletion", 0), own.get("archived")
     if number == seen:
         return []
     if seen is None:  # where the archive has what it had, nothing of it was deleted
@@ -179,7 +180,7 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
         starts = [] if record["scope"] == "resource" else starts
-        floor = {"message": view(record).get("archived"), "starts": starts}
+        floor = {"message": last, "starts": starts}
     is_all = ("resource", record["resource_id"]) in found
     found_now: DeletionFound = {
         "type": "deletion",
@@ -188,11 +189,6 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
         "of_resource": is_all,
     }
     return [as_event(found_now)]
-
-
-def _read_seen(record: MemoryRecord) -> tuple[int | None, str | None]:
-    """Return how many deletions a record has seen, and the last message that it archived."""
-    return view(record).get("deletion", 0), view(record).get("archived")
 
 
 def is_survivor(events: Sequence[Event]) -> bool:
@@ -282,11 +278,6 @@ class ThreadMemory:
     has_other_log: bool = False
     """Whether the archive was not told that these are the thread's log."""
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether there is nothing to note after archiving went well."""
-        return self.is_known and not self.missed and self.waited_for is None
-
 
 def archive_new(
     settings: Settings,
@@ -330,7 +321,7 @@ def archive_new(
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
         return None, []
-    if not memory.is_settled:
+    if not memory.is_known or memory.missed or memory.waited_for is not None:
         yield Storage("note_archived", (thread,))
     return archive, events
 
@@ -395,11 +386,16 @@ class StepArchive:
             for key, message in entries
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
-        options: dict[str, Any] = {"after": after, "now": self.now, "title": title, "times": times}
-        if must_follow:
-            options["must_follow"] = True
         branch: str | None = yield from self.call(
-            "append_messages", *whose, entries, **options, branch=self.branch
+            "append_messages",
+            *whose,
+            entries,
+            after=after,
+            now=self.now,
+            title=title,
+            times=times,
+            branch=self.branch,
+            must_follow=must_follow,
         )
         if must_follow and branch is None:
             return False

@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.additions import ResourceForm, resource_form
-from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
+from langgraph_om.core.content.message_keys import Keyed, belongs_to, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.wire import Group
@@ -133,29 +133,19 @@ class ArchiveWriter:
     ) -> str | None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
-        Args:
-            after: The key of the message before the first one; `None` at the start.
-            times: By key, when messages were written or first seen.
-            branch: The name of the branch that they belong to; `None` for the current one.
-            must_follow: Whether nothing is written where the thread has no such message.
-
-        Returns:
-            The name of their branch, for the next call; see `MessageArchive.append`.
-
-        Raises:
-            ArchiveError: When the storage fails.
-            ConfigurationError: When the thread belongs to another resource.
+        Arguments, result and errors are those of `MessageArchive.append`.
         """
         self._note_uses()
-        rows = _to_rows(entries)
-        options: dict[str, Any] = {"after": after, "now": now, "title": title, "branch": branch}
-        if times:
-            options["times"] = times
-        if must_follow:
-            options["must_follow"] = True
-        parent = find_parent_thread(thread_id)
-        if parent is not None:
-            options["parent"] = parent
+        rows = [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
+        options: dict[str, Any] = {
+            "after": after,
+            "now": now,
+            "title": title,
+            "times": times,
+            "parent": find_parent_thread(thread_id),
+            "branch": branch,
+            "must_follow": must_follow,
+        }
         try:
             name = self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
@@ -250,7 +240,7 @@ class ArchiveWriter:
         """Forget what was archived of a thread, or of all, after it was deleted."""
 
         def is_it(key: str) -> bool:
-            return thread_id in (None, key, find_parent_thread(key))
+            return thread_id is None or belongs_to(key, thread_id)
 
         for group in [group for group in self._groups if is_it(group[0])]:
             del self._groups[group]
@@ -272,10 +262,6 @@ def _forget_oldest(remembered: OrderedDict[Any, Any]) -> None:
         remembered.popitem(last=False)
 
 
-def _to_rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:
-    return [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
-
-
 def _drop_artifact(message: BaseMessage) -> BaseMessage:
     """Leave out an artifact that is no JSON value: it was made for the program, not to be read."""
     if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
@@ -285,11 +271,8 @@ def _drop_artifact(message: BaseMessage) -> BaseMessage:
 
 def _make_plain(message: BaseMessage) -> BaseMessage:
     """Write what is no JSON value as text."""
-    fields = {
-        name: _to_json(value, frozenset())
-        for name, value in message
-        if name not in {"id", "name", "type"}
-    }
+    kept = {"id", "name", "type"}
+    fields = {name: _to_json(value, frozenset()) for name, value in message if name not in kept}
     return message.model_copy(update=fields)
 
 

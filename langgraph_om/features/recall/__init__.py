@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -86,22 +86,6 @@ _OUTSIDE: Final = (
 )
 
 
-class AnswerCall(Protocol):
-    """Answers what a model wrote."""
-
-    def __call__(
-        self,
-        state: Any,
-        arguments: Mapping[str, Any],
-        /,
-        *,
-        config: Any,
-        store: Any,
-        is_called: bool,
-    ) -> dict[str, Any]:
-        """Answer with the fields of the mode, or one field that says what to write instead."""
-
-
 class _RecallTool(StructuredTool):
     """Takes whatever a model writes as arguments: recall itself answers what is wrong with them."""
 
@@ -116,7 +100,7 @@ class _RecallTool(StructuredTool):
 
 
 def build_recall_tool(
-    answer: AnswerCall, *, reaches_others: bool, near: NearSearch | None
+    answer: Callable[..., dict[str, Any]], *, reaches_others: bool, near: NearSearch | None
 ) -> BaseTool:
     """Make the tool of a memory.
 

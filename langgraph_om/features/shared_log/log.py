@@ -19,8 +19,9 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from langgraph_om.core.additions import LogChange as AnyChange
 from langgraph_om.core.additions import added_changes, added_hints, erase_thread
-from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
+from langgraph_om.core.content.message_keys import belongs_to, derive_id
 from langgraph_om.core.record.record import (
     RECORD_VERSION,
     blank_record,
@@ -62,41 +63,30 @@ class Section(TypedDict):
     hints: Hints
 
 
-class Extension(Section):
-    """A change of the shared log: observations of a thread's messages."""
+class Extension(AnyChange, Section):
+    """A change of the shared log: observations of a thread's messages.
 
-    id: str
-    """The cycle, or the group for another thread's messages."""
+    Its id is that of the cycle, or of the group for another thread's messages.
+    """
+
     kind: Literal["extend"]
 
 
-class Joining(TypedDict):
-    """A change of the shared log: a thread takes part in it from now on."""
+class Joining(AnyChange):
+    """A change of the shared log: a thread takes part in it from now on, with what it observed."""
 
-    id: str
-    """The record."""
     kind: Literal["join"]
     thread_id: str
-    cursor: list[str]
-    groups: list[Group]
-    """What was observed of it so far."""
-    hints: Hints
     is_newer: NotRequired[bool]
     """Whether it goes before what the log has of the thread, because the log lost something."""
 
 
-class Replacement(TypedDict):
-    """A change of the shared log: a reflection."""
+class Replacement(AnyChange):
+    """A change of the shared log: a reflection, whose `groups` stand for those that it read."""
 
-    id: str
-    """The cycle."""
     kind: Literal["replace"]
     group_ids: list[str]
-    """The groups that it read; where the log has them no more, it is dropped."""
-    groups: list[Group]
-    """What takes their place."""
-    cursor: list[str]
-    hints: Hints
+    """Those; where the log has them no more, it is dropped."""
     rest: NotRequired[Attempt]
     """What the next reflection waits for, where this one left the log as large as it was."""
 
@@ -241,18 +231,11 @@ def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLo
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without one thread, and without what runs within it."""
-    shared = complete_log(stored)
-
-    def is_it(key: str | None) -> bool:
-        return key is not None and thread_id in (key, find_parent_thread(key))
-
-    kept = {
-        **shared,
-        "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
-        "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
-    }
-    if "fixed" in shared:
-        kept["fixed"] = {key: own for key, own in shared["fixed"].items() if not is_it(key)}
+    kept: dict[str, Any] = {**complete_log(stored)}
+    kept["log"] = [g for g in kept["log"] if not belongs_to(g["thread_id"], thread_id)]
+    for name in ("threads", "fixed"):
+        if name in kept:
+            kept[name] = {k: own for k, own in kept[name].items() if not belongs_to(k, thread_id)}
     return erase_thread(kept, thread_id)
 
 

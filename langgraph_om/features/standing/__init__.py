@@ -19,6 +19,7 @@ from langgraph_om.core.additions import (
     Additions,
     Advice,
     Log,
+    LogChange,
     as_event,
     name_fields,
     run_beside,
@@ -26,7 +27,7 @@ from langgraph_om.core.additions import (
 from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.message_keys import derive_id, find_parent_thread, runs_in_tool
+from langgraph_om.core.content.message_keys import belongs_to, derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import Requests
@@ -38,7 +39,6 @@ from langgraph_om.core.wire import (
     Event,
     Found,
     Group,
-    Hints,
     MemoryRecord,
     Opened,
     ThreadDeleted,
@@ -118,29 +118,19 @@ class StandingEntry(TypedDict):
     """What is noted of one without room."""
 
 
-class RuleEnded(TypedDict):
+class RuleEnded(LogChange):
     """A change of the shared log: the user ended an instruction."""
 
-    id: str
     kind: Literal["rule-ended"]
     group: str
     """The one that held it."""
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
 
 
-class RuleLeftOut(TypedDict):
+class RuleLeftOut(LogChange):
     """A change of the shared log: there was no room for an instruction."""
 
-    id: str
     kind: Literal["rule-left-out"]
     left_out: LeftOut
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
 
 
 class LeftOutSynced(TypedDict):
@@ -261,11 +251,7 @@ def _erase(log: Log, thread_id: str) -> dict[str, Any]:
     """Return the log without what had no room of a thread, and of what runs within it."""
     if "left_out" not in log:
         return dict(log)
-    kept = [
-        each
-        for each in log["left_out"]
-        if thread_id not in (each["thread_id"], find_parent_thread(each["thread_id"] or ""))
-    ]
+    kept = [each for each in log["left_out"] if not belongs_to(each["thread_id"], thread_id)]
     return {**log, "left_out": kept}
 
 

@@ -14,11 +14,12 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from langgraph_om.core.additions import LogChange
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import compile_late, for_terminal
 from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
-from langgraph_om.core.wire import Chunk, Group, Hints
+from langgraph_om.core.wire import Chunk, Group
 from langgraph_om.errors import ItemError
 
 # What is stored and streamed of it.
@@ -73,22 +74,16 @@ def list_acts(record: Mapping[str, Any]) -> list[SteeredItem]:
     return acts
 
 
-class SteeringChange(TypedDict):
+class SteeringChange(LogChange):
     """A change of the shared log: what a person did to an item."""
 
-    id: str
-    """The act."""
     kind: Literal["steer"]
     replaced: str | None
-    """The group that held the item; `None` for a new item."""
-    groups: list[Group]
-    """What takes its place."""
+    """The group that held the item, for which `groups` stand; `None` for a new item."""
     before: Group | None
     """The item, alone in a group; `None` where there was none."""
     after: Group | None
     """The item as it is since; `None` where there is none."""
-    cursor: list[str]
-    hints: Hints
 
 
 class Steered(TypedDict):

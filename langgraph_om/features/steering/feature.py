@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from langgraph_om.core.acts import Act, Argument
@@ -14,7 +15,7 @@ from langgraph_om.core.additions import (
     name_fields,
     run_beside,
 )
-from langgraph_om.core.content.message_keys import find_parent_thread
+from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.items import is_protected, list_items
 from langgraph_om.core.page.html import Html, element, join, write_moment
@@ -107,11 +108,11 @@ def _erase(log: Log, thread_id: str) -> dict[str, Any]:
     """Return the log without acts on a thread, and on what runs within it."""
     if "acts" not in log:
         return dict(log)
-
-    def is_it(key: str | None) -> bool:
-        return key is not None and thread_id in (key, find_parent_thread(key))
-
-    kept = [act for act in log["acts"] if not any(map(is_it, _threads_of(act)))]
+    kept = [
+        act
+        for act in log["acts"]
+        if not any(belongs_to(key, thread_id) for key in _threads_of(act))
+    ]
     return {**log, "acts": kept}
 
 
@@ -137,8 +138,10 @@ def _read_what(record: Mapping[str, Any], act_id: str) -> str:
     return " -> ".join(dict.fromkeys(words))
 
 
+_act: Final = partial(Act, what=_read_what, undone_by="undo")
+
 ACTS: Final = (
-    Act(
+    _act(
         name="remember",
         help="add an item that no reflection changes",
         arguments=(
@@ -149,10 +152,8 @@ ACTS: Final = (
         label="Remember",
         done="It is remembered.",
         told=_tell("remembered"),
-        what=_read_what,
-        undone_by="undo",
     ),
-    Act(
+    _act(
         name="pin",
         help="let no reflection change an item",
         arguments=(_ITEM,),
@@ -160,11 +161,9 @@ ACTS: Final = (
         label="Pin",
         done="It is pinned: no reflection changes it.",
         told=_tell("pinned"),
-        what=_read_what,
-        undone_by="undo",
         is_offered=lambda item: not is_protected(item.group),
     ),
-    Act(
+    _act(
         name="unpin",
         help="let reflections change an item again",
         arguments=(_ITEM,),
@@ -172,11 +171,9 @@ ACTS: Final = (
         label="Unpin",
         done="It is not pinned any more.",
         told=_tell("not pinned any more"),
-        what=_read_what,
-        undone_by="undo",
         is_offered=lambda item: bool(item.group.get("person")),
     ),
-    Act(
+    _act(
         name="forget",
         help="take an item out of the log; its messages stay",
         arguments=(_ITEM,),
@@ -184,10 +181,8 @@ ACTS: Final = (
         label="Forget",
         done="An item that stood here is forgotten.",
         told=_tell("forgotten"),
-        what=_read_what,
-        undone_by="undo",
     ),
-    Act(
+    _act(
         name="correct",
         help="put another text in the place of an item",
         arguments=(_ITEM, Argument("text", "what is right")),
@@ -197,10 +192,8 @@ ACTS: Final = (
         label="Correct",
         done="It is corrected.",
         told=_tell("corrected"),
-        what=_read_what,
-        undone_by="undo",
     ),
-    Act(
+    _act(
         name="undo",
         help="take back what a person did",
         arguments=(Argument("act", "which; default: the newest that stands", metavar="ID"),),
@@ -208,8 +201,6 @@ ACTS: Final = (
         label="Undo the last change",
         done="The last change is undone.",
         told=_tell("undone"),
-        what=_read_what,
-        undone_by="undo",
     ),
 )
 

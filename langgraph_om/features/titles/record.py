@@ -16,6 +16,7 @@ from langgraph_om.core.additions import (
     AddedChange,
     Additions,
     Log,
+    LogChange,
     as_event,
     name_fields,
     run_beside,
@@ -24,7 +25,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import says_nothing
-from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord, Opened, Usage
+from langgraph_om.core.wire import Event, Hints, MemoryRecord, Opened, Usage
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
@@ -261,19 +262,13 @@ def _forget(record: MemoryRecord, _: Any) -> None:
 # The log that threads share.
 
 
-class TitleFixed(TypedDict):
+class TitleFixed(LogChange):
     """A change of that log: a person sets the title of a thread, or gives it back."""
 
-    id: str
-    """The act."""
     kind: Literal["fix"]
     thread_id: str
     fixed: Hints
     """The title by its name; `None` where observations may change it again."""
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
 
 
 def _fix(log: Log, change: TitleFixed) -> Log:

@@ -290,7 +290,7 @@ def merge_late(form: Form, current: Value, patch: Any, known: Value) -> tuple[Va
 def _join(form: Form, path: Path, current: Value, patch: Any, known: Value) -> Any:
     """Return what is there with what the update adds; `None` where the two cannot be joined."""
     if not path:
-        return _join_texts(form.write(current), form.write(patch), form.write(known))
+        return join_texts(form.write(current), form.write(patch), form.write(known))
     there, given = find_at(current, path), find_at(patch, path)
     if not (isinstance(there, list) and isinstance(given, list)):
         return None
@@ -299,7 +299,8 @@ def _join(form: Form, path: Path, current: Value, patch: Any, known: Value) -> A
     return [*there, *(item for item in given if item not in there and item not in shown)]
 
 
-def _join_texts(there: str, given: str, shown: str) -> str:
+def join_texts(there: str, given: str, shown: str) -> str:
+    """Return a text with the lines of another behind it, those that were shown left out."""
     seen = {*there.split("\n"), *shown.split("\n")}
     new = [line for line in given.split("\n") if line not in seen]
     return "\n".join([there, "", *new]) if new else there

@@ -32,7 +32,12 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.record import JoinedUpdates, WorkingUpdate, join_updates
+from langgraph_om.features.working.record import (
+    JoinedUpdates,
+    WorkingUpdate,
+    join_texts,
+    join_updates,
+)
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
@@ -281,7 +286,7 @@ def _join(leaves: Sequence[_Leaf]) -> Value:
     """Make one value of leaves, oldest first; what was written at the same moment is joined."""
     texts = [leaf.value for leaf in leaves if not leaf.path]
     if texts:
-        return str(reduce(_join_texts, texts))
+        return str(reduce(lambda former, later: join_texts(later, former, later), texts))
     joined: dict[Path, Any] = {}
     for leaf in leaves:
         former = joined.get(leaf.path)
@@ -293,13 +298,6 @@ def _join(leaves: Sequence[_Leaf]) -> Value:
     for path in sorted(joined, key=len):
         _set_at(whole, path, joined[path])
     return whole or None
-
-
-def _join_texts(former: str, later: str) -> str:
-    """Return the later text, with the lines behind it that only the former one has."""
-    known = set(later.split("\n"))
-    lines = [line for line in former.split("\n") if line not in known]
-    return "\n".join([later, "", *lines]) if lines else later
 
 
 def _set_at(whole: dict[str, Any], path: Path, value: Any) -> None:
