@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -23,7 +22,7 @@ from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.options import Preset, one_of
 from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
+from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
 from langgraph_om.core.prompts import fill, load
@@ -49,6 +48,7 @@ from langgraph_om.features.shared_log.reducers import (
     write_others,
 )
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
+from langgraph_om.runtime.state import Recent
 
 MAX_LOGS = 256
 MAX_READS = 10_000
@@ -75,26 +75,22 @@ class _Read(NamedTuple):
     weight: int
 
 
-@dataclass(eq=False)
 class LogCache:
     """Remembers the shared logs of one archive, and what of their threads is unobserved."""
 
-    archive: MessageArchive
-    _logs: OrderedDict[str, tuple[int, SharedLog]] = field(default_factory=OrderedDict, repr=False)
-    _reads: OrderedDict[str, _Read] = field(default_factory=OrderedDict, repr=False)
-    _weight: int = field(default=0, repr=False)
-    _rests: OrderedDict[str, Any] = field(default_factory=OrderedDict, repr=False)
-    """Per resource, where the look at its quiet threads goes on."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, archive: MessageArchive) -> None:
+        self._archive = archive
+        self.begin_anew()
         begin_anew_after_fork(self)
 
     def begin_anew(self) -> None:
         """Read the logs again in a forked process."""
+        self._logs: Recent[tuple[int, SharedLog]] = Recent(MAX_LOGS)
+        self._rests: Recent[Any] = Recent(MAX_LOGS)
+        """Per resource, where the look at its quiet threads goes on."""
         self._lock = threading.Lock()
-        self._logs, self._reads, self._weight = OrderedDict(), OrderedDict(), 0
-        self._rests = OrderedDict()
+        self._reads: OrderedDict[str, _Read] = OrderedDict()
+        self._weight = 0
 
     def read_log(self, resource_id: str) -> SharedLog:
         """Return the shared log as it is now.
@@ -102,20 +98,17 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        revision = self.archive.record_revision(resource_id)
-        with self._lock:
-            known = self._logs.get(resource_id)
+        revision, known = self._archive.record_revision(resource_id), self._logs.recall(resource_id)
         if known is not None and known[0] == revision:
             return known[1]
-        stored, revision = self.archive.load_record(resource_id)
+        stored, revision = self._archive.load_record(resource_id)
         shared = complete_log(stored)
         self.remember_log(resource_id, revision, shared)
         return shared
 
     def remember_log(self, resource_id: str, revision: int, shared: SharedLog) -> None:
         """Remember a log as it is at a revision."""
-        with self._lock:
-            _put_newest(self._logs, resource_id, (revision, shared), MAX_LOGS)
+        self._logs.keep(resource_id, (revision, shared))
 
     def find_threads(self, resource_id: str, limit: int) -> list[ThreadEnd]:
         """Return a resource's threads with their ends, newest updated first.
@@ -123,11 +116,10 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        archive = self.archive
+        archive = self._archive
         if isinstance(archive, ThreadEndsArchive):
             return archive.thread_ends(resource_id, limit=limit)
-        threads, _ = archive.threads(resource_id, page=0, limit=limit)
-        return [ThreadEnd(thread, archive.last_position(thread.id)) for thread in threads]
+        return self._list_ends(resource_id, 0, limit)[0]
 
     def find_rest(self, resource_id: str, newest: Sequence[ThreadEnd], limit: int) -> Rest:
         """Return a part of a resource's threads behind its newest ones, the same until it is left.
@@ -138,9 +130,7 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        archive = self.archive
-        with self._lock:
-            start = self._rests.get(resource_id)
+        archive, start = self._archive, self._rests.recall(resource_id)
         if isinstance(archive, ThreadEndsArchive):
             last = newest[-1].thread
             behind = last if start is None or start.updated > last.updated else start
@@ -148,14 +138,17 @@ class LogCache:
             return Rest(ends, ends[-1].thread if len(ends) == limit else None)
         first = -(-len(newest) // limit)
         page = first if start is None else start
-        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
-        ends = [ThreadEnd(thread, archive.last_position(thread.id)) for thread in threads]
+        ends, has_more = self._list_ends(resource_id, page, limit)
         return Rest(ends, page + 1 if has_more else None)
+
+    def _list_ends(self, resource_id: str, page: int, limit: int) -> tuple[list[ThreadEnd], bool]:
+        archive = self._archive
+        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
+        return [ThreadEnd(each, archive.last_position(each.id)) for each in threads], has_more
 
     def leave_rest(self, resource_id: str, rest: Rest) -> None:
         """Go on with the next part, because nothing is left to do in this one."""
-        with self._lock:
-            _put_newest(self._rests, resource_id, rest.next_part, MAX_LOGS)
+        self._rests.keep(resource_id, rest.next_part)
 
     def recall_reads(self, marks: Sequence[ReadMark]) -> list[tuple[Any] | None]:
         """Return what was read of threads that are still the same; `None` of the others."""
@@ -183,57 +176,8 @@ class LogCache:
                 self._weight -= self._reads.popitem(last=False)[1].weight
 
 
-def _put_newest(known: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > most:
-        known.popitem(last=False)
-
-
-# --- Former generations --------------------------------------------------------------------------
-
 _MAX_TRIES = 50
 _MAX_GENERATIONS = 1000
-
-
-def list_generations(
-    archive: MessageArchive, resource_id: str, limit: int, until: datetime | None = None
-) -> list[MemoryRecord]:
-    """Return the last record of each generation of a resource's log, newest first."""
-    return [
-        to_record(entry["record"], resource_id, entry["revision"])
-        for entry in archive.record_history(resource_id, limit=limit, until=until)
-    ]
-
-
-def restore_resource(
-    archive: MessageArchive, resource_id: str, generation: int, now: datetime
-) -> MemoryRecord:
-    """Restore an earlier generation of a resource's log as a new generation.
-
-    Raises:
-        ConfigurationError: When there is no such generation.
-        ArchiveError: When the storage fails, or the log keeps changing.
-    """
-    for _ in range(_MAX_TRIES):
-        entries = archive.record_history(resource_id, limit=_MAX_GENERATIONS)
-        former = next(
-            (entry for entry in entries if entry["record"]["generation"] == generation), None
-        )
-        if former is None:
-            known = ", ".join(str(entry["record"]["generation"]) for entry in entries) or "none"
-            msg = f"`generation` is {generation!r}; those of {resource_id!r} are {known}"
-            raise ConfigurationError(msg)
-        newest = entries[0]
-        record = {
-            **complete_log(former["record"]),
-            "generation": newest["record"]["generation"] + 1,
-        }
-        revision = newest["revision"]
-        if archive.commit_record(resource_id, record, expected=revision, now=now):
-            return to_record(record, resource_id, revision + 1)
-    msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
-    raise ArchiveError(msg)
 
 
 class SharingOptions(TypedDict, total=False):
@@ -329,23 +273,8 @@ class SharedLogs(Feature):
             return None
         return OTHERS if may_begin(record, OTHERS, count_others(record)) else None
 
-    def work(
-        self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
-    ) -> EffectFlow[None]:
-        """Observe other threads while the turn waits."""
-        return observe_others_cycle(settings, record, window, now)
-
-    def begin(
-        self,
-        settings: Settings,
-        record: MemoryRecord,
-        window: Window,
-        now: datetime,
-        *,
-        cycle_id: str | None = None,
-    ) -> EffectFlow[Cycle | None]:
-        """Describe the job that observes other threads."""
-        return begin_others_ahead(settings, record, window, now, cycle_id=cycle_id)
+    work = staticmethod(observe_others_cycle)
+    begin = staticmethod(begin_others_ahead)
 
     def claim(
         self,
@@ -367,15 +296,8 @@ class SharedLogs(Feature):
         leave_below = limits.block_observations_at(window.tokens) + limits.observation_tokens
         return (yield from claim_reflection(record, mode, leave_below=leave_below))
 
-    def keep_claim(
-        self, record: MemoryRecord, operation: Operation, mode: Mode
-    ) -> EffectFlow[None]:
-        """Keep what was claimed for as long as the work takes."""
-        return keep_log(record, operation, mode)
-
-    def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
-        """Let another thread do it."""
-        return release_log(record, operation)
+    keep_claim = staticmethod(keep_log)
+    release = staticmethod(release_log)
 
     def divide(self, settings: Settings) -> Division:
         """Show the Reflector the items of each thread in a section of its own."""
@@ -385,11 +307,7 @@ class SharedLogs(Feature):
 
         return Division(wrap, fill("reflector_edits_threads"))
 
-    def rewrite(
-        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
-    ) -> EffectFlow[tuple[list[Group], str]]:
-        """Have the log written anew, each thread's observations for themselves."""
-        return rewrite_threads(cycle, groups, shown, questions)
+    rewrite = staticmethod(rewrite_threads)
 
     # --- The archive -----------------------------------------------------------------------------
 
@@ -405,18 +323,29 @@ class SharedLogs(Feature):
         until: datetime | None = None,
     ) -> list[MemoryRecord]:
         """Return the last record of each generation of a resource's log, newest first."""
-        return list_generations(archive, resource_id, limit, until)
+        return [
+            to_record(entry["record"], resource_id, entry["revision"])
+            for entry in archive.record_history(resource_id, limit=limit, until=until)
+        ]
 
     def restore(
         self, archive: MessageArchive, resource_id: str, generation: int, now: datetime
     ) -> MemoryRecord:
-        """Restore an earlier generation of a resource's log as a new generation.
-
-        Raises:
-            ConfigurationError: When there is no such generation.
-            ArchiveError: When the storage fails, or the log keeps changing.
-        """
-        return restore_resource(archive, resource_id, generation, now)
+        """Restore an earlier generation of a resource's log as a new generation."""
+        for _ in range(_MAX_TRIES):
+            entries = archive.record_history(resource_id, limit=_MAX_GENERATIONS)
+            by_number = {entry["record"]["generation"]: entry["record"] for entry in entries}
+            if generation not in by_number:
+                known = ", ".join(map(str, by_number)) or "none"
+                msg = f"`generation` is {generation!r}; those of {resource_id!r} are {known}"
+                raise ConfigurationError(msg)
+            next_one = entries[0]["record"]["generation"] + 1
+            record = {**complete_log(by_number[generation]), "generation": next_one}
+            revision = entries[0]["revision"]
+            if archive.commit_record(resource_id, record, expected=revision, now=now):
+                return to_record(record, resource_id, revision + 1)
+        msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
+        raise ArchiveError(msg)
 
 
 def check_resource_id(identity: Identity) -> None:

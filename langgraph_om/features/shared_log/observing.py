@@ -82,10 +82,8 @@ from langgraph_om.features.shared_log.threads import (
     split_batches,
 )
 
-# Ask the Observer about other threads: in one question, or in rounds where one is too short.
-#
-# A thread counts as observed only when all of what was to be observed of it was shown and
-# answered.
+# Ask the Observer: in one question, or in rounds where one is too short. A thread counts as
+# observed only when all of what was to be observed of it was shown and answered.
 
 
 class ThreadsObserved(NamedTuple):
@@ -149,11 +147,13 @@ def _ask_in_rounds(
     question: AskModel | None = None
     noticed: list[Found] = []
     for number in range(max(map(len, threads), default=0)):
-        asked = [
-            _continue_input(parts[number], said)
-            for parts in threads
-            if number < len(parts) and len(said.get(parts[0].thread_id, ())) == number
-        ]
+        asked: list[ThreadInput] = []
+        for parts in threads:
+            before = said.get(parts[0].thread_id, ())
+            if number < len(parts) and len(before) == number:
+                part = parts[number]
+                hints = merge_hints(part.hints, (answer.hints for answer in before))
+                asked.append(replace(part, hints={name: hints[name] for name in part.hints}))
         latest = _build_threads_input(cycle, asked, said)
         try:
             answers = yield from observe_threads(latest)
@@ -173,12 +173,6 @@ def _ask_in_rounds(
     if failure is not None and not whole:
         raise failure
     return whole, question, join_found(noticed)
-
-
-def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
-    """Return a part with the hints that came of the parts before it."""
-    hints = merge_hints(part.hints, (answer.hints for answer in said.get(part.thread_id, ())))
-    return replace(part, hints={name: hints[name] for name in part.hints})
 
 
 def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
@@ -249,27 +243,15 @@ class _BatchAnswer(NamedTuple):
     """The words of the user that were shown, by thread id."""
 
 
-class _BatchesOutcome(NamedTuple):
-    """What came of all batches."""
-
-    sections: list[Section]
-    """What to put into the shared log."""
-    error: ObserverError | None
-    """The first, if a batch failed."""
-    left_out_tokens: int
-    found: Found
-    """The entries of features."""
-
-
 def observe_others_cycle(
-    settings: Settings, record: MemoryRecord, window: Window, started: datetime
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime
 ) -> EffectFlow[None]:
     """Observe other threads while the turn waits; once in a turn, and one thread at a time.
 
     Args:
         record: The memory of the thread that the turn is in.
     """
-    found = yield from _begin(settings, record, window, started, mode="blocking")
+    found = yield from _begin(settings, record, window, now, mode="blocking")
     if found is not None:
         cycle, threads = found
         size = count_others(record)
@@ -371,13 +353,29 @@ def _describe(
 
 
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
-    """Have messages of other threads observed; what is written goes to the shared log."""
+    """Ask about all batches at once; what is written goes to the shared log."""
     yield from keep_log(info.record, OTHERS, info.mode)
-    sections, error, left_out, found = yield from _observe_batches(info, batches)
+    asked: list[_BatchAnswer] = yield Together([_observe_batch(info, batch) for batch in batches])
+    sections: list[Section] = []
+    noticed = [answered.found for answered in asked]
+    for batch, answered in zip(batches, asked, strict=True):
+        for thread, count in batch:
+            parsed = answered.answers.get(thread.thread_id)
+            if parsed is None:
+                continue
+            section = _build_section(info, thread, count, parsed, answered.tally)
+            former = (group for own in sections for group in own["groups"])
+            known = [*apply_reflection(info.record), *former]
+            words = answered.said.get(thread.thread_id, ())
+            own = _view_thread(info, thread)
+            section["groups"], found = sort_notes(own, section["groups"], known, words)
+            noticed.append(found)
+            sections.append(section)
     if not sections:
         yield from release_log(info.record, OTHERS)
-    if not sections and error is not None:
-        raise error
+        for answered in asked:
+            if answered.error is not None:
+                raise answered.error
     tally: Tally = yield ReadTally()
     groups = [group for section in sections for group in section["groups"]]
     return info.end(
@@ -385,35 +383,9 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
         sections=sections,
         observation_tokens=sum(group["tokens"] for group in groups),
         observations=write_log(groups),
-        **tell_left_out(left_out),
-        **tell_found(found),
+        **tell_left_out(sum(answered.left_out_tokens for answered in asked)),
+        **tell_found(join_found(noticed)),
     )
-
-
-def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_BatchesOutcome]:
-    """Ask about all batches at once."""
-    asked: list[_BatchAnswer] = yield Together([_observe_batch(cycle, batch) for batch in batches])
-    sections: list[Section] = []
-    noticed: list[Found] = []
-    error: ObserverError | None = None
-    for batch, answered in zip(batches, asked, strict=True):
-        error = error or answered.error
-        for thread, count in batch:
-            if thread.thread_id not in answered.answers:
-                continue
-            section = _build_section(
-                cycle, thread, count, answered.answers[thread.thread_id], answered.tally
-            )
-            former = (group for own in sections for group in own["groups"])
-            known = [*apply_reflection(cycle.record), *former]
-            words = answered.said.get(thread.thread_id, ())
-            own = _view_thread(cycle, thread)
-            section["groups"], found = sort_notes(own, section["groups"], known, words)
-            noticed.append(found)
-            sections.append(section)
-    left_out = sum(answered.left_out_tokens for answered in asked)
-    found = join_found([*(answered.found for answered in asked), *noticed])
-    return _BatchesOutcome(sections, error, left_out, found)
 
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:

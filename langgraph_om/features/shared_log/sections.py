@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -458,43 +459,24 @@ def reflect_threads(
 def _read_sections(
     request: ThreadsReflectorInput, counter: TokenCounter, reply: ModelReply
 ) -> Trial[ThreadsReflection]:
-    sizes = _count_by_thread(request.groups)
+    """Read the texts that are smaller than what they replace."""
+    sizes: Counter[str] = Counter()
+    for group in request.groups:
+        if group["thread_id"] is not None and group["text"]:
+            sizes[group["thread_id"]] += group["tokens"]
     thread_ids = {request.show_id(thread): thread for thread in sizes}
     answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
-    texts = _select_smaller(answers, thread_ids, sizes, counter)
+    count = counter.count_text
+    texts = {
+        thread_ids[shown_id]: parsed.observations
+        for shown_id, parsed in answers.threads.items()
+        if parsed.status == "ok" and count(parsed.observations) < sizes[thread_ids[shown_id]]
+    }
     if not texts:
         problem = answers.problem or "it makes the observations of no thread smaller"
         return Trial(None, problem, answers.status in ("ok", "malformed"))
-    return Trial(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
-
-
-def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
-    """Count the tokens of each thread with observations."""
-    sizes: dict[str, int] = {}
-    for group in groups:
-        if group["thread_id"] is not None and group["text"]:
-            sizes[group["thread_id"]] = sizes.get(group["thread_id"], 0) + group["tokens"]
-    return sizes
-
-
-def _select_smaller(
-    answers: ThreadAnswers,
-    thread_ids: Mapping[str, str],
-    sizes: Mapping[str, int],
-    counter: TokenCounter,
-) -> dict[str, str]:
-    """Return by thread id the texts that are smaller than what they replace."""
-    return {
-        thread_ids[shown_id]: parsed.observations
-        for shown_id, parsed in answers.threads.items()
-        if parsed.status == "ok"
-        and counter.count_text(parsed.observations) < sizes[thread_ids[shown_id]]
-    }
-
-
-def _count_after(groups: Sequence[Group], texts: Mapping[str, str], counter: TokenCounter) -> int:
-    kept = sum(group["tokens"] for group in groups if group["thread_id"] not in texts)
-    return kept + sum(map(counter.count_text, texts.values()))
+    kept = sum(group["tokens"] for group in request.groups if group["thread_id"] not in texts)
+    return Trial(ThreadsReflection(texts, kept + sum(map(count, texts.values()))))
 
 
 def regroup_threads(
