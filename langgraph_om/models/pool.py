@@ -41,7 +41,6 @@ from langgraph_om.models.model_value import (
 from langgraph_om.models.providers import (
     Family,
     Sampling,
-    accepts_settings,
     chat_model,
     check_value,
     family_and_name,
@@ -157,7 +156,7 @@ def check_settings_apply(option: str, model: object, sampling: Sampling) -> None
     Raises:
         ConfigurationError: When the user set any.
     """
-    if sampling.asked and not isinstance(model, str) and not accepts_settings(model):
+    if sampling.asked and not isinstance(model, str) and family_of(model) == "other":
         msg = (
             f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
             f"{type(model).__name__}; give it to the model's own constructor and leave it out here"

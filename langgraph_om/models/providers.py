@@ -62,11 +62,6 @@ def family_of(model: object) -> Family:
     return next((_CLASSES[name] for name in names if name in _CLASSES), "other")
 
 
-def accepts_settings(model: object) -> bool:
-    """Return whether it is known how a model object takes settings."""
-    return family_of(model) != "other"
-
-
 # --- What a model takes --------------------------------------------------------------------------
 
 
@@ -247,7 +242,8 @@ def _check_name(said: str, value: str) -> None:
         )
         raise ConfigurationError(msg)
     wanted = f"langgraph-om[{known.extra}]"
-    commands = " ".join([f"'{wanted}'"] + ([] if provider in _OWN else [_distribution(known)]))
+    own = [] if provider in _OWN else [known.package.replace("_", "-")]
+    commands = " ".join([f"'{wanted}'", *own])
     msg = (
         f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
         f"{commands}`, pass a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
@@ -265,10 +261,6 @@ def _is_installed(package: str) -> bool:
 
 def _provider(name: str) -> _Provider:
     return _PROVIDERS.get(name) or _Provider(f"langchain_{name}")
-
-
-def _distribution(provider: _Provider) -> str:
-    return provider.package.replace("_", "-")
 
 
 def _split(name: str) -> tuple[str, str]:

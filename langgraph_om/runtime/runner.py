@@ -6,7 +6,6 @@ The rules are the core's; here they meet the run's configuration, the executor a
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +50,7 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_failures
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_events
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import carry_out_request, submit_job
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -64,8 +63,6 @@ from langgraph_om.runtime.state import (
     record_seen_from_outside,
     values_of,
 )
-
-logger = logging.getLogger("langgraph_om")
 
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
@@ -159,7 +156,6 @@ class StepRunner:
     """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
-    _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id, self.enabled)
@@ -416,12 +412,10 @@ class StepRunner:
         settings = self.settings_of(record)
         if not self.is_closed or settings.thresholds.buffer_tokens is None:
             return settings
-        if not self._warned_closed:
-            self._warned_closed = True
-            logger.warning(
-                "the memory is closed and goes on without background work; a turn waits where its "
-                "messages or observations exceed `block_after`"
-            )
+        self.runs.warn_once(
+            "the memory is closed and goes on without background work; a turn waits where its "
+            "messages or observations exceed `block_after`"
+        )
         return replace(settings, thresholds=settings.thresholds.without_buffering())
 
     def context(
@@ -486,7 +480,7 @@ class StepRunner:
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
         self.spans.keep(step.record["id"], step.window.span)
-        log_failures(step.events)
+        log_events(step.events)
         if not record["id"]:
             self._look_at_history(step)
             for name, key in self.models.find_missing_keys().items():
@@ -579,17 +573,18 @@ class StepRunner:
 
     def job_context(self, job: Cycle, config: RunnableConfig | None = None) -> RunContext:
         """Return what a job is driven with, wherever it runs."""
-        context = self.context(config)
-        calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
-        return replace(context, calls=calls, opening=job.start)
+        return replace(self._context_ahead(config), opening=job.start)
 
     def run_request(
         self, request: Mapping[str, Any], config: RunnableConfig | None = None
     ) -> tuple[EffectFlow[JobResult], RunContext]:
         """Return the flow that carries out a request, and what it is driven with."""
+        return carry_out_request(self.settings, request), self._context_ahead(config)
+
+    def _context_ahead(self, config: RunnableConfig | None) -> RunContext:
         context = self.context(config)
         calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
-        return carry_out_request(self.settings, request), replace(context, calls=calls)
+        return replace(context, calls=calls)
 
     def _window(
         self, settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
