@@ -45,7 +45,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import Float, TypeEngine
+from sqlalchemy.types import Float
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.archive.sql.index import is_index_in_order, put_index_in_order
@@ -115,7 +115,8 @@ class Query(_Prepared[Select[Any]]):
     def _read(self) -> Callable[[Sequence[Any]], Any]:
         columns = self.statement.selected_columns
         make: Any = make_dataclass("Row", [str(column.key) for column in columns], slots=True)
-        reads = [_choose_read(column.type) for column in columns]
+        found = (column.type.dialect_impl(_DIALECT) for column in columns)
+        reads: list[Any] = [of.result_processor(_DIALECT, None) or _leave for of in found]
 
         def read(row: Sequence[Any]) -> Any:
             return make(*[each(value) for each, value in zip(reads, row, strict=True)])
@@ -173,11 +174,6 @@ def _choose_take(name: str, bind: Any) -> Callable[[Values], Any]:
         return lambda values: store(values[name])
     known = store(bind.effective_value)  # a part of the statement
     return lambda _: known
-
-
-def _choose_read(of: TypeEngine[Any]) -> Callable[[Any], Any]:
-    read: Any = of.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
-    return read or _leave
 
 
 def _leave(value: Any) -> Any:
@@ -557,7 +553,8 @@ class Database:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             if not _has_tables(connection):  # another process may have been faster
-                _make_tables(connection)
+                metadata.create_all(connection, checkfirst=False)
+                connection.execute(insert(schema_rows).values(version=VERSION))
             put_index_in_order(connection)
 
 
@@ -577,11 +574,6 @@ def _has_tables(connection: Connection) -> bool:
         f"{VERSION}; install the langgraph-om that made them, or pass another database"
     )
     raise ConfigurationError(msg)
-
-
-def _make_tables(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)
-    connection.execute(insert(schema_rows).values(version=VERSION))
 
 
 class _Transaction(AbstractContextManager[Connection, None]):
