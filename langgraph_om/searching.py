@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -20,7 +19,7 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, waited
+from langgraph_om.runtime.acting import Handle, awaited, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
 from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
@@ -183,21 +182,26 @@ def build_filter(
         ConfigurationError: When a time cannot be read.
     """
     return Filter(
-        read_time("before", before, timezone),
-        read_time("after", after, timezone),
+        _read_limit("before", before, timezone),
+        _read_limit("after", after, timezone),
         role or None,
         tool_name or None,
     )
 
 
-def read_time(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
-    """Read a time or its ISO text; without a zone it is one of `timezone`.
+def _read_limit(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
+    return None if value is None else read_time(option, value, timezone)
+
+
+def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
+    """Read a time or its ISO text, of which a day means its beginning; in UTC.
+
+    Args:
+        timezone: The zone of a time without one.
 
     Raises:
         ConfigurationError: When it is neither.
     """
-    if value is None:
-        return None
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
@@ -395,34 +399,7 @@ class Searchable:
             query, runner.stored_record(seen), messages, wanted, limit=limit
         )
 
-    async def asearch(
-        self,
-        query: str,
-        *,
-        thread_id: str | Sequence[str] | None = None,
-        resource_id: str | None = None,
-        state: Any = None,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        role: str | None = None,
-        tool_name: str | None = None,
-        limit: int = 8,
-        store: Any = None,
-    ) -> list[SearchHit]:
-        """Do the same as `search` without blocking the event loop."""
-        return await asyncio.to_thread(
-            self.search,
-            query,
-            thread_id=thread_id,
-            resource_id=resource_id,
-            state=state,
-            before=before,
-            after=after,
-            role=role,
-            tool_name=tool_name,
-            limit=limit,
-            store=store,
-        )
+    asearch = threaded(search)
 
     def threads(
         self,
@@ -452,8 +429,8 @@ class Searchable:
             ArchiveError: When the archive's storage fails.
         """
         timezone = self._runner.settings.timezone
-        earliest = read_time("after", after, timezone)
-        latest = read_time("before", before, timezone)
+        earliest = _read_limit("after", after, timezone)
+        latest = _read_limit("before", before, timezone)
         if graph is not None:
             check_count("limit", limit)
             listed = [
@@ -476,6 +453,8 @@ class Searchable:
         )
         return found
 
+    athreads = threaded(threads)
+
     def _is_anothers(self, listed: ArchivedThread) -> bool:
         """Return whether a thread was moved since, as former checkpoints name the former owner."""
         known = self.archive.thread(listed.id) if self.archive is not None else None
@@ -484,24 +463,3 @@ class Searchable:
     def _read_label(self, graph: Any, thread_id: str) -> str | None:
         state = graph.get_state({"configurable": {"thread_id": thread_id}})
         return find_label(self._runner.record(state))
-
-    async def athreads(
-        self,
-        resource_id: str,
-        *,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        limit: int = 20,
-        page: int = 0,
-        graph: Any = None,
-    ) -> list[ArchivedThread]:
-        """Do the same as `threads` without blocking the event loop."""
-        return await asyncio.to_thread(
-            self.threads,
-            resource_id,
-            before=before,
-            after=after,
-            limit=limit,
-            page=page,
-            graph=graph,
-        )

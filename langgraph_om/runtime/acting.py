@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
@@ -191,10 +192,30 @@ def awaited(
         return await afulfil(flow(handle, *args, **kwargs))
 
     _tell_result(run, flow)
-    run.__name__ = f"a{flow.__name__}"
-    run.__qualname__ = flow.__qualname__.replace(flow.__name__, run.__name__)
-    run.__doc__ = f"Do the same as `{flow.__name__}` without blocking the event loop."
+    _name_awaited(run, flow)
     return run
+
+
+OwnerT = TypeVar("OwnerT")
+
+
+def threaded(
+    method: Callable[Concatenate[OwnerT, P], ResultT],
+) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
+    """Return the coroutine function of a method that blocks: the same one, in a thread."""
+
+    @wraps(method)
+    async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return await asyncio.to_thread(method, owner, *args, **kwargs)
+
+    _name_awaited(run, method)
+    return run
+
+
+def _name_awaited(run: Callable[..., Any], method: Callable[..., Any]) -> None:
+    run.__name__ = f"a{method.__name__}"
+    run.__qualname__ = method.__qualname__.replace(method.__name__, run.__name__)
+    run.__doc__ = f"Do the same as `{method.__name__}` without blocking the event loop."
 
 
 def _tell_result(method: Any, flow: Callable[..., Any]) -> None:
