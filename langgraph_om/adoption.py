@@ -220,13 +220,7 @@ class ObservingActs(Handle):
         everything: bool = False,
         reflection: str | None = None,
     ) -> Requests[AdoptReport]:
-        """Observe the thread, or reflect on it, and write what that came to into its state.
-
-        Args:
-            progress: Told of each batch that was observed.
-            everything: Whether all of it is observed, or only what does not fit the window.
-            reflection: Told to the Reflector; `None`: it is observed.
-        """
+        """Observe the thread, or reflect on it, and write what that came to into its state."""
         runner, config, node = self._runner, self._config, self._as_node
         is_on = may_write(runner, config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
@@ -295,11 +289,7 @@ class Adoptable:
 
 
 def check_idle(state: Any) -> None:
-    """Refuse a thread that is in the middle of a run: an update would end its step.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
+    """Refuse a thread that is in the middle of a run: an update would end its step."""
     waiting = tuple(getattr(state, "next", ()) or ())
     if waiting:
         msg = (

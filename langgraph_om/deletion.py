@@ -206,16 +206,7 @@ class Deletable:
         return [keeper for keeper in keepers if hook in vars(type(keeper))]
 
     def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
-        """Check that a deletion reaches what there is.
-
-        Args:
-            store: The graph's store, where it is passed.
-            checkpointer: The graph's checkpointer, where it is passed.
-            wanted: What would be left in a store, by its use.
-
-        Raises:
-            ConfigurationError: When something would be left, or nothing can be reached at all.
-        """
+        """Check that a deletion reaches what there is."""
         runner, archive = self._runner, self.archive
         used = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):

@@ -96,11 +96,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         )
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied to another process.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be copied to another process."""
         return self._runner.__reduce__()
 
     def __repr__(self) -> str:
@@ -606,11 +602,7 @@ def runner_of(memory: ObservationalMemory) -> StepRunner:
 
 
 def check_memory(value: object) -> ObservationalMemory:
-    """Read a memory.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
+    """Read a memory."""
     if isinstance(value, ObservationalMemory):
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"

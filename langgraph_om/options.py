@@ -69,11 +69,7 @@ __all__ = [
 
 
 def with_defaults(model: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option of a memory by name; one that was left out has its default.
-
-    Raises:
-        ConfigurationError: For an option that there is not; it names the one that was meant.
-    """
+    """Return every option of a memory by name; one that was left out has its default."""
     presets = presets_of(MemoryOptions)
     for name, value in options.items():
         if name not in presets:
@@ -104,11 +100,7 @@ class NoMiddleware(type):
 
     @property
     def wrap_tool_call(cls) -> Any:
-        """Not there.
-
-        Raises:
-            AttributeError: Always.
-        """
+        """Not there."""
         msg = (
             f"{cls.__name__} is no middleware; pass "
             f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
@@ -152,11 +144,7 @@ def _refuse_own_key(key: str) -> str:
 
 
 def read_zone(zone: str | tzinfo) -> tzinfo:
-    """Return the zone of an IANA name.
-
-    Raises:
-        ValueError: When there is none of this name.
-    """
+    """Return the zone of an IANA name."""
     if isinstance(zone, tzinfo):
         return zone
     try:
@@ -338,10 +326,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
 
     Args:
         given: Every parameter by name; what the user left out has its default.
-
-    Raises:
-        ConfigurationError: When an option is out of range or contradicts another; the message
-            names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
     clock = given["clock"]
@@ -396,11 +380,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
 def _resolve_limits(
     given: Mapping[str, Any], budget: int | None
 ) -> tuple[core.ObservationConfig, core.ReflectionConfig, Thresholds]:
-    """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
-
-    Raises:
-        ConfigurationError: When an option is out of range or contradicts another.
-    """
+    """Resolve the settings of both agents, and the limits, within a budget of tokens if any."""
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
     reflection: core.ReflectionConfig

@@ -66,12 +66,7 @@ class Lookup:
         limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search the archive, in a thread or in all threads of a resource.
-
-        Raises:
-            ConfigurationError: When there is no archive, or neither of the two is given.
-            ArchiveError: When the storage fails.
-        """
+        """Search the archive, in a thread or in all threads of a resource."""
         if self.archive is None:
             msg = (
                 "`state` is None and there is no `archive`, so there is nothing to search; pass "
@@ -126,11 +121,7 @@ class Lookup:
         limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
+        """Search a thread as it is now, with the messages that are in the archive alone."""
         found = self.search_messages(query, record, messages, wanted, limit=limit, store=store)
         if self.archive is None or not record["thread_id"]:
             return found
@@ -176,11 +167,7 @@ def build_filter(
     tool_name: str | None,
     timezone: tzinfo,
 ) -> Filter:
-    """Read the filters of a search.
-
-    Raises:
-        ConfigurationError: When a time cannot be read.
-    """
+    """Read the filters of a search."""
     return Filter(
         _read_limit("before", before, timezone),
         _read_limit("after", after, timezone),
@@ -198,9 +185,6 @@ def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
 
     Args:
         timezone: The zone of a time without one.
-
-    Raises:
-        ConfigurationError: When it is neither.
     """
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -212,11 +196,7 @@ def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
 
 
 def check_query(query: object) -> None:
-    """Refuse what is no text.
-
-    Raises:
-        ConfigurationError: When it is not.
-    """
+    """Refuse what is no text."""
     if not isinstance(query, str):
         msg = f"`query` is {query!r}; pass a text"
         raise ConfigurationError(msg)
@@ -296,9 +276,6 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
-
-    Raises:
-        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"

@@ -578,11 +578,7 @@ class SearchableArchive(Protocol):
 
 
 def check_scope(thread_id: str | None, resource_id: str | None) -> None:
-    """Refuse to look everywhere.
-
-    Raises:
-        ConfigurationError: When neither thread nor resource is given.
-    """
+    """Refuse to look everywhere."""
     if thread_id is None and resource_id is None:
         msg = "`thread_id` and `resource_id` are None; pass at least one of them"
         raise ConfigurationError(msg)

@@ -404,11 +404,7 @@ class _StandIn:
 
 
 class _Turns:
-    """Takes memory's turns on an agent's state.
-
-    Args:
-        runner: What the memory runs its steps with.
-    """
+    """Takes memory's turns on an agent's state."""
 
     def __init__(self, runner: StepRunner) -> None:
         self.graph = _work_graph(runner)
@@ -475,8 +471,6 @@ class _Turns:
         """Return a response with which a turn is written.
 
         Args:
-            taken: The turn.
-            response: The answer of one call.
             begun_at: How many were answered when it began. LangChain drops what they write then,
                 and keeps what is written by those that are answered meanwhile.
         """
@@ -575,10 +569,6 @@ class _Found:
 
     A run that is taken up finds in it what came of the work of the first try, in the same order.
     Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
-
-    Args:
-        runner: What the memory runs its steps with.
-        work: What is to be done.
     """
 
     def __init__(self, runner: StepRunner, work: Work) -> None:
@@ -638,9 +628,6 @@ def _check_removal(messages_key: str, option: str) -> None:
     """Check that messages can leave the agent's conversation.
 
     Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
-
-    Raises:
-        ConfigurationError: When they cannot.
     """
     channel = _read_channels().get(messages_key)
     if channel is not None:

@@ -44,9 +44,7 @@ def carry_out_once(
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
     Args:
-        request: The job.
         sender: Under which name who sent it holds a lease of it; `None`: nobody holds one.
-        work: Does the job.
 
     Raises:
         ConfigurationError: When this process cannot do the job. That is kept as its failure.
@@ -69,7 +67,6 @@ class JobLease:
     """One worker's lease of one job.
 
     Args:
-        archive: What those who send jobs and the workers share.
         seconds: How long the lease lasts unless it is renewed.
         owner: Under which name it is held. That of who sent the job, so that the lease passes from
             one to the other without a gap; of a run that is tried again it is the same.
@@ -123,12 +120,7 @@ class JobLease:
 
 
 def lease_jobs(archive: MessageArchive, seconds: float) -> Callable[[str | None], JobLease]:
-    """Return what makes the leases of a worker's jobs; about once an hour, old jobs are forgotten.
-
-    Args:
-        archive: What those who send jobs and the workers share.
-        seconds: How long a lease lasts unless it is renewed.
-    """
+    """Return what makes the leases of a worker's jobs; once an hour, old jobs are forgotten."""
     prune_at = 0.0
 
     def make(owner: str | None) -> JobLease:

@@ -105,9 +105,6 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
     Args:
         seconds: How long all attempts may take together.
 
-    Returns:
-        What the model returned.
-
     Raises:
         Exception: What the only model raised.
         ModelTierError: When no tier covers the question.
@@ -375,11 +372,7 @@ _CUT_OFF = {
 
 
 def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
-    """Ask a question; whatever a model raises is an answer to the flow.
-
-    Args:
-        seconds: How long all attempts may take together.
-    """
+    """Ask a question; whatever a model raises is an answer to the flow."""
     try:
         answer = yield from attempt_models(call, calls, seconds)
         return read_reply(answer, calls.clock())

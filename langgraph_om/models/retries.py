@@ -271,7 +271,6 @@ def backoff(attempt: int, seed: str) -> float:
     """Return the pause before the next try, in seconds: doubling, with jitter.
 
     Args:
-        attempt: How often the model was asked again before; 0 at first.
         seed: Determines the jitter: the same text always gives the same pause.
     """
     pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt, 10))
@@ -283,7 +282,6 @@ def retry_after(error: BaseException, now: datetime) -> float | None:
     """Return the seconds that a provider asks to wait, or `None` when it does not say.
 
     Args:
-        error: What the call raised.
         now: The current time, for a date to wait for if the response has no date of its own.
     """
     for cause in _walk_causes(error):

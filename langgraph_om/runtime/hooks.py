@@ -57,12 +57,7 @@ class Hooks:
 
 
 def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
-    """Read what came of a hook, and log it when it failed.
-
-    Args:
-        done: What came of the call.
-        seconds: How long it was waited for at most.
-    """
+    """Read what came of a hook, and log it when it failed."""
     if done.error is None:
         return HookReply(done.value)
     is_late = isinstance(done.error, LateError)
@@ -73,11 +68,7 @@ def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:
-    """Read the hooks and the debug callback.
-
-    Raises:
-        ConfigurationError: When a hook is unknown or cannot be called.
-    """
+    """Read the hooks and the debug callback."""
     given: Any = {} if hooks is None else hooks
     if not isinstance(given, Mapping):
         msg = f"`hooks` is {hooks!r}; pass a mapping from a hook's name to a function"

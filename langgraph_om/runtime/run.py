@@ -67,11 +67,7 @@ class Runs:
         return self.enabled and _read_flag("om_enabled", config, default=True)
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
-
-        Raises:
-            ConfigurationError: When that is no flag, or context and configuration disagree.
-        """
+        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`)."""
         return _read_flag("om_read_only", config, default=False)
 
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
@@ -113,11 +109,7 @@ class Runs:
             )
 
     def find_resource(self, config: RunnableConfig | None) -> str | None:
-        """Tell whose conversation a run is about; `None` where nobody says.
-
-        Raises:
-            ConfigurationError: As `identity`.
-        """
+        """Tell whose conversation a run is about; `None` where nobody says."""
         return self._find_resource(ensure_config(config))
 
     def _find_resource(self, config: RunnableConfig) -> str | None:
@@ -192,11 +184,7 @@ def read_configurable(config: RunnableConfig | None = None) -> Mapping[str, Any]
 
 
 def _agree(said: Mapping[str, ValueT]) -> ValueT:
-    """Return the one value that is said.
-
-    Raises:
-        ConfigurationError: When there are two.
-    """
+    """Return the one value that is said."""
     values = [*said.values()]
     if any(value != values[0] for value in values):
         shown = " and ".join(f"`{place}` is {value!r}" for place, value in said.items())

@@ -180,7 +180,6 @@ class StepRunner:
 
         Args:
             record: The memory of the thread, which may know it from another process.
-            model: Its name.
         """
         windows = self.list_windows(record)
         own = {name: windows[name] for name in {ANY_MODEL, model} & windows.keys()}
@@ -236,7 +235,6 @@ class StepRunner:
 
         Args:
             model: The chat model, perhaps with tools bound or with fallbacks, or a method of one.
-            tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
         name = name_actor(model)
@@ -270,8 +268,6 @@ class StepRunner:
 
         Args:
             tokens: The most that it reads; `None` where that is not known.
-            source: Who says so.
-            model: Its name.
         """
         known = self.windows.get(model)
         if not self.enabled or tokens is None or (known and known["tokens"] <= tokens):
@@ -330,11 +326,7 @@ class StepRunner:
             return self._configured
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied to another process.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be copied to another process."""
         msg = (
             "a memory cannot be pickled, nor an agent with one: it holds threads and connections; "
             "build it in the process that uses it"
@@ -428,7 +420,6 @@ class StepRunner:
         """Return what a flow is driven with.
 
         Args:
-            config: The run's configuration, where it is not found around the call.
             emit: Shows an event at the moment it happens.
             work: Has a decision carried out elsewhere.
         """
@@ -605,8 +596,6 @@ class StepRunner:
         """Return what the Actor is given.
 
         Args:
-            step: What was inspected, or a look at it.
-            system: The agent's own system prompt, when it is not among the messages.
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
@@ -628,10 +617,7 @@ class StepRunner:
         """Return a step from which a view is made, and that changes nothing.
 
         Args:
-            record: The memory, as the last inspection left it.
-            messages: The whole conversation.
             texts: By feature, what it shows that no record holds.
-            config: The run's configuration.
         """
         settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
@@ -676,14 +662,7 @@ class StepRunner:
     # --- Background work -------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no background job is at work; results are taken in by the next step.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Wait until no background job is at work, and return whether none is left."""
         begun = time.monotonic()
         is_done = self.buffering.flush(timeout)
         return self._flush_features(timeout, begun) and is_done
@@ -699,11 +678,7 @@ class StepRunner:
         return True
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
-
-        Raises:
-            Exception: Whatever the executor raises, such as errors of its server.
-        """
+        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive."""
         self.unwritten.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
@@ -711,14 +686,7 @@ class StepRunner:
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Start no more background jobs and wait for those at work.
-
-        Args:
-            timeout: Seconds to wait at most.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Start no more background jobs, and return whether those at work have ended in time."""
         begun = time.monotonic()
         for close in self.settings.features.having("close"):
             close()

@@ -126,8 +126,6 @@ def take_step(
     Args:
         record: The memory that the last step returned; `None` at first.
         thread_id: The thread's id; without one it is looked for in the configuration.
-        scope: The run, with what the caller hands in for features.
-        is_final: Whether the Actor has answered.
     """
     memory, conversation = complete_record(record), read_messages(messages)
     if not runner.runs.is_on(scope.config):

@@ -101,12 +101,7 @@ class Threads(Protocol):
 
 
 class GraphThreads:
-    """The threads of a compiled graph with a checkpointer.
-
-    Args:
-        graph: The graph.
-        messages_key: The channel of its conversation.
-    """
+    """The threads of a compiled graph with a checkpointer."""
 
     def __init__(self, graph: Any, messages_key: str) -> None:
         self._graph, self._key = graph, messages_key
@@ -180,12 +175,7 @@ class GraphThreads:
 
 
 class ServerThreads:
-    """The threads of a LangGraph server, by its SDK's asynchronous client.
-
-    Args:
-        client: The client.
-        messages_key: The channel of the conversation.
-    """
+    """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
     def __init__(self, client: Any, messages_key: str) -> None:
         self._client, self._key = client, messages_key
@@ -250,12 +240,7 @@ class ServerThreads:
 
 
 class ArchivedThreads:
-    """Threads that an archive lists, page by page, and that another place has the states of.
-
-    Args:
-        archive: The archive.
-        place: Where the states are.
-    """
+    """Threads that an archive lists, page by page, and that another place has the states of."""
 
     def __init__(self, archive: ListingArchive, place: Threads) -> None:
         self._archive, self._place = archive, place

@@ -79,11 +79,7 @@ class _Form(NamedTuple):
     """Per `?`, what takes from the values what stands there, as it is stored."""
 
     def bind(self, values: Values) -> list[Any]:
-        """Return what stands for the question marks.
-
-        Raises:
-            StatementError: When a value cannot be stored.
-        """
+        """Return what stands for the question marks."""
         try:
             return [take(values) for take in self.takes]
         except Exception as error:
@@ -154,11 +150,7 @@ def _is_heard(engine: Engine) -> bool:
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
-
-    Raises:
-        DBAPIError: When the database fails.
-    """
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
     raw: Any = connection.connection.dbapi_connection
     try:
         # Rows are read here: the database may fail at each of them.
@@ -190,11 +182,7 @@ _EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
 
 
 def make_engine(given: object) -> Engine:
-    """Make an engine from a URL; it connects when it is first needed.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
+    """Make an engine from a URL; it connects when it is first needed."""
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
@@ -244,14 +232,7 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
-    """Refuse a database that the archive cannot use.
-
-    Args:
-        shown: The URL or engine, for the error.
-
-    Raises:
-        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
-    """
+    """Refuse a database that the archive cannot use."""
     if dialect.is_async:
         msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
@@ -270,11 +251,7 @@ def _describe_missing_driver(url: URL, error: ImportError) -> str:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    """Set up a new connection to SQLite: readers beside one writer, and no transaction by itself.
-
-    Raises:
-        sqlite3.OperationalError: When the file is locked for too long.
-    """
+    """Set up a connection to SQLite: readers beside one writer, and no transaction by itself."""
     del record
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -422,22 +399,12 @@ class Database:
 
         Args:
             operation: What it is for, in the words of an error: "the archive could not ...".
-
-        Raises:
-            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
-        """Open a transaction that writes; an exception undoes it.
-
-        Args:
-            operation: What it is for, in the words of an error: "the archive could not ...".
-
-        Raises:
-            ArchiveError: When the database fails.
-        """
+        """Open a transaction that writes, as `read`; an exception undoes it."""
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
@@ -451,16 +418,11 @@ class Database:
         """Run statements as one transaction, in one way to the server and back.
 
         Args:
-            operation: What it is for, in the words of an error: "the archive could not ...".
             statements: What is sent, in the words of the driver.
-            values: By name, what they are run with.
 
         Returns:
             The value that the last one selects; `None` where another was faster, or the connection
             was lost: it is to be looked what has become of it.
-
-        Raises:
-            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         begin, bound = str(self._begins.write.statement).split("; ")
@@ -514,12 +476,7 @@ class Database:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def setup(self) -> None:
-        """Make the tables, if they are not there.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are of another version.
-        """
+        """Make the tables, if they are not there."""
         self._make_ready("be set up")
 
     def close(self) -> None:
@@ -559,11 +516,7 @@ class Database:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether the tables are there.
-
-    Raises:
-        ConfigurationError: When they are of another version.
-    """
+    """Return whether the tables are there."""
     if not inspect(connection).has_table(schema_rows.name):
         return False
     version = connection.execute(select(schema_rows.c.version)).scalar()
@@ -582,8 +535,6 @@ class _Transaction(AbstractContextManager[Connection, None]):
     A class, as a generator for each part of it takes longer than SQLite does.
 
     Args:
-        engine: What connects to the database.
-        begin: How it begins.
         operation: What it is for; a failure of the database is then an `ArchiveError` that says so.
     """
 

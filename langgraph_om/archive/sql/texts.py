@@ -74,12 +74,7 @@ def index_messages(
     resource_id: str | None,
     entries: Mapping[str, StoredMessage],
 ) -> None:
-    """Make messages of a thread searchable; one of another content is so beside the former one.
-
-    Args:
-        connection: In the transaction that stores them.
-        entries: The messages, by key.
-    """
+    """Make messages of a thread searchable; one of another content is so beside the former one."""
     _put_rows(connection, build_texts(thread_id, resource_id, entries))
 
 
@@ -112,8 +107,6 @@ def index_groups(
     """Make groups of observations searchable.
 
     Args:
-        connection: In the transaction that stores them.
-        thread_id: The thread that they are of.
         groups: Per group its id, when it was observed, and the group.
     """
     rows: list[dict[str, Any]] = []

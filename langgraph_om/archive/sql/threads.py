@@ -354,11 +354,7 @@ def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
 def _check_move(
     locked: Row | None, thread_id: str, resource_id: str | None, to_resource_id: str
 ) -> None:
-    """Refuse to give a thread to a resource.
-
-    Raises:
-        ConfigurationError: When it is not there, within another one, or somebody else's.
-    """
+    """Refuse to give a thread to a resource."""
     if locked is None:
         msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
     elif locked.parent is not None:
@@ -378,11 +374,7 @@ def _check_move(
 
 
 def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
-    """Refuse to take a thread out of a log that threads share, or into one.
-
-    Raises:
-        ConfigurationError: When one of the resources has such a log.
-    """
+    """Refuse to take a thread out of a log that threads share, or into one."""
     whose = record_rows.c.resource_id
     found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
     for owner in found.scalars():
