@@ -79,21 +79,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     def __init__(self, model: ModelValue | None = None, **options: Unpack[MemoryOptions]) -> None:
         self._given = model, options
-        chosen = read_options(with_defaults(model, options))
-        self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
-        self.archive, self.buffering = chosen.archive, chosen.buffering
-        self._runner = StepRunner(
-            chosen.settings,
-            chosen.models,
-            chosen.hooks,
-            chosen.buffering,
-            chosen.clock,
-            chosen.deadline,
-            messages_key=chosen.messages_key,
-            resource_id=chosen.resource_id,
-            enabled=chosen.enabled,
-            budget=chosen.budget,
-        )
+        self._runner = runner = read_options(with_defaults(model, options))
+        self.enabled, self.messages_key = runner.enabled, runner.messages_key
+        self.archive, self.buffering = runner.archive, runner.buffering
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
@@ -32,17 +32,6 @@ from langgraph_om.runtime.leases import Leases, share_leases
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
-
-
-@runtime_checkable
-class AwaitableWork(Protocol):
-    """A job that can be awaited as well, in the event loop of the run that asks for it."""
-
-    def __call__(self) -> JobResult:
-        """Do the job, and wait for its models."""
-
-    def awaited(self) -> Awaitable[JobResult]:
-        """Do the job without blocking the event loop."""
 
 
 @runtime_checkable
@@ -285,8 +274,9 @@ class BackgroundBuffering:
                 job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
             )
             job = _Job(cycle_id, key, work)
-            if self._tasks and isinstance(work, AwaitableWork):
-                job.loop, job.awaited = _find_loop(), work.awaited
+            awaited = getattr(work, "awaited", None)  # of a job whose models can be awaited
+            if self._tasks and awaited is not None:
+                job.loop, job.awaited = _find_loop(), awaited
             most = self._queue + self._workers
             if job.loop is not None:
                 most += self._tasks - len(self._awaited)
@@ -578,19 +568,9 @@ class InPlace:
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    def submit(
-        self,
-        cycle_id: str,
-        key: str,
-        work: JobWork,
-        *,
-        thread_id: str = "",
-        resource_id: str | None = None,
-        about: Sequence[str] = (),
-        request: Callable[[], JobRequest] | None = None,
-    ) -> bool:
+    def submit(self, *job: Any, **about: Any) -> bool:
         """Take no job."""
-        del cycle_id, key, work, thread_id, resource_id, about, request
+        del job, about
         return False
 
     def peek(self, cycle_id: str) -> JobState:

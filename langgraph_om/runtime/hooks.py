@@ -38,8 +38,12 @@ class Hooks:
 
     def about(self, event: Event) -> CallHook | None:
         """Return the call of the lifecycle hook that an event is for, if the user has set it."""
-        call = build_lifecycle_call(event)
-        return call if call is not None and call.name in self.functions else None
+        told = _describe_moment(event)
+        if told is None:
+            return None
+        moment = "start" if event["type"] in _STARTS else "end"
+        name = f"on_{told['operation']}_{moment}"
+        return CallHook(name, (told,)) if name in self.functions else None
 
     def tell(self, event: Event) -> None:
         """Tell the debug callback of an event; what it raises is logged, no more."""
@@ -123,15 +127,6 @@ def _describe_moment(event: Event) -> dict[str, Any] | None:
     keys = _TOLD if event["type"] in _STARTS else (*_TOLD, *_TOLD_AT_END)
     cycle = cast("CycleStarted | CycleEnded", event)
     return {**describe_cycle(cycle), **{key: deepcopy(event.get(key)) for key in keys}}
-
-
-def build_lifecycle_call(event: Event) -> CallHook | None:
-    """Return the call of the lifecycle hook that an event is for."""
-    told = _describe_moment(event)
-    if told is None:
-        return None
-    moment = "start" if event["type"] in _STARTS else "end"
-    return CallHook(f"on_{told['operation']}_{moment}", (told,))
 
 
 def build_debug_event(event: Event) -> dict[str, Any] | None:
