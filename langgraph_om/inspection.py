@@ -271,7 +271,7 @@ class ArchivedMemory:
         """Return the resource's log; of a thread, all observations that were ever archived."""
         if name is None:
             form, stored, revision = self._load()
-            return {"om": form.read(stored, str(self.resource), revision), "messages": []}
+            return {"om": form.read(stored, self._name_resource(), revision), "messages": []}
         thread = self.archive.thread(name)
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
@@ -292,7 +292,7 @@ class ArchivedMemory:
         """Return the generations of the resource's log; of a thread there is one state."""
         if name is not None:
             return [{"values": self.state(name), "created_at": None}]
-        resource, form = str(self.resource), resource_form()
+        resource, form = self._name_resource(), resource_form()
         if form is None:
             return []
         states = []
@@ -304,7 +304,7 @@ class ArchivedMemory:
 
     def change(self, update: Sequence[Mapping[str, Any]]) -> None:
         """Write an update of `om` into the shared log, on top of whatever it is by then."""
-        resource = str(self.resource)
+        resource = self._name_resource()
         for _ in range(_MAX_COMMITS):
             form, stored, revision = self._load()
             log: Mapping[str, Any] = form.complete(stored)
@@ -323,9 +323,15 @@ class ArchivedMemory:
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)
 
+    def _name_resource(self) -> str:
+        if self.resource:
+            return self.resource
+        msg = "say which memory is meant: add --resource ID, or --thread ID"
+        raise SourceError(msg)
+
     def _load(self) -> tuple[ResourceForm, Mapping[str, Any], int]:
         """Return the log of the resource with its revision, and the form that it has."""
-        resource = str(self.resource)
+        resource = self._name_resource()
         form, (stored, revision) = resource_form(), self.archive.load_record(resource)
         if form is None or stored is None:
             msg = f"the archive has no shared log of the resource {resource!r}"

@@ -523,6 +523,7 @@ MAX_READ: Final = 5_000
 """How many messages are read of an archive that cannot search, the newest threads first."""
 PAGE: Final = 500
 MAX_GROUPS_READ: Final = 1_000
+THREADS_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,9 +636,16 @@ def _list_threads(
         if known is not None and resource_id in {None, known.resource_id}:
             yield thread_id
         return
+    yield from list_thread_ids(archive, str(resource_id))
+
+
+def list_thread_ids(
+    archive: MessageArchive, resource_id: str, limit: int = THREADS_PAGE
+) -> Iterator[str]:
+    """Yield the threads of a resource, the last updated first, page by page."""
     page, has_more = 0, True
     while has_more:
-        threads, has_more = archive.threads(str(resource_id), page=page)
+        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
         yield from (thread.id for thread in threads)
         page += 1
 

@@ -199,18 +199,6 @@ class ArchiveSource(ArchivedMemory):
         threads, _ = self.archive.threads(_need(self.resource, "--resource ID"), limit=limit)
         return [ThreadInfo(own.id, own.title, own.updated.isoformat()) for own in threads]
 
-    def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the resource's log; of a thread, all observations that were ever archived."""
-        if name is None:
-            _need(self.resource, "--resource ID, or --thread ID")
-        return super().state(name)
-
-    def history(self, name: str | None) -> Any:
-        """Return the generations of the resource's log; of a thread there is one state."""
-        if name is None:
-            _need(self.resource, "--resource ID, or --thread ID")
-        return super().history(name)
-
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
         """Change the shared log, on top of whatever it is by then."""
         if name is not None:
@@ -219,7 +207,6 @@ class ArchiveSource(ArchivedMemory):
                 "checkpointer, or with a shared log `--resource ID`"
             )
             raise SourceError(msg)
-        _need(self.resource, "--resource ID")
         self.change(update)
 
 

@@ -14,6 +14,7 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+from langgraph_om.runtime.state import values_of
 
 _UNKNOWN: Final = (404, 422)
 """Answers of a server about a thread that it does not have, or whose id it cannot have."""
@@ -108,7 +109,7 @@ class GraphThreads:
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         """Yield those with the newest checkpoints."""
-        number, begin = 0, _read_number(wanted.behind)
+        number, begin = 0, read_number(wanted.behind) or 0
         pages, yielded, rest = _PAGE, set[str](), "more"
         while rest == "more":
             # In one go, as some checkpointers answer nothing else while they list.
@@ -182,7 +183,7 @@ class ServerThreads:
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         """Yield those that were updated last."""
-        offset = _read_number(wanted.behind)
+        offset = read_number(wanted.behind) or 0
         while True:
             found = await self._client.threads.search(
                 limit=_PAGE,
@@ -271,11 +272,12 @@ class ArchivedThreads:
 
 
 _MAX_DIGITS: Final = 9
+"""Of a number in a query; Python refuses to read one of thousands."""
 
 
-def _read_number(mark: str) -> int:
-    """Return the number of a thread in a list; 0 for what is none."""
-    return int(mark) if mark.isdecimal() and len(mark) <= _MAX_DIGITS else 0
+def read_number(text: str) -> int | None:
+    """Return a number of a query; `None` where there is none."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -331,7 +333,7 @@ def _add_figures(several: Sequence[Figures]) -> Figures:
 
 def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
     """Return a thread of the list with what its state tells; as it is where there is none."""
-    values = state.get("values") if isinstance(state, Mapping) else getattr(state, "values", None)
+    values = values_of(state, messages_key)
     if not isinstance(values, Mapping):
         return thread
     record = complete_record(values.get("om") or {})

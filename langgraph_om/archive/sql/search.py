@@ -130,12 +130,13 @@ class SQLSearch:
 
 
 def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:
-    marks = [
-        *([mark_thread(thread_id)] if thread_id is not None else []),
-        *([mark_resource(resource_id)] if resource_id is not None else []),
-        *([mark_role(wanted.role)] if wanted.role is not None else []),
-        *([mark_tool(wanted.tool_name)] if wanted.tool_name is not None else []),
-    ]
+    by_mark = {
+        mark_thread: thread_id,
+        mark_resource: resource_id,
+        mark_role: wanted.role,
+        mark_tool: wanted.tool_name,
+    }
+    marks = [mark(name) for mark, name in by_mark.items() if name is not None]
     limits = "AND om_texts.at < :before " if wanted.before is not None else ""
     limits += "AND om_texts.at >= :after" if wanted.after is not None else ""
     times = {"before": wanted.before, "after": wanted.after}
