@@ -463,21 +463,11 @@ class Discarded(TypedDict, total=False):
     """One word for the case, such as "stale", "lost" or "deferred"."""
 
 
-class BufferingFailed(Discarded):
+class BufferingFailed(CycleEnd, Discarded):
     """A job, or its result, is of no use: it failed, is lost, or does not fit any more."""
 
     type: Literal["buffering-failed"]
     operation: Operation
-    cycle_id: str
-    at: str
-    record_id: str
-    thread_id: str
-    resource_id: NotRequired[str | None]
-    thread_ids: NotRequired[list[str]]
-    """Only of a job that was not begun, because its executor has no room."""
-    tokens: int
-    duration_ms: int
-    usage: NotRequired[Usage | None]
     error: str
     """Of work that was let go: one word for the case, a colon, and an explanation."""
     observations: NotRequired[str | None]
