@@ -33,7 +33,6 @@ Moment = Literal[
     "reflected",
     "changed",
     "synced",
-    "stepped",
     "opened",
     "deleted",
     "edited",
@@ -44,10 +43,9 @@ Moment = Literal[
 observation made ahead waits in its chunk. `reflected`: a reflection took effect, with its event, of
 which `groups` are those that stand in the log now. `changed`: something else was changed that
 several threads may know of, with a mapping that has an `id` and a `kind`. `synced`: the shared log
-was taken over, with the hints that came of another thread's observation. `stepped`: the Actor goes
-on. `opened`: the record is about to get another thread or resource. `deleted`: what the record has
-of a deleted thread or resource is about to go. `edited`: a person's edit, a mapping of record keys,
-is about to be merged.
+was taken over, with the hints that came of another thread's observation. `opened`: the record is
+about to get another thread or resource. `deleted`: what the record has of a deleted thread or
+resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
 """
 
 
@@ -155,6 +153,9 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    told: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """By key, what returns its value once the stream was told of it, which is as the Actor goes on.
+    """
     ended: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Returns the fields that it adds to the part of an event that ends a cycle."""
     changes: Mapping[str, AddedChange] = field(default_factory=dict)
@@ -209,7 +210,7 @@ def add(name: str, additions: Additions) -> None:
     add_tags(*additions.tags)
     of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, closing_hints, label_paths)
     of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
-    for known in (*of_keys, *of_events, _beside, _all):
+    for known in (*of_keys, *of_events, told_keys, _beside, _all):
         known.cache_clear()
 
 
@@ -281,6 +282,12 @@ def added_reducers() -> Mapping[str, Reducer | None]:
 def added_parts() -> Mapping[str, Mapping[str, str]]:
     """Return, by the type of each event that is streamed, the fields of its part."""
     return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
+
+
+@cache
+def told_keys() -> Mapping[str, Callable[[Any], Any]]:
+    """Return, by key, what returns its value once the stream was told of it."""
+    return {key: note for each in _TABLE.values() for key, note in each.told.items()}
 
 
 def tell_end(event: Mapping[str, Any]) -> dict[str, Any]:

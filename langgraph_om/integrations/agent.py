@@ -93,7 +93,7 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 def _asks_nothing(runner: StepRunner, step: Step) -> bool:
     """Return whether the Actor's node does what is due."""
-    for is_due in step.settings.features.having("is_due"):
+    for is_due in step.settings.features.of("is_due", step.record):
         if is_due(step):
             return False
     jobs = {name: job["cycle_id"] for name, job in step.record["pending"].items()}

@@ -676,7 +676,7 @@ class StepRunner:
     def read_texts(self, state: Any) -> dict[str, str]:
         """Return, by feature, what it shows that a graph's state holds."""
         hooks = self.settings.features.having("read_text")
-        return {read.__self__.name: read(state) for read in hooks}
+        return {read.__self__.name: text for read in hooks if (text := read(state))}
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -753,6 +753,6 @@ def only_folding(events: Sequence[Event]) -> list[Event]:
 def _limit(settings: Settings, record: MemoryRecord) -> Settings:
     """Return the settings with the limits that features know a thread to have."""
     limits = settings.thresholds
-    for limit in settings.features.having("limit"):
+    for limit in settings.features.of("limit", record):
         limits = limit(limits, record)
     return settings if limits is settings.thresholds else replace(settings, thresholds=limits)

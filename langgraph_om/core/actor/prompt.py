@@ -250,7 +250,7 @@ def list_asides(
     Args:
         texts: By feature, what it shows that no record holds.
     """
-    shows = settings.features.having("aside")
+    shows = settings.features.of("aside", {*record, *texts})
     return [aside for show in shows if (aside := show(settings, record, window, texts))]
 
 
@@ -324,7 +324,8 @@ def render_memory(
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
-    writers = settings.features.having("memory_block")
+    owners = [group.get("feature", "") for group in record["log"]]
+    writers = settings.features.of("memory_block", {*record, *owners})
     apart = [block for write in writers if (block := write(record))]
     log = settings.features.select_log(record["log"])
     groups = _select_groups(log)

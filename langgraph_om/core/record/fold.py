@@ -27,6 +27,7 @@ from langgraph_om.core.additions import (
     added_types,
     is_shared,
     run_beside,
+    told_keys,
 )
 from langgraph_om.core.record.record import (
     check_version,
@@ -257,7 +258,10 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    run_beside("stepped", record, event)
+    held = cast("dict[str, Any]", record)
+    for key, note in told_keys().items():
+        if key in held:
+            held[key] = note(held[key])
 
 
 def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
