@@ -19,7 +19,7 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, threaded, waited
+from langgraph_om.runtime.acting import Handle, awaited, in_thread, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
 from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
@@ -58,12 +58,9 @@ class Lookup:
 
     def search_archive(
         self,
-        query: str,
+        asked: SearchRequest,
         thread_id: str | None,
         resource_id: str | None,
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
         """Search the archive, in a thread or in all threads of a resource."""
@@ -89,16 +86,13 @@ class Lookup:
             logs=self._read_log_of_resource(self.archive, who),
             knows_all=self.settings.scope == "resource",
         )
-        return _look_up(source, query, wanted, limit)
+        return _look_up(source, asked)
 
     def search_messages(
         self,
-        query: str,
+        asked: SearchRequest,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
         """Search a conversation, and the observations in its record."""
@@ -109,20 +103,17 @@ class Lookup:
         who = Identity(thread_id, record["resource_id"])
         near = self._find_near(who, store, in_resource=False)
         source = IndexedStateSource(thread_id, entries, title, record["log"], near)
-        return _look_up(source, query, wanted, limit)
+        return _look_up(source, asked)
 
     def search_thread(
         self,
-        query: str,
+        asked: SearchRequest,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
         """Search a thread as it is now, with the messages that are in the archive alone."""
-        found = self.search_messages(query, record, messages, wanted, limit=limit, store=store)
+        found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
         branch = cast("Mapping[str, Any]", record).get("branch")
@@ -132,9 +123,9 @@ class Lookup:
             self.archive, who, "thread", times, stamps=record["stamps"], branch=branch
         )
         here = {message.id for message in messages}
-        archived = _look_up(source, query, wanted, limit)
+        archived = _look_up(source, asked)
         found += [hit for hit in archived if hit.kind == "message" and hit.id not in here]
-        return sorted(found, key=lambda hit: -hit.score)[:limit]
+        return sorted(found, key=lambda hit: -hit.score)[: asked.most]
 
     def _read_log_of_resource(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
         """Return the ids of the observations in a resource's log, by the threads they are about."""
@@ -160,20 +151,32 @@ class Lookup:
         return find
 
 
-def build_filter(
-    before: datetime | str | None,
-    after: datetime | str | None,
-    role: str | None,
-    tool_name: str | None,
+def _make_lookup(runner: StepRunner) -> Lookup:
+    near = find_near_search(runner.settings.features)
+    return Lookup(runner.settings, runner.archive, near)
+
+
+def build_request(
+    query: object,
+    limit: int,
     timezone: tzinfo,
-) -> Filter:
-    """Read the filters of a search."""
-    return Filter(
-        _read_limit("before", before, timezone),
+    *,
+    before: datetime | str | None = None,
+    after: datetime | str | None = None,
+    role: str | None = None,
+    tool_name: str | None = None,
+) -> SearchRequest:
+    """Read what is searched for, and in which limits."""
+    if not isinstance(query, str):
+        msg = f"`query` is {query!r}; pass a text"
+        raise ConfigurationError(msg)
+    check_count("limit", limit)
+    earliest, latest = (
         _read_limit("after", after, timezone),
-        role or None,
-        tool_name or None,
+        _read_limit("before", before, timezone),
     )
+    wanted = Filter(latest, earliest, role or None, tool_name or None)
+    return SearchRequest(query, min(limit, MAX_LIMIT), wanted)
 
 
 def _read_limit(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
@@ -195,20 +198,8 @@ def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
         raise ConfigurationError(msg) from error
 
 
-def check_query(query: object) -> None:
-    """Refuse what is no text."""
-    if not isinstance(query, str):
-        msg = f"`query` is {query!r}; pass a text"
-        raise ConfigurationError(msg)
-
-
-def _look_up(
-    source: ArchiveSource | IndexedStateSource, query: str, wanted: Filter, limit: int
-) -> list[SearchHit]:
-    check_query(query)
-    check_count("limit", limit)
-    words = query_words(query)
-    hits = source.search(SearchRequest(query, min(limit, MAX_LIMIT), wanted))
+def _look_up(source: ArchiveSource | IndexedStateSource, asked: SearchRequest) -> list[SearchHit]:
+    words = query_words(asked.query)
     return [
         SearchHit(
             kind=hit.kind,
@@ -220,7 +211,7 @@ def _look_up(
             excerpt=cut_excerpt(hit.text, words),
             score=round(hit.score, 4),
         )
-        for hit in hits
+        for hit in source.search(asked)
     ]
 
 
@@ -258,12 +249,12 @@ class SearchingActs(Handle):
         """
         runner, state = self._runner, (yield from self._read())
         record, messages = runner.record(state), runner.conversation(state)
-        wanted = build_filter(before, after, role, tool_name, runner.settings.timezone)
-        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
-        store = getattr(self._graph, "store", None)
-        look = partial(
-            lookup.search_thread, query, record, messages, wanted, limit=limit, store=store
+        timezone = runner.settings.timezone
+        asked = build_request(
+            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
         )
+        store = getattr(self._graph, "store", None)
+        look = partial(_make_lookup(runner).search_thread, asked, record, messages, store)
         reply: CallReply = yield Call(look, "om_search")
         hits: list[SearchHit] = reply.unwrap()
         # The record of a thread that never ran does not say which one it is.
@@ -354,29 +345,22 @@ class Searchable:
             ArchiveError: When the archive's storage fails.
         """
         runner, timezone = self._runner, self._runner.settings.timezone
-        wanted = build_filter(before, after, role, tool_name, timezone)
-        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
+        asked = build_request(
+            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
+        )
+        lookup = _make_lookup(runner)
         if state is None:
-
-            def look(key: str | None) -> list[SearchHit]:
-                return lookup.search_archive(
-                    query, key, resource_id, wanted, limit=limit, store=store
-                )
-
+            look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
             if thread_id is None or isinstance(thread_id, str):
                 return look(thread_id)
-            check_query(query)
-            check_count("limit", limit)
-            return _search_each(look, thread_id)[: min(limit, MAX_LIMIT)]
+            return _search_each(look, thread_id)[: asked.most]
         # A `StateSnapshot` is a tuple, too.
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state
         messages = runner.conversation(seen)
-        return lookup.search_messages(
-            query, runner.stored_record(seen), messages, wanted, limit=limit
-        )
+        return lookup.search_messages(asked, runner.stored_record(seen), messages)
 
-    asearch = threaded(search)
+    asearch = in_thread(search)
 
     def threads(
         self,
@@ -430,8 +414,6 @@ class Searchable:
         )
         return found
 
-    athreads = threaded(threads)
-
     def _is_anothers(self, listed: ArchivedThread) -> bool:
         """Return whether a thread was moved since, as former checkpoints name the former owner."""
         known = self.archive.thread(listed.id) if self.archive is not None else None
@@ -440,3 +422,5 @@ class Searchable:
     def _read_label(self, graph: Any, thread_id: str) -> str | None:
         state = graph.get_state({"configurable": {"thread_id": thread_id}})
         return find_label(self._runner.record(state))
+
+    athreads = in_thread(threads)

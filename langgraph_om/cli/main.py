@@ -30,13 +30,12 @@ from langgraph_om.core.page.html import describe_actor_window, list_usage, write
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.search import Filter
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.features import ACTS, LISTINGS
 from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, runner_of
-from langgraph_om.searching import Lookup
+from langgraph_om.searching import Lookup, build_request
 
 
 def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
@@ -241,9 +240,8 @@ def _search_archive(
             "an archive is searched by thread or by resource; add `--thread ID` or `--resource ID`"
         )
         raise SourceError(msg)
-    found = lookup.search_archive(
-        args.words, args.thread, source.resource, Filter(), limit=args.limit + 1
-    )
+    asked = build_request(args.words, args.limit + 1, UTC)
+    found = lookup.search_archive(asked, args.thread, source.resource)
     logged: list[dict[str, Any]] = []
     if args.thread is None and _has_log(source):
         # What stands in the shared log now, with what a person wrote into it.

@@ -151,6 +151,7 @@ class Handle:
 
 
 HandleT = TypeVar("HandleT", bound=Handle)
+OwnerT = TypeVar("OwnerT")
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
@@ -181,27 +182,25 @@ def awaited(
         return await afulfil(flow(handle, *args, **kwargs))
 
     _tell_result(run, flow)
-    _name_awaited(run, flow)
+    _name_after(run, flow)
     return run
 
 
-OwnerT = TypeVar("OwnerT")
-
-
-def threaded(
+def in_thread(
     method: Callable[Concatenate[OwnerT, P], ResultT],
 ) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
-    """Return the coroutine function of a method that blocks: the same one, in a thread."""
+    """Return the coroutine function of a method that blocks: the same, in a thread."""
 
     @wraps(method)
     async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return await asyncio.to_thread(method, owner, *args, **kwargs)
 
-    _name_awaited(run, method)
+    _name_after(run, method)
     return run
 
 
-def _name_awaited(run: Callable[..., Any], method: Callable[..., Any]) -> None:
+def _name_after(run: Any, method: Callable[..., Any]) -> None:
+    """Name a coroutine function after the method of which it does the same."""
     run.__name__ = f"a{method.__name__}"
     run.__qualname__ = method.__qualname__.replace(method.__name__, run.__name__)
     run.__doc__ = f"Do the same as `{method.__name__}` without blocking the event loop."
