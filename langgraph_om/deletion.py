@@ -25,8 +25,6 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What a deletion asks of the checkpointer."""
-
     method: Literal["delete", "list"]
     name: str
     """The thread to delete; or the resource whose checkpoints to list."""
@@ -59,7 +57,6 @@ class Deletable:
         it, or for a pause of it, are deleted there, last of all.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is, where no archive knows.
             store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
                 texts there.
@@ -91,7 +88,6 @@ class Deletable:
         belongs to another resource in the archive stays.
 
         Args:
-            resource_id: The resource.
             store: The graph's store; needed where it has texts of search by meaning, or working
                 memory.
             checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
@@ -193,7 +189,6 @@ class Deletable:
         return has_log or any(feature.shows_other_threads for feature in features)
 
     def _list_archived(self, resource_id: str) -> list[str]:
-        """Return the threads of a resource that the archive knows."""
         return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
     def _list_keepers(self, hook: str) -> list[Feature]:
@@ -202,7 +197,6 @@ class Deletable:
         return [keeper for keeper in keepers if hook in vars(type(keeper))]
 
     def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
-        """Check that a deletion reaches what there is."""
         runner, archive = self._runner, self.archive
         used = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):

@@ -194,7 +194,6 @@ def _build_actor_node(
     Args:
         actor: The Actor's model with all tools.
         reader: The same without those that write memory, for runs in which nothing is written.
-        memory: The memory.
         prompt: The agent's own system prompt.
         entry: What the node begins with.
     """

@@ -115,7 +115,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
 
     Args:
-        memory: The memory.
         replaces: The name of a middleware that this one takes the place of. deepagents matches
             names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
             also in its general-purpose subagent. `None`: it is one more.
@@ -605,7 +604,6 @@ class _Found:
 
 
 def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
-    """Run a turn, and return what it came to."""
     if not runner.runs.is_on():
         return _Taken()
     if _is_summarised(state):

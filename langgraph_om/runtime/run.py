@@ -168,7 +168,6 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
-    """Return what a run says of a flag."""
     said = _read_said(name, read_configurable(config))
     if not said:
         return default

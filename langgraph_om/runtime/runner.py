@@ -88,8 +88,6 @@ of them."""
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """Work that was done."""
-
     name: str
     count: int
     """How many of the window's oldest messages it has read."""
