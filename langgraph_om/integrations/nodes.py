@@ -1,9 +1,7 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
-`MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as `om_status`; a node whose turn it is not returns nothing. An Actor's
-node may inspect by itself, see `IdleStep` of the ready agent. `MemoryTransformer` projects memory's
-parts out of LangGraph's event stream (version 3).
+The router and the nodes decide anew from what they see, by the same function as `om_status`; a node
+whose turn it is not returns nothing.
 """
 
 from __future__ import annotations

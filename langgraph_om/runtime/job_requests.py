@@ -84,7 +84,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
         values |= {
             f"{option}.{name}": value for name, value in vars(config).items() if name != "model"
         }
-    return {name: derive_id("setting", _write(value)) for name, value in sorted(values.items())}
+    write = partial(json.dumps, default=_name, sort_keys=True)
+    return {name: derive_id("setting", write(value)) for name, value in sorted(values.items())}
 
 
 def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle | None]:
@@ -155,10 +156,6 @@ def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
         msg = f"the job {request['cycle_id']!r} has its messages in an `archive`; set `archive`"
         raise ConfigurationError(msg)
     return cast("JobRequest", request)
-
-
-def _write(value: Any) -> str:
-    return json.dumps(value, default=_name, sort_keys=True)
 
 
 def _name(value: Any) -> Any:
