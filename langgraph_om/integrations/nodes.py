@@ -220,7 +220,7 @@ class MemoryNodes:
     def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""
         runner = self.runner
-        if not runner.runs.is_on() or runner.runs.is_read_only():
+        if not runner.runs.may_write():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         who = runner.identity()
@@ -230,7 +230,7 @@ class MemoryNodes:
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.runner.runs.is_on() or self.runner.runs.is_read_only():
+        if not self.runner.runs.may_write():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):
