@@ -63,12 +63,7 @@ class Lookup:
         resource_id: str | None,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search the archive, in a thread or in all threads of a resource.
-
-        Raises:
-            ConfigurationError: When there is no archive, or neither of the two is given.
-            ArchiveError: When the storage fails.
-        """
+        """Search the archive, in a thread or in all threads of a resource."""
         if self.archive is None:
             msg = (
                 "`state` is None and there is no `archive`, so there is nothing to search; pass "
@@ -117,11 +112,7 @@ class Lookup:
         messages: Sequence[BaseMessage],
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
+        """Search a thread as it is now, with the messages that are in the archive alone."""
         found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
@@ -175,28 +166,29 @@ def build_request(
     role: str | None = None,
     tool_name: str | None = None,
 ) -> SearchRequest:
-    """Read what is searched for.
-
-    Raises:
-        ConfigurationError: When the query is no text, the limit no count, or a time cannot be read.
-    """
+    """Read what is searched for, and in which limits."""
     if not isinstance(query, str):
         msg = f"`query` is {query!r}; pass a text"
         raise ConfigurationError(msg)
     check_count("limit", limit)
-    earliest, latest = read_time("after", after, timezone), read_time("before", before, timezone)
+    earliest, latest = (
+        _read_limit("after", after, timezone),
+        _read_limit("before", before, timezone),
+    )
     wanted = Filter(latest, earliest, role or None, tool_name or None)
     return SearchRequest(query, min(limit, MAX_LIMIT), wanted)
 
 
-def read_time(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
-    """Read a time or its ISO text; without a zone it is one of `timezone`.
+def _read_limit(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
+    return None if value is None else read_time(option, value, timezone)
 
-    Raises:
-        ConfigurationError: When it is neither.
+
+def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
+    """Read a time or its ISO text, of which a day means its beginning; in UTC.
+
+    Args:
+        timezone: The zone of a time without one.
     """
-    if value is None:
-        return None
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
@@ -275,9 +267,6 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
-
-    Raises:
-        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"
@@ -401,8 +390,8 @@ class Searchable:
             ArchiveError: When the archive's storage fails.
         """
         timezone = self._runner.settings.timezone
-        earliest = read_time("after", after, timezone)
-        latest = read_time("before", before, timezone)
+        earliest = _read_limit("after", after, timezone)
+        latest = _read_limit("before", before, timezone)
         if graph is not None:
             check_count("limit", limit)
             listed = [

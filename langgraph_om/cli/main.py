@@ -603,11 +603,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_count(text: str) -> int:
-    """Return a number of things to show.
-
-    Raises:
-        ArgumentTypeError: When it is none.
-    """
+    """Return a number of things to show."""
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
     msg = f"{text!r} is no whole number from 1 on"
@@ -615,11 +611,7 @@ def _read_count(text: str) -> int:
 
 
 def _read_prices(text: str) -> tuple[float, float]:
-    """Read dollars for a million tokens in and out.
-
-    Raises:
-        ArgumentTypeError: When the text is not two numbers that can be prices.
-    """
+    """Read dollars for a million tokens in and out."""
     try:
         read, written = (float(part) for part in text.split(","))
     except ValueError:
@@ -631,11 +623,7 @@ def _read_prices(text: str) -> tuple[float, float]:
 
 
 def _read_place(text: str) -> tuple[str, int]:
-    """Return where a server listens.
-
-    Raises:
-        ArgumentTypeError: When it cannot be meant.
-    """
+    """Return where a server listens."""
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
         return host or "127.0.0.1", int(port)
@@ -678,11 +666,7 @@ def _add_acts(add: _Add) -> None:
 
 
 def _load_graph(name: str | None) -> Any:
-    """Import the agent's graph.
-
-    Raises:
-        ConfigurationError: When there is none of that name.
-    """
+    """Import the agent's graph."""
     if name is None:
         return None
     module, _, attribute = name.partition(":")
