@@ -242,7 +242,6 @@ class ArchiveSource:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether other threads may be read."""
         return self.scope == "resource" and bool(self.who.resource_id)
 
     def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
