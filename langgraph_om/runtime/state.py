@@ -56,7 +56,7 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     if odd is not None:
         raise _not_messages(key, odd)
     try:
-        return convert_to_messages([*map(restore_message, messages)])
+        return restore_messages(messages)
     except (ValueError, NotImplementedError) as error:
         raise _not_messages(key, messages[-1]) from error
 
@@ -94,13 +94,16 @@ _CLASSES: dict[str, type[BaseMessage]] = {
 }
 
 
-def restore_message(item: Any) -> Any:
-    """Return a message on which `model_dump` was called as a message, with all its fields.
+def restore_messages(items: Sequence[Any]) -> list[BaseMessage]:
+    """Return messages in any form that LangChain reads, each with all its fields.
 
-    `convert_to_messages`, which reads other forms too, drops some of them.
+    Of those on which `model_dump` was called, `convert_to_messages` drops some.
     """
-    if not isinstance(item, Mapping):
-        return item
+    known = [_restore(item) if isinstance(item, Mapping) else item for item in items]
+    return convert_to_messages(known)
+
+
+def _restore(item: Mapping[str, Any]) -> Any:
     kind = str(item.get("type"))
     if kind == "remove" and item.get("id"):
         return RemoveMessage(id=str(item["id"]))
