@@ -446,9 +446,10 @@ class SQLRecords:
             if expected == 0:
                 return _insert_record(connection, {"resource_id": resource_id, **values})
             is_it = record_rows.c.resource_id == resource_id
-            query = select(record_rows).where(is_it).with_for_update()
+            is_former = (is_it, record_rows.c.revision == expected)
+            query = select(record_rows).where(*is_former).with_for_update()
             former = connection.execute(query).one_or_none()
-            if former is None or former.revision != expected:
+            if former is None:
                 return False
             if former.generation == generation:
                 values["begun"] = former.begun
