@@ -18,6 +18,7 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
+    convert_to_messages,
     message_chunk_to_message,
 )
 from langgraph.channels.base import BaseChannel
@@ -27,7 +28,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.content.message_keys import content_digest, derive_id
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.state import restore_messages
+from langgraph_om.runtime.state import restore_message
 
 MEMORY_SNAPSHOTS = 50
 """After how many updates the `om` channel is stored whole, where LangGraph does it after 100.
@@ -131,7 +132,8 @@ def _read_update(update: Any) -> list[BaseMessage]:
     if update is None:
         return []
     items = update if isinstance(update, list) else [update]
-    return [*map(message_chunk_to_message, restore_messages(items))]
+    messages = convert_to_messages([*map(restore_message, items)])
+    return [*map(message_chunk_to_message, messages)]
 
 
 # --- Channels of users ---------------------------------------------------------------------------

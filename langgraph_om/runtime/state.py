@@ -56,7 +56,7 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     if odd is not None:
         raise _not_messages(key, odd)
     try:
-        return restore_messages(messages)
+        return convert_to_messages([*map(restore_message, messages)])
     except (ValueError, NotImplementedError) as error:
         raise _not_messages(key, messages[-1]) from error
 
@@ -94,16 +94,13 @@ _CLASSES: dict[str, type[BaseMessage]] = {
 }
 
 
-def restore_messages(items: Sequence[Any]) -> list[BaseMessage]:
-    """Return messages in any form that LangChain reads, each with all its fields.
+def restore_message(item: Any) -> Any:
+    """Return a message on which `model_dump` was called as a message, with all its fields.
 
-    Of those on which `model_dump` was called, `convert_to_messages` drops some.
+    `convert_to_messages`, which reads other forms too, drops some of them.
     """
-    known = [_restore(item) if isinstance(item, Mapping) else item for item in items]
-    return convert_to_messages(known)
-
-
-def _restore(item: Mapping[str, Any]) -> Any:
+    if not isinstance(item, Mapping):
+        return item
     kind = str(item.get("type"))
     if kind == "remove" and item.get("id"):
         return RemoveMessage(id=str(item["id"]))

@@ -7,7 +7,7 @@ which ones were left behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any, Literal
@@ -204,7 +204,7 @@ def count_new(
     gone = _list_gone(record, window)
     is_same_place = observed == record["observed"]
     if gone or not is_same_place:
-        left = {key: record["stamps"][key] for key in _list_left(window, record["stamps"])}
+        left = {key: at for key, at in record["stamps"].items() if _has_left(window, key)}
         kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
         gone += [key for key in left if key not in kept and key not in known]
         stamps |= {key: at for key, at in left.items() if key in kept and key in known}
@@ -226,16 +226,15 @@ def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
     oldest = [*islice(known, len(known) - window.known)]
-    if _list_left(window, oldest) == oldest:  # the others are all of the window
+    if all(_has_left(window, key) for key in oldest):  # the others are all of the window
         return oldest
     past = known.keys() - {entry.key for entry in window.entries} - {window.request}
     return [key for key in known if key in past] if past else []
 
 
-def _list_left(window: Window, keys: Iterable[str]) -> list[str]:
-    """List the messages that are not weighed any more; the live request is, wherever it stands."""
-    find = window.span.find
-    return [key for key in keys if key != window.request and find(key) < 0]
+def _has_left(window: Window, key: str) -> bool:
+    """Return whether a message is not weighed any more; the live request is, wherever it stands."""
+    return key != window.request and window.span.find(key) < 0
 
 
 def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:
