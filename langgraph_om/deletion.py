@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
+from langgraph_om.archive.protocol import list_thread_ids
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
@@ -193,12 +194,7 @@ class Deletable:
 
     def _list_archived(self, resource_id: str) -> list[str]:
         """Return the threads of a resource that the archive knows."""
-        threads, page, has_more = list[str](), 0, self.archive is not None
-        while self.archive is not None and has_more:
-            found, has_more = self.archive.threads(resource_id, page=page, limit=PAGE)
-            threads += [thread.id for thread in found]
-            page += 1
-        return threads
+        return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
     def _list_keepers(self, hook: str) -> list[Feature]:
         """Return the features that have a hook to delete what they keep in the graph's store."""
@@ -206,16 +202,7 @@ class Deletable:
         return [keeper for keeper in keepers if hook in vars(type(keeper))]
 
     def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
-        """Check that a deletion reaches what there is.
-
-        Args:
-            store: The graph's store, where it is passed.
-            checkpointer: The graph's checkpointer, where it is passed.
-            wanted: What would be left in a store, by its use.
-
-        Raises:
-            ConfigurationError: When something would be left, or nothing can be reached at all.
-        """
+        """Check that a deletion reaches what there is."""
         runner, archive = self._runner, self.archive
         used = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):

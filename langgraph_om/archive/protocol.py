@@ -523,6 +523,7 @@ MAX_READ: Final = 5_000
 """How many messages are read of an archive that cannot search, the newest threads first."""
 PAGE: Final = 500
 MAX_GROUPS_READ: Final = 1_000
+THREADS_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,6 +578,13 @@ class SearchableArchive(Protocol):
         """
 
 
+def check_scope(thread_id: str | None, resource_id: str | None) -> None:
+    """Refuse to look everywhere."""
+    if thread_id is None and resource_id is None:
+        msg = "`thread_id` and `resource_id` are None; pass at least one of them"
+        raise ConfigurationError(msg)
+
+
 def search_archive(
     archive: MessageArchive,
     query: str,
@@ -589,42 +597,21 @@ def search_archive(
     branches: Mapping[str, str] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> list[ArchivedHit]:
-    """Search any archive by words; the best hits first.
-
-    Args:
-        archive: What to search.
-        query: What to look for.
-        wanted: What has to be true of a hit.
-        thread_id: The thread to look in.
-        resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
-        limit: How many to return at most.
-        offset: How many to leave out before.
-        branches: By thread id, the names of branches that are searched instead of current ones.
-        groups: By thread id, the ids of groups that are searched instead of those of the log.
-
-    Raises:
-        ConfigurationError: When neither thread nor resource is given.
-        ArchiveError: When the storage fails.
-    """
-    if thread_id is None and resource_id is None:
-        msg = "`thread_id` and `resource_id` are None; pass at least one of them"
-        raise ConfigurationError(msg)
+    """Search any archive by words, the best hits first; arguments as for `SearchableArchive`."""
+    check_scope(thread_id, resource_id)
     if isinstance(archive, SearchableArchive):
-        options: Mapping[str, Any] = {
-            "before": wanted.before,
-            "after": wanted.after,
-            "role": wanted.role,
-            "tool_name": wanted.tool_name,
-            "branches": branches,
-            "groups": groups,
-        }
         return archive.search(
             query,
             thread_id=thread_id,
             resource_id=resource_id,
+            before=wanted.before,
+            after=wanted.after,
+            role=wanted.role,
+            tool_name=wanted.tool_name,
             limit=limit,
             offset=offset,
-            **options,
+            branches=branches,
+            groups=groups,
         )
     hits: list[ArchivedHit] = []
     room = MAX_READ
@@ -649,9 +636,16 @@ def _list_threads(
         if known is not None and resource_id in {None, known.resource_id}:
             yield thread_id
         return
+    yield from list_thread_ids(archive, str(resource_id))
+
+
+def list_thread_ids(
+    archive: MessageArchive, resource_id: str, limit: int = THREADS_PAGE
+) -> Iterator[str]:
+    """Yield the threads of a resource, the last updated first, page by page."""
     page, has_more = 0, True
     while has_more:
-        threads, has_more = archive.threads(str(resource_id), page=page)
+        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
         yield from (thread.id for thread in threads)
         page += 1
 

@@ -391,14 +391,13 @@ class Filter:
 
     def passes(self, at: datetime | None, role: str | None, tools: Iterable[str]) -> bool:
         """Return whether a hit passes; one of unknown time passes no limit of time."""
-        if (self.before or self.after) and at is None:
+        if self.before is not None and not (at and at < self.before):
             return False
-        return (
-            (self.before is None or (at is not None and at < self.before))
-            and (self.after is None or (at is not None and at >= self.after))
-            and (self.role is None or (role is not None and same_role(role, self.role)))
-            and (self.tool_name is None or self.tool_name in tools)
-        )
+        if self.after is not None and not (at and at >= self.after):
+            return False
+        if self.role is not None and not (role and read_role(role) == read_role(self.role)):
+            return False
+        return self.tool_name is None or self.tool_name in tools
 
 
 def read_role(role: str) -> str:
@@ -407,27 +406,17 @@ def read_role(role: str) -> str:
     return ROLES.get(folded, folded)
 
 
-def same_role(one: str, other: str) -> bool:
-    """Return whether two words name the same role."""
-    return read_role(one) == read_role(other)
-
-
 def name_calls(messages: Iterable[BaseMessage]) -> dict[str, str]:
     """Return the tools of all calls in some messages, by the ids of the calls."""
     return {call: name for message in messages for call, name in call_names(message)}
 
 
-def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
-    """Return the tools that a message calls or is a result of.
+def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
+    """Return the tools that a message of these parts calls or is a result of.
 
     Args:
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
-    return tools_in(parts_of(message), calls)
-
-
-def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
-    """Do the same as `tools_of` for a message whose parts are at hand."""
     found: set[str] = set()
     for part in parts:
         if part.kind.startswith("tool-"):
@@ -506,7 +495,7 @@ def _list_messages(
     calls = name_calls(message for _, message, _ in messages) if wanted.tool_name else {}
     for key, message, at in messages:
         role = role_of(message)
-        tools = tools_of(message, calls) if wanted.tool_name else ()
+        tools = tools_in(parts_of(message), calls) if wanted.tool_name else ()
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):

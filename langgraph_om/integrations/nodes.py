@@ -72,8 +72,6 @@ class PlainNode(Runnable[Any, Any]):
     """Calls a function with the state.
 
     Args:
-        function: What is called.
-        name: The name of the node.
         afunction: What is called in asynchronous runs; `None`: the function, in a thread.
     """
 

@@ -113,10 +113,6 @@ def add_memory_nodes(
     """Add the memory nodes; return their functions, and the schema through which they see.
 
     Args:
-        builder: The graph.
-        memory: The memory.
-        before: The node that calls the Actor's model.
-        end: Where a turn goes that memory aborts.
         tells_actor: Whether that node is told which steps were inspected before it.
     """
     channel = _find_channel(builder, check_memory(memory))

@@ -44,8 +44,6 @@ def build_request(
     Args:
         messages: The whole conversation; where other processes find them, only the ids of those
             that are needed are written.
-        decision: What the job was made of.
-        now: When it was decided.
     """
     settings, record = job.info.settings, job.info.record
     needed = select_needed(record, messages)
@@ -128,12 +126,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
 
 
 def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[JobResult]:
-    """Carry out a job that was asked for elsewhere, and return its result.
-
-    Raises:
-        ConfigurationError: As `read_request`.
-        ArchiveError: When the storage fails.
-    """
+    """Carry out a job that was asked for elsewhere, and return its result."""
     job = yield from read_request(settings, request)
     if job is None:
         why = "superseded: nothing is left to observe, or another thread is at it"
@@ -223,8 +216,6 @@ def submit_job(
     """Hand a job to the executor.
 
     Args:
-        decision: What the job was made of.
-        now: When it was decided.
         context: What the job is driven with, where it runs in this process.
 
     Returns:

@@ -375,16 +375,7 @@ class Leases:
 def share_leases(
     known: Leases | None, archive: MessageArchive, seconds: float, executor: str
 ) -> Leases:
-    """Return the leases of an executor with an archive: those it has, or new ones.
-
-    Args:
-        known: Those it has, if it shares an archive already.
-        seconds: How long a new lease lasts unless it is renewed.
-        executor: The name of the executor's class.
-
-    Raises:
-        ConfigurationError: When it shares another archive already.
-    """
+    """Return the leases of an executor with an archive: those it has, or new ones."""
     if known is None:
         return Leases(archive, seconds)
     if known.archive is archive:

@@ -93,8 +93,6 @@ class ServerCalls:
         """Start a run on a thread that the server makes for it.
 
         Args:
-            graph: The graph's name.
-            given: Its input.
             metadata: What the run, and the thread, say of it.
             keeps: Whether the thread stays when it is done.
             after: After how many seconds it begins.
@@ -122,9 +120,7 @@ class ServerCalls:
         """Return the threads of runs with this in their metadata: id and metadata.
 
         Args:
-            metadata: What they say.
             status: `busy`: only of runs that wait or work.
-            limit: How many at most.
         """
         found: list[dict[str, Any]] = self._call(
             lambda client: client.threads.search(
@@ -345,15 +341,6 @@ class ServerBuffering:
     ) -> bool:
         """Send a job, unless it is known already; waits for the server's word that it has it.
 
-        Args:
-            cycle_id: The job's id.
-            key: Not needed: jobs that exclude each other are told apart when they are taken in.
-            work: Not needed: the job runs elsewhere.
-            thread_id: The thread it works for.
-            resource_id: The resource it works for.
-            about: Other threads that its result tells of.
-            request: Returns the job as plain JSON.
-
         Returns:
             Whether the job is known now; `False` when there is no room for it here, or the server
             is too busy. When sending fails in another way, that is the job's result, a failure.
@@ -415,12 +402,6 @@ class ServerBuffering:
 
         Args:
             seconds: After how many; the server counts whole ones.
-            cycle_id: The job's id.
-            key: Whose pause it is.
-            request: Returns the job as plain JSON.
-
-        Returns:
-            Whether the server has it.
 
         Raises:
             Exception: Whatever the client raises where the server does not take it.
@@ -510,10 +491,6 @@ class ServerBuffering:
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         """Wait for a job's result, or withdraw a job that no worker has begun.
 
-        Args:
-            cycle_id: The job's id.
-            timeout: Seconds to wait at most.
-
         Returns:
             The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
             known (any more): who waits can do the work of these three as well.
@@ -541,10 +518,6 @@ class ServerBuffering:
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Delete the runs of a thread, or of all threads of a resource, with what they were given.
 
-        Args:
-            thread_id: The thread that is deleted.
-            resource_id: The resource that is deleted.
-
         Raises:
             Exception: Whatever the client raises.
         """
@@ -564,14 +537,7 @@ class ServerBuffering:
     # --- The end ---------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job that was sent from here is at work.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Wait until no job that was sent from here is at work; return whether none is left."""
         began = time.monotonic()
         while True:
             with self._lock:
@@ -583,14 +549,7 @@ class ServerBuffering:
             time.sleep(_POLL_SECONDS)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Send no more jobs; those that were sent go on without this process.
-
-        Args:
-            timeout: Seconds to wait for them at most.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Send no more jobs, and return whether those that were sent have ended in time."""
         self._closed = True
         is_done = self.flush(timeout)
         self._calls.close()

@@ -16,8 +16,8 @@ from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
-from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.search import Filter, tools_of
+from langgraph_om.core.content.parts import parts_of, role_of
+from langgraph_om.core.search import Filter, tools_in
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -353,7 +353,7 @@ def _join(
 def _passes(
     wanted: Filter, found: RecallMessage | None, at: datetime | None, role: str | None
 ) -> bool:
-    tools = set[str]() if found is None else tools_of(found.message, {})
+    tools = set[str]() if found is None else tools_in(parts_of(found.message), {})
     return wanted.passes(at, role, tools)
 
 

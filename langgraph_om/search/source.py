@@ -139,10 +139,8 @@ class RecallSource(Protocol):
         """Return visible messages, always in the order of the conversation.
 
         Args:
-            thread_id: The thread of the messages.
             start: The first position; None for the beginning.
             stop: The position to stop before; None for the end.
-            limit: The most messages to return.
             newest_first: Whether the last ones of the span are returned instead of the first.
         """
         ...

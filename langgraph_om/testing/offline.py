@@ -382,7 +382,6 @@ def choose_sentence(text: str, words: int) -> str:
     """Return the sentence of a text that tells most; empty when none tells anything.
 
     Args:
-        text: What somebody said.
         words: How many words of the sentence will be quoted; further ones do not weigh.
     """
     best, most = "", 0
@@ -428,12 +427,7 @@ def _is_name(word: str) -> bool:
 
 
 def shorten(text: str, words: int) -> str:
-    """Return a text in so many words: first without the plain ones, then cut.
-
-    Args:
-        text: One observation.
-        words: The most words to keep.
-    """
+    """Return a text in so many words: first without the plain ones, then cut."""
     found = text.split()
     if len(found) > words:
         found = [word for word in found if word.lower() not in _PLAIN_WORDS] or found
@@ -441,12 +435,7 @@ def shorten(text: str, words: int) -> str:
 
 
 def cut(text: str, words: int) -> str:
-    """Return the first words on one line, with an ellipsis when some are missing.
-
-    Args:
-        text: The text, which may be long.
-        words: The most words to keep.
-    """
+    """Return the first words on one line, with an ellipsis when some are missing."""
     found = text[:MAX_CHARACTERS_READ].rstrip("… ").split()
     kept = " ".join(found[:words])
     if len(kept) > words * _CHARACTERS_PER_WORD:

@@ -52,6 +52,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import ACTS
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.state import values_of
 from langgraph_om.web.thread_page import (
     MESSAGES,
     Conversation,
@@ -71,6 +72,7 @@ from langgraph_om.web.threads import (
     ServerThreads,
     Threads,
     Wanted,
+    read_number,
     sum_by_user,
 )
 
@@ -89,11 +91,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
-    """Return the update of `om` that a form asks for.
-
-    Raises:
-        ConfigurationError: When it cannot be meant.
-    """
+    """Return the update of `om` that a form asks for."""
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     act = next((act for act in ACTS if act.name == action), None)
     cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
@@ -139,8 +137,6 @@ _FOREIGN_HOST: Final = (
     "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
 )
 
-_MAX_DIGITS: Final = 9
-"""Of a number in a query; Python refuses to read one of thousands."""
 _POLL = 1.0
 """Seconds between two looks at a thread that somebody watches."""
 _SHARE: Final = 20
@@ -437,15 +433,9 @@ def _find_undo(query: Mapping[str, str]) -> tuple[str, str] | None:
     return act.undone_by, query["act"]
 
 
-def _read_number(request: Request, name: str) -> int | None:
-    """Return a number of the query; `None` where there is none."""
-    text = request.query_params.get(name, "")
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
-
-
 def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
     """Return the number of the item at which a change is told; `None` for the head of the page."""
-    at, items = _read_number(request, "at"), list_items(record["log"])
+    at, items = read_number(request.query_params.get("at", "")), list_items(record["log"])
     if at is None or not items:
         return None
     act = request.query_params.get("act", "")
@@ -482,9 +472,6 @@ def read_page(
     """Return what the page of a thread shows, by the names that its template has for it.
 
     Args:
-        memory: The agent's memory.
-        thread: The thread's id.
-        state: Its newest state.
         query: What of it somebody wants to see.
         prices: Of tokens; `None` where nobody has told them.
     """
@@ -529,7 +516,7 @@ def read_page(
         "of_state": [
             value
             for show in features.having("show_from_state")
-            for value in show(settings, _read_channels(state))
+            for value in show(settings, values_of(state, memory.messages_key))
         ],
         "sections": [
             written
@@ -554,12 +541,6 @@ def price_memory(usage: Sequence[tuple[str, int, int, int]], prices: Prices | No
     return write_dollars(dollars / 1_000_000)
 
 
-def _read_channels(state: Any) -> Any:
-    """Return the channels of a state, by name."""
-    found = state.get("values") if isinstance(state, Mapping) else state.values
-    return found if isinstance(found, Mapping) else {}
-
-
 def _read_next(state: Any) -> list[str]:
     """Return the nodes that the graph goes on with; none where its last run has ended."""
     found = state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())
@@ -568,9 +549,9 @@ def _read_next(state: Any) -> list[str]:
 
 def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
     """Return the positions between which messages are shown: those asked for, or the newest."""
-    at = query.get("message", "")
-    if at.isdecimal() and len(at) <= _MAX_DIGITS and int(at) < total:
-        start = int(at) // MESSAGES * MESSAGES
+    at = read_number(query.get("message", ""))
+    if at is not None and at < total:
+        start = at // MESSAGES * MESSAGES
         return start, min(total, start + MESSAGES)
     return max(0, total - MESSAGES), total
 

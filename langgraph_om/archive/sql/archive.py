@@ -28,11 +28,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from langgraph_om.archive.protocol import ArchivedMessage, Claim, JobView, MessageArchive
+from langgraph_om.archive.protocol import (
+    ArchivedMessage,
+    Claim,
+    JobView,
+    MessageArchive,
+    check_scope,
+)
 from langgraph_om.archive.sql.branches import (
     CURRENT,
     Branch,
-    StoredMessage,
     find_branch,
     put_behind,
     select_keys,
@@ -58,7 +63,13 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.search import SQLSearch
-from langgraph_om.archive.sql.texts import build_texts, date_texts, index_groups, index_messages
+from langgraph_om.archive.sql.texts import (
+    StoredMessage,
+    build_texts,
+    date_texts,
+    index_groups,
+    index_messages,
+)
 from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
@@ -147,9 +158,7 @@ class SQLMessages:
         branch: str | None = None,
     ) -> ArchivedMessage | None:
         """Return the message of this key in a thread or resource, on whatever branch."""
-        if thread_id is None and resource_id is None:
-            msg = "`thread_id` and `resource_id` are None; pass at least one of them"
-            raise ConfigurationError(msg)
+        check_scope(thread_id, resource_id)
         place = message_rows.c
         query = (
             select(*_SHOWN)
@@ -319,9 +328,7 @@ class SQLGroups:
         in_log: bool = False,
     ) -> list[dict[str, Any]]:
         """Return the groups of a thread or resource, newest observed first."""
-        if thread_id is None and resource_id is None:
-            msg = "`thread_id` and `resource_id` are None; pass at least one of them"
-            raise ConfigurationError(msg)
+        check_scope(thread_id, resource_id)
         check_count("limit", limit)
         query = (
             select(group_rows.c.body)

@@ -18,11 +18,11 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from langgraph_om.archive.sql.database import Change, Database, Query
 from langgraph_om.archive.sql.schema import escape_text, message_rows, store_moment
+from langgraph_om.archive.sql.texts import StoredMessage
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
 # --- Statements ----------------------------------------------------------------------------------
@@ -197,17 +197,6 @@ def select_last(connection: Connection, thread_id: str) -> Row | None:
 
 
 # --- Placing messages ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message as it is stored."""
-
-    message: BaseMessage
-    body: str
-    digest: str
-    is_visible: bool
-    written: datetime | None
 
 
 class Changes(NamedTuple):
@@ -530,9 +519,6 @@ def put_behind(
 
     Returns:
         The name of their branch; `None` where nothing is done, as things are otherwise.
-
-    Raises:
-        ArchiveError: When the database fails.
     """
     nodes = [branch]
     for key, entry in entries.items():

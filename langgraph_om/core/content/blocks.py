@@ -225,8 +225,7 @@ _URI_HEAD: Final = 330
 # The head of base64; a URL and a path soon show another mark.
 _ENCODED = compile_late(r"[A-Za-z0-9+/_=\s-]{1,64}")
 _SHORTEST_IMAGE: Final = 16
-_HEAD: Final = 32
-_SPACE = compile_late(r"\s")
+_HEAD: Final = 24
 
 
 class Payload(NamedTuple):
@@ -247,13 +246,14 @@ class Payload(NamedTuple):
         padding = 2 if self.data.endswith("==") else int(self.data.endswith("="))
         return max(0, (len(self.data) - self.start) * 3 // 4 - padding)
 
-    def head(self) -> bytes:
-        """Return the first bytes, or none when they cannot be decoded."""
+    def head(self, count: int = _HEAD) -> bytes:
+        """Return the first bytes, about so many, or none when they cannot be decoded."""
         if not isinstance(self.data, str):
-            return bytes(self.data[:_HEAD])
-        letters = _SPACE.sub("", self.data[self.start : self.start + 2 * _HEAD])[:_HEAD]
+            return bytes(self.data[:count])
+        letters = "".join(self.data[self.start : self.start + 2 * count].split()).rstrip("=")
+        letters = letters[: -(-count // 3) * 4].replace("-", "+").replace("_", "/")
         try:
-            return a2b_base64(letters.replace("-", "+").replace("_", "/"))
+            return a2b_base64(letters + "=" * (-len(letters) % 4))
         except (BadBase64, ValueError):
             return b""
 

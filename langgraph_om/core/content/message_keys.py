@@ -81,16 +81,6 @@ _PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
 
 
 def _digest_head(fields: Mapping[str, Any]) -> bytes:
-    if fields.get("type") == "tool" and is_plain(fields):
-        call_id, status = fields.get("tool_call_id"), fields.get("status")
-        if (
-            isinstance(call_id, str)
-            and call_id
-            and isinstance(status, str)
-            and "role" not in fields
-        ):
-            ids = f"{_quote(call_id)},{_quote(status)}"
-            return f'["tool",[],[],{ids},null,null,null]'.encode("ascii")
     # A streamed message and its whole form read alike.
     kind = _WHOLE_TYPES.get(str(fields.get("type")), fields.get("type"))
     extras = as_mapping(fields.get("additional_kwargs"))
@@ -119,8 +109,6 @@ def _call_identities(calls: object) -> list[Any]:
         for call in as_sequence(calls)
     ]
 
-
-_quote = json.encoder.encode_basestring_ascii
 
 _write_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True, default=str).encode
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -507,7 +508,7 @@ def ask_for_values(
     wanted = {values.__self__: values(info, chunks) for values in hooks}
     answers = dict[str, ValueAnswer]()
     hook = "after_reflection" if asked is None else "after_observation"
-    for answer in (yield from _ask(asked, text, [*_flatten(wanted.values())])):
+    for answer in (yield from _ask(asked, text, [*chain.from_iterable(wanted.values())])):
         is_told = answer.error is not None
         kept = answer if is_told else (yield from _redact(info, answer, hook))
         answers[answer.value.name] = kept
@@ -521,10 +522,6 @@ def ask_for_values(
         if own:
             found[feature.name] = yield from feature.write_entries(info, own)
     return found
-
-
-def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
-    return (value for values in lists for value in values)
 
 
 def _ask(

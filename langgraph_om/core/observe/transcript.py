@@ -138,20 +138,6 @@ def transcribe(
     return Transcript(text, find_attachments(writer.placeholders.parts), most)
 
 
-def write_transcript_text(
-    messages: Sequence[TimedMessage],
-    *,
-    timezone: tzinfo,
-    counter: TokenCounter,
-    limits: TranscriptLimits = DEFAULT_LIMITS,
-    hidden_tools: Collection[str] = (),
-) -> str:
-    """Return only the text of `transcribe`."""
-    return transcribe(
-        messages, timezone=timezone, counter=counter, limits=limits, hidden_tools=hidden_tools
-    ).text
-
-
 def format_day(day: date) -> str:
     """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`.
 

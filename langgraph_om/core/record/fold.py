@@ -144,26 +144,15 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
 
 
 def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) -> None:
-    """Put what a cycle of the turn came to into the log."""
+    """Put what a cycle of the turn came to into the log, where that is still as it was then."""
     added = added_operations().get(event["operation"])
     if added is not None:
         added.finish(record, event)
     elif event["operation"] == "observation":
-        _finish_observation(record, event)
-    else:
-        _finish_reflection(record, event)
-
-
-def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
-    """Add observations to the log; the cursor moves only from where the Observer began."""
-    if _extend_log(record, event, event["groups"]):
-        run_beside("observed", record, event)
-        note_success(record, event)
-
-
-def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
-    """Replace exactly the groups that a reflection read."""
-    if _replace_groups(record, event):
+        if _extend_log(record, event, event["groups"]):
+            run_beside("observed", record, event)
+            note_success(record, event)
+    elif _replace_groups(record, event):
         note_success(record, event)
 
 

@@ -24,10 +24,6 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
 # The log as numbered items: a line with what belongs to it, and what it may be judged by.
-#
-# A group's text is read line by line. A line at the outermost level that begins an item begins
-# one; what follows up to the next item, heading or end belongs to it, but for blank lines at its
-# end. So each line is a heading, a blank, or in exactly one item.
 
 
 _CAPTION: Final = compile_late(

@@ -155,20 +155,27 @@ def is_small_enough(tokens: int, target: int) -> bool:
     return tokens < target * _TOLERANCE
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedLog:
+    """What is wanted of a condensed log."""
+
+    target: int
+    """Tokens to stay under."""
+    instruction: str | None = None
+    """Of the user."""
+    prompt: str = "default"
+    """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
+
+
 @dataclass(frozen=True, slots=True)
-class ReflectorInput:
+class ReflectorInput(WantedLog):
     """All that the Reflector is given about the log of one thread."""
 
     log: str
     tokens: int
     """Tokens of the log; an answer has to have fewer."""
-    target: int
-    """Tokens to stay under."""
-    instruction: str | None = None
-    prompt: str = "default"
-    """Which of the Observer's prompts wrote the log."""
-    features: Features = NO_FEATURES
-    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,26 +185,6 @@ class Reflection:
     text: str
     tokens: int
     hints: Mapping[str, str] = field(default_factory=dict)
-
-
-class WantedSize(Protocol):
-    """What is wanted of a condensed log."""
-
-    @property
-    def target(self) -> int:
-        """Tokens to stay under."""
-
-    @property
-    def instruction(self) -> str | None:
-        """Of the user."""
-
-    @property
-    def prompt(self) -> str:
-        """Which of the Observer's prompts wrote the log."""
-
-    @property
-    def features(self) -> Features:
-        """Those that tell of hints."""
 
 
 class CondensedLog(Protocol):
@@ -313,7 +300,7 @@ def _describe_problem(parsed: ParsedAnswer) -> str:
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def build_question(request: WantedSize, task: str, log: str, tokens: int) -> list[BaseMessage]:
+def build_question(request: WantedLog, task: str, log: str, tokens: int) -> list[BaseMessage]:
     """Return the question to the Reflector.
 
     Args:
