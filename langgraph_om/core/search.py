@@ -214,7 +214,6 @@ def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARA
 
 
 def _find_places(text: str, wanted: set[str]) -> list[tuple[int, str]]:
-    """Return where the words that are looked for stand."""
     places: list[tuple[int, str]] = []
     for start, end, words in find_words(text):
         for word in wanted.intersection(words):
@@ -244,7 +243,6 @@ def _find_densest(places: Sequence[tuple[int, str]], width: int) -> int:
 
 
 def _to_blanks(text: str, start: int, end: int) -> tuple[int, int]:
-    """Move both ends of a stretch to a blank that is near."""
     if start and (blank := text.find(" ", start, start + _LEAD // 2)) >= 0:
         start = blank + 1
     if end < len(text) and (blank := text.rfind(" ", end - _LEAD // 2, end)) > start:
@@ -294,12 +292,7 @@ class WordWeights:
         return cls(weights, sum(weights.values()))
 
     def score(self, words: Sequence[str], average_length: float) -> float:
-        """Return how well a text matches: 0 not at all, near 1 when it holds every word often.
-
-        Args:
-            words: The words of the text.
-            average_length: How many words a text has.
-        """
+        """Return how well a text matches: 0 not at all, near 1 when it holds every word often."""
         counts = Counter(word for word in words if word in self.weights)
         return self.score_counts(counts, len(words), average_length)
 
@@ -308,8 +301,6 @@ class WordWeights:
 
         Args:
             counts: How often; words that it does not hold may be left out or 0.
-            length: How many words the text has.
-            average_length: How many words a text has.
         """
         if not self.total or not length:
             return 0.0
@@ -332,11 +323,7 @@ def weigh_rarity(frequency: int, texts: int) -> float:
 
 
 def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
-    """Return how well each text matches a query, 0 without a word of it, and how much it holds.
-
-    Args:
-        texts: The words of each text.
-    """
+    """Return how well each text matches a query, 0 without a word of it, and how much it holds."""
     wanted = set(query)
     found = [wanted.intersection(words) for words in texts]
     frequencies = Counter(word for words in found for word in words)
@@ -462,8 +449,6 @@ def search_texts(
 
     Args:
         messages: Per message its key, the message, and when it was said.
-        groups: Groups of observations.
-        wanted: What has to be true of a hit.
     """
     words = query_words(query)
     if not words:

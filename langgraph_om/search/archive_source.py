@@ -188,7 +188,6 @@ class ArchiveSource:
         return _join(self, by_words, near, asked)
 
     def _search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what holds the words of a query."""
         thread_id = asked.thread_id
         if thread_id is None and not self._is_shared:
             thread_id = self.who.thread_id
@@ -238,7 +237,6 @@ class ArchiveSource:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether other threads may be read."""
         return self.scope == "resource" and bool(self.who.resource_id)
 
     def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
@@ -257,7 +255,6 @@ class ArchiveSource:
         return self.archive.find(key, thread_id=thread_id, branch=branch)
 
     def _find_branch(self, thread_id: str) -> str | None:
-        """Return the branch of a thread that is read."""
         return self.branch if thread_id == self.who.thread_id else None
 
     def _may_read(self, thread_id: str) -> bool:
@@ -283,7 +280,6 @@ class ArchiveSource:
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
 
     def _find_thread(self, thread_id: str) -> ArchivedThread | None:
-        """Return a thread if it may be read."""
         is_current = thread_id == self.who.thread_id
         if not self._is_in_reach(thread_id):
             return None

@@ -54,10 +54,6 @@ def describe_day(day: date, today: date) -> str:
 def write_gap(previous: date, following: date) -> str | None:
     """Return the line that states the time between two headings, such as `[3 days later]`.
 
-    Args:
-        previous: The date of the heading above.
-        following: The date of the heading below.
-
     Returns:
         The line, or `None` when the second date is not at least two days later.
     """

@@ -60,9 +60,6 @@ def is_plain(fields: Mapping[str, Any]) -> bool:
     """Return whether a message has no calls and no reasoning that would count beside its content.
 
     Nearly all are so, and are read often. Other extras may be there.
-
-    Args:
-        fields: The fields of the message.
     """
     extras = fields.get("additional_kwargs")
     return (

@@ -168,7 +168,6 @@ def _find_misfit(
     pending: PendingJob,
     result: JobResult,
 ) -> str | None:
-    """Tell why a job's result cannot be used, if so."""
     if result["type"] == "buffering-failed" and result.get("discarded"):
         return result["error"]
     covers = pending["covers"]
@@ -203,8 +202,6 @@ def discarded_event(
     It does not count as a failure of the model.
 
     Args:
-        operation: What the job is for.
-        job: The job, the chunk or the buffered reflection.
         why: One word that names the case, a colon, and the reason.
         paid: What says how long the work took and what it cost, where no other event does.
     """
@@ -480,9 +477,6 @@ def carry_out(
 ) -> EffectFlow[None]:
     """Carry out a decision, waiting for what it needs; the events change memory when folded.
 
-    Args:
-        decision: To activate, observe, reflect or buffer.
-
     Raises:
         ObserverError: When nothing came of it, with `on_error="raise"`.
     """
@@ -514,7 +508,6 @@ def describe_job(
     """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        decision: To buffer.
         cycle_id: The id of a job of a feature that was asked for already; what it is about may have
             gone on since.
 

@@ -116,9 +116,6 @@ def transcribe(
 
     Args:
         messages: The messages, oldest first; system messages and removals are skipped.
-        timezone: The zone in which days and times are written.
-        counter: Measures the texts that have a limit.
-        limits: How much of each kind of content is shown.
         hidden_tools: Names of tools whose calls and results are left out.
 
     Returns:
@@ -268,7 +265,6 @@ class _TranscriptWriter:
         return "\n".join(filter(str.strip, pieces))
 
     def _write_tool_line(self, part: Part, clock: str) -> str:
-        """Return the line of a call, a result or an error."""
         is_call = part.kind == "tool-call"
         body = self._write_arguments(part.body) if is_call else self._write_result(part.body)
         name = self._name_tool(part)

@@ -36,7 +36,6 @@ def element(name: str, /, *children: Child, **attributes: str | int | bool | Non
     """Write an element.
 
     Args:
-        name: Its name.
         children: What is in it; `None` for nothing.
         attributes: By name; `class_` for `class`, `_` for `-`. `None` and `False` are left out,
             `True` has no value.

@@ -49,7 +49,6 @@ def fill(template_name: str, /, **slots: str) -> str:
     the heading above it when nothing else stands under that heading.
 
     Args:
-        template_name: The file's name without `.md`.
         **slots: The text of every slot the prompt has, and of no other.
 
     Raises:
@@ -105,9 +104,6 @@ def _without_comment(text: str) -> str:
 
 def add(package: str) -> None:
     """Add the prompts that lie beside the code of a feature.
-
-    Args:
-        package: The name of the feature's package.
 
     Raises:
         ValueError: When there is a prompt of the same name already.

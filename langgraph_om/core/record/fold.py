@@ -335,7 +335,6 @@ def fail_buffering(record: MemoryRecord, event: BufferingFailed) -> None:
 
 
 def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
-    """Remove this job from the pending ones; return whether it was one of them."""
     operation = event["operation"]
     job = record["pending"].get(operation)
     if job is None or job["cycle_id"] != event["cycle_id"]:
@@ -372,9 +371,6 @@ _BY_OPERATION: Final = frozenset({"pending", "attempts", "usage"})
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
     """Refuse an edit that cannot be meant.
-
-    Args:
-        edit: Keys of the record with their new values.
 
     Raises:
         ConfigurationError: For an unknown key, a value of another type, or a missing part.
@@ -421,7 +417,6 @@ def check_record(record: Mapping[Any, Any]) -> None:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    """Return the type of each key of the record."""
     return {**get_type_hints(MemoryRecord), **added_types()}
 
 

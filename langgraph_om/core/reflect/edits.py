@@ -104,7 +104,6 @@ def render_items(items: Sequence[Item], division: Division | None = None) -> str
     """Write items with their numbers and sizes, under their days.
 
     Args:
-        items: The items, in the order of their numbers.
         division: How they are shown thread by thread; `None`: without sections.
     """
     if division is None:
@@ -224,7 +223,6 @@ def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
     """Return the edits that an answer holds, in its order.
 
     Args:
-        text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early: its last edit may lack
             its end, and does not count.
     """
@@ -337,10 +335,6 @@ def check_edits(
 
     Rewordings come first, each item's first one counts; an item that has a new text is not dropped
     as well.
-
-    Args:
-        edits: The edits of an answer, in its order.
-        items: The numbered items that it is about.
     """
     checked = CheckedEdits()
     taken: set[int] = set()
@@ -398,7 +392,6 @@ def _check_drops(
 
 
 def _name(edit: Rewording) -> str:
-    """Name an edit by its first numbers."""
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in edit.numbers[:4]]
     return "+".join(shown) + ("+..." if len(edit.numbers) > len(shown) else "")
 

@@ -71,9 +71,7 @@ def regroup(
 
     Args:
         sources: The groups that were read, in log order.
-        text: What the Reflector wrote.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
-        reflected_at: ISO time.
     """
     sections = _split_sections(text)
     days = [section.day for section in sections]
@@ -231,9 +229,7 @@ def ask_reflector(
     """Ask until an answer is small enough, and return the best one.
 
     Args:
-        read: Says what an answer comes to.
         target: Tokens to stay under.
-        questions: How often it is asked at most.
 
     Raises:
         ObserverError: When no answer is of use.
@@ -304,10 +300,8 @@ def build_question(request: WantedLog, task: str, log: str, tokens: int) -> list
     """Return the question to the Reflector.
 
     Args:
-        request: What it is given.
         task: The name of the prompt that contains the log.
         log: The log, its tags escaped.
-        tokens: Tokens of the log.
     """
     system = fill(
         "reflector",
@@ -352,11 +346,7 @@ class EditedLog:
         return sum(group["tokens"] for group in self.groups)
 
     def apply(self, checked: CheckedEdits, items: Sequence[Item], counter: TokenCounter) -> None:
-        """Apply checked edits.
-
-        Args:
-            items: The numbered items that they name.
-        """
+        """Apply checked edits."""
         cuts: dict[int, dict[LineSpan, str]] = {}
         for number in checked.dropped:
             item = items[number - 1]
@@ -399,7 +389,6 @@ class EditedLog:
 
         Args:
             cycle_id: Id of the cycle; the groups' ids are derived from it.
-            reflected_at: ISO time.
         """
         together: dict[int, list[str]] = {}
         becomes: dict[str, Group] = {}
@@ -504,7 +493,6 @@ def _build_question(
     """Return the question: the log as it is now, and what is still to go.
 
     Args:
-        request: What the Reflector is given.
         log: The log with the edits so far.
         given: Tokens of the log at first.
         refused: Why edits of the former answer were left out.
