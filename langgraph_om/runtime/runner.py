@@ -385,13 +385,12 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        return any(feature.has_last_step for feature in self.settings.features.all)
+        return any(self.settings.features.having("has_last_step"))
 
     @property
     def removes_by(self) -> str:
         """The option that has messages taken out of a graph's state; empty where none are."""
-        found = (feature.removes_by for feature in self.settings.features.all)
-        return next(filter(None, found), "")
+        return str(self.settings.features.first("removes_by") or "")
 
     @property
     def is_closed(self) -> bool:
