@@ -18,8 +18,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from bench_archive import copy_rows, postgres_server
 from conversation import START
+from databases import copy_rows, postgres_server
 from langchain_core.messages import HumanMessage
 from report import Budget, Options, Report, markdown_table, text_table
 from sqlalchemy import text
