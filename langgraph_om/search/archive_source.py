@@ -95,6 +95,16 @@ class ArchiveSource:
     """
     knows_all: bool = False
     """Whether no other thread has observations, as the log is a shared one."""
+    _read_logs: dict[str, Collection[str]] = field(init=False, compare=False, default_factory=dict)
+    """By thread id, the ids of observations as the archive was told them last."""
+    _readable: set[str] = field(init=False, compare=False, default_factory=set)
+    """The threads in which a message was found."""
+    _adjacent: dict[_Span, RecallMessage] = field(init=False, compare=False, default_factory=dict)
+    """Per span of one message, that message, which was read along with others."""
+    _looked_up: dict[str, ArchivedThread | None] = field(
+        init=False, compare=False, default_factory=dict
+    )
+    """The threads looked up so far; one answer asks for the same ones again."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -231,11 +241,6 @@ class ArchiveSource:
         return self._read_logs[thread_id]
 
     @cached_property
-    def _read_logs(self) -> dict[str, Collection[str]]:
-        """By thread id, the ids of observations as the archive was told them last."""
-        return {}
-
-    @cached_property
     def _is_shared(self) -> bool:
         return self.scope == "resource" and bool(self.who.resource_id)
 
@@ -265,16 +270,6 @@ class ArchiveSource:
             return self._is_in_reach(thread_id)
         return self._find_thread(thread_id) is not None
 
-    @cached_property
-    def _readable(self) -> set[str]:
-        """The threads in which a message was found."""
-        return set()
-
-    @cached_property
-    def _adjacent(self) -> dict[_Span, RecallMessage]:
-        """Per span of one message, that message, which was read along with others."""
-        return {}
-
     def _is_in_reach(self, thread_id: str) -> bool:
         """Return whether a thread is the current one, or others may be read too."""
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
@@ -296,11 +291,6 @@ class ArchiveSource:
             return True
         # A thread may be stored before its resource is known, and some of its runs may have none.
         return is_current and None in {thread.resource_id, self.who.resource_id}
-
-    @cached_property
-    def _looked_up(self) -> dict[str, ArchivedThread | None]:
-        """The threads looked up so far; one answer asks for the same ones again."""
-        return {}
 
     def _to_recall_messages(self, found: Sequence[ArchivedMessage]) -> list[RecallMessage]:
         """Return messages of one thread that follow each other, with their times."""
@@ -375,7 +365,6 @@ def _step_before(moment: datetime | None) -> datetime | None:
 
 
 def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
-    """Yield the ids of the user's threads, the last updated first."""
     for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
         found, has_more = source.threads(
             page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
