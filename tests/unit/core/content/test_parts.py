@@ -430,7 +430,10 @@ def test_twenty_megabytes_are_read_and_sent(form: str) -> None:
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    "type url source data base64 mime_type image_url file format name".split()
+                    [
+                        *("type", "url", "source", "data", "base64"),
+                        *("mime_type", "image_url", "file"),
+                    ]
                 ),
                 inner,
                 max_size=4,
