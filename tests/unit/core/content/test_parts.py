@@ -140,7 +140,7 @@ def linked(kind: str, url: str, mime: str = "") -> dict[str, Any]:
     return {"type": kind, "url": url, **({"mime_type": mime} if mime else {})}
 
 
-# --- What is sent; every form of a block: test_blocks ------------------------------------------------------
+# --- What is sent; every form of a block: test_blocks -----------------------------------
 
 IMAGE = inline("image", "image/png", SHOT)
 DIALECTS: list[Any] = [
