@@ -99,6 +99,7 @@ class OwnLimits(Feature):
     """Reads the thresholds of a thread's own; a person may always set some."""
 
     name = "limits"
+    lives_by = "limits"
     additions = Additions(keys=LimitKeys, reducers={"limited": _set_limits})
 
     @classmethod
@@ -108,7 +109,7 @@ class OwnLimits(Feature):
 
     def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
         """Return the limits of a thread; what the Actor's window asks for is never exceeded."""
-        own = read_limits(record) if "limits" in record else None
+        own = read_limits(record)
         if not own:
             return limits
         known = {"message_tokens": limits.message_tokens}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -32,6 +32,15 @@ class Features:
 
     all: tuple[Any, ...] = ()
     """Instances of subclasses of `core.step.feature.Feature`."""
+
+    def of(self, hook: str, held: Container[str]) -> list[Any]:
+        """Return a hook of those that have it, but for those that live by what is not there.
+
+        Args:
+            held: What is there, such as the keys of a record as it is now.
+        """
+        hooks = self.having(hook)
+        return [call for call in hooks if not (by := call.__self__.lives_by) or by in held]
 
     def first(self, hook: str) -> Any:
         """Return a hook of the first feature that has it; `None` where none has."""

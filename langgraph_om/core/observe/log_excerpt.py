@@ -60,9 +60,7 @@ def select_previous(
     that the Observer sees what it denies or changes. They come last: the beginning holds still.
 
     Args:
-        groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
         about: The transcript of the conversation that is to be observed; empty for none.
     """
     if budget is False:
@@ -261,7 +259,6 @@ def _choose_items(items: Sequence[_Item], budget: int) -> set[int]:
 
 
 def _choose_settled(items: Sequence[_Item], stop: int, budget: int) -> set[int]:
-    """Choose among the items before one, with the heading that it stands under."""
     picker = _Picker(items, budget)
     newest = list(reversed(items[:stop]))
     if stop < len(items):

@@ -317,7 +317,6 @@ def parse_output(text: str, *, cut_off: bool = False) -> ParsedAnswer:
     """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
 
     Args:
-        text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early. The status is then
             `cut_off`, and `observations` holds what arrived, for display only.
     """
@@ -525,7 +524,6 @@ def strip_reasoning(text: str, *, may_be_open: bool = False) -> str:
     """Drop what stands in think tags before the first block, even when one tag is missing.
 
     Args:
-        text: The answer.
         may_be_open: Whether a block that ends the answer counts although it stands in reasoning
             that was never closed.
     """

@@ -313,17 +313,17 @@ def inspect(
         thread_id = step.former["thread_id"] or step.identity.thread_id
         yield Warn(text, (thread_id, step.overlooked))
     step.apply(list_known(step.record, step.windows, step.messages))
-    for collect in features.having("collect"):
+    for collect in features.of("collect", step.record):
         yield from collect(step)
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
-            for prepare in features.having("before_actor"):
+            for prepare in features.of("before_actor", step.record):
                 yield from prepare(step)
             _state_step(step)
         elif step.decision.kind == "abort":
             step.events.append(_build_tripwire(step.record, step.now))
-    for finish in features.having("after"):
+    for finish in features.of("after", step.record):
         yield from finish(step)
 
 

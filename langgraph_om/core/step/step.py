@@ -186,12 +186,18 @@ class Feature:
 
     A subclass defines the hooks that it needs. Those that it does not define are never called, and
     of a feature that is off none is. Hooks are called in the order of the table.
+
+    Those of a step, of the Actor's input and of limits are not called either where there is nothing
+    of what the feature `lives_by`.
     """
 
     is_base = True
     name = ""
     needs: ClassVar[tuple[str, ...]] = ()
     """Names of the features without which it is not there."""
+    lives_by: ClassVar[str] = ""
+    """A key of the record, an owner of groups in its log, or a name among the texts that no record
+    holds: without it the feature has nothing to do. Empty where it always may have."""
     additions: ClassVar[Additions | None] = None
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""

@@ -147,12 +147,9 @@ def _list_shown(pins: Pins) -> list[Any]:
     return [{**each, "is_evicted": None} for each in pins["messages"]]
 
 
-def _note_told(record: MemoryRecord, _: Any) -> None:
-    """Note that the step has told of the pinned messages."""
-    pins = cast("_Record", record).get("pinned")
-    if pins is not None and pins.get("is_new"):
-        told: Pins = {"messages": pins["messages"], "act": pins["act"]}
-        cast("_Record", record)["pinned"] = told
+def _note_told(pins: Pins) -> Pins:
+    """Return them as those of which the stream knows."""
+    return {"messages": pins["messages"], "act": pins["act"]}
 
 
 def _forget(record: MemoryRecord, _: Any) -> None:
@@ -232,6 +229,7 @@ class Pinning(Feature):
     """
 
     name = "pinned"
+    lives_by = "pinned"
     prompts = __name__
     additions = Additions(
         keys=PinKeys,
@@ -247,7 +245,8 @@ class Pinning(Feature):
                 "thread_id": "threadId",
             }
         },
-        beside={"stepped": _note_told, "deleted": _forget},
+        told={"pinned": _note_told},
+        beside={"deleted": _forget},
         shown=_show,
         texts=_list_texts,
         tags=("pinned-message",),
@@ -272,12 +271,10 @@ class Pinning(Feature):
 
     def collect(self, step: Step) -> EffectFlow[None]:
         """Follow messages that were edited, and let go of those that a user removed."""
-        pinned = list_pinned(step.record)
-        if pinned:
-            there = {message.id: message for message in step.messages}
-            event = self._compare(step, pinned, there)
-            if event is not None:
-                step.apply([as_event(event)])
+        there = {message.id: message for message in step.messages}
+        event = self._compare(step, list_pinned(step.record), there)
+        if event is not None:
+            step.apply([as_event(event)])
         yield from ()
 
     def _compare(
@@ -348,8 +345,7 @@ class Pinning(Feature):
 
     def is_due(self, step: Step) -> bool:
         """Tell whether that has changed."""
-        pins: Pins | None = cast("_Record", step.record).get("pinned")
-        return pins is not None and bool(pins.get("is_new"))
+        return bool(cast("_Record", step.record)["pinned"].get("is_new"))
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""

@@ -9,11 +9,13 @@ Actor (`threads`), and observed when it becomes too much (`observing`), by one t
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -69,6 +71,25 @@ class Rest(NamedTuple):
     """Where the next part begins; `None` where this was the last."""
 
 
+MAX_HOLD_SECONDS = 5.0
+"""How long a thread holds up others of its resource: one that takes longer waits for the archive,
+and they need not wait for that one after the other."""
+
+
+class LogPlace:
+    """The right to exchange with a log alone in this process, until it is left or forgotten."""
+
+    def __init__(self, resource_id: str, leave: Callable[[LogPlace], None]) -> None:
+        self.resource_id, self._leave = resource_id, leave
+        self.ends = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leave(self)
+
+
 class _Read(NamedTuple):
     mark: ReadMark
     found: Any
@@ -86,15 +107,44 @@ class LogCache:
     _rests: OrderedDict[str, Any] = field(default_factory=OrderedDict, repr=False)
     """Per resource, where the look at its quiet threads goes on."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _places: WeakValueDictionary[str, LogPlace] = field(
+        default_factory=WeakValueDictionary, repr=False
+    )
+    """By resource, who exchanges with its log; a run that is cancelled leaves nothing behind."""
+    _left: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def __post_init__(self) -> None:
         begin_anew_after_fork(self)
 
     def begin_anew(self) -> None:
         """Read the logs again in a forked process."""
-        self._lock = threading.Lock()
+        self._lock, self._left = threading.Lock(), threading.Condition()
+        self._places = WeakValueDictionary()
         self._logs, self._reads, self._weight = OrderedDict(), OrderedDict(), 0
         self._rests = OrderedDict()
+
+    def wait_for_log(self, resource_id: str) -> LogPlace:
+        """Wait until no other thread of this process exchanges with a log, or one takes too long.
+
+        Other processes do so at the same time, so whoever has the place may be refused still.
+        """
+        with self._left:
+            place = LogPlace(resource_id, self._leave_log)
+            while (held := self._places.get(resource_id)) is not None:
+                left = held.ends - time.monotonic()
+                del held  # or else it would be kept from being forgotten
+                if left <= 0:
+                    return place
+                self._left.wait(left)
+            place.ends = time.monotonic() + MAX_HOLD_SECONDS
+            self._places[resource_id] = place
+        return place
+
+    def _leave_log(self, place: LogPlace) -> None:
+        with self._left:
+            if self._places.get(place.resource_id) is place:
+                del self._places[place.resource_id]
+                self._left.notify_all()
 
     def read_log(self, resource_id: str) -> SharedLog:
         """Return the shared log as it is now.

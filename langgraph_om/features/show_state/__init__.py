@@ -60,6 +60,7 @@ class ShowState(Feature):
     """
 
     name = "show_state"
+    lives_by = "show_state"
     prompts = __name__
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -87,10 +88,7 @@ class ShowState(Feature):
     ) -> BaseMessage | None:
         """Return the block of those that no message of the window says."""
         del record
-        text = texts.get(self.name)
-        if not text:
-            return None
-        state: Mapping[str, Any] = json.loads(text)
+        state: Mapping[str, Any] = json.loads(texts[self.name])
         hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
         blocks = [
             f'<state name="{escape(as_label(name))}">\n{write_state(value, settings)}\n</state>'

@@ -322,6 +322,7 @@ class Standing(Feature):
     """
 
     name = NAME
+    lives_by = NAME
     prompts = __name__
     additions = Additions(
         streamed={

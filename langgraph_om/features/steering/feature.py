@@ -14,7 +14,7 @@ from langgraph_om.core.items import is_protected, list_items
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, Stepped, ThreadDeleted
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.features.steering.acts import (
     MAX_ACTS,
     ActsGone,
@@ -59,12 +59,9 @@ def _drop(record: MemoryRecord, event: ActsGone) -> None:
     cast("_Record", record)["steered"] = kept
 
 
-def _note_told(record: MemoryRecord, _: Stepped) -> None:
-    """Note that the step has told of all acts."""
-    acts = list_acts(record) if "steered" in record else []
-    if acts and any(act["is_new"] for act in acts):
-        told = [cast("SteeredItem", {**act, "is_new": False}) for act in acts]
-        cast("_Record", record)["steered"] = told
+def _note_told(acts: Sequence[SteeredItem]) -> list[SteeredItem]:
+    """Return the acts as those of which the stream knows."""
+    return [{**act, "is_new": False} if act["is_new"] else act for act in acts]
 
 
 def _leave(record: MemoryRecord, event: Opened) -> None:
@@ -218,6 +215,7 @@ class Steering(Feature):
     """Does what a person wants, and tells the stream of it, once."""
 
     name = "steering"
+    lives_by = "steered"
     additions = Additions(
         keys=SteeringKeys,
         reducers={"steered": _do, "acts-gone": _drop},
@@ -232,7 +230,8 @@ class Steering(Feature):
                 "thread_id": "threadId",
             }
         },
-        beside={"stepped": _note_told, "opened": _leave, "deleted": _forget},
+        told={"steered": _note_told},
+        beside={"opened": _leave, "deleted": _forget},
         changes={"steer": AddedChange(SteeringChange, _apply)},
         written={"steered": _write},
         erase=_erase,
@@ -246,7 +245,7 @@ class Steering(Feature):
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""
-        step.events += _tell_of_acts(step.record) if "steered" in step.record else ()
+        step.events += _tell_of_acts(step.record)
         yield from ()
 
     def is_due(self, step: Step) -> bool:

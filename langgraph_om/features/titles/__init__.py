@@ -285,6 +285,7 @@ class NamedThreads(Feature):
     """Tells of titles that a person set; with or without `thread_title`, a person may set one."""
 
     name = "named_threads"
+    lives_by = "title"
     acts = ACTS
 
     @classmethod

@@ -233,10 +233,9 @@ def _take_buffered(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     record["chunks"] = [*others, {**chunk, "hints": left}]
 
 
-def _note_told(record: MemoryRecord, _: Any) -> None:
-    """Note that the step has told of the title."""
-    if "title" in record and (state := read_title_state(record)).get("is_new"):
-        _read(record)["title"] = {**state, "is_new": False}
+def _note_told(state: TitleState) -> TitleState:
+    """Return the state of a title of which the stream knows."""
+    return {**state, "is_new": False} if state.get("is_new") else state
 
 
 def _leave(record: MemoryRecord, event: Opened) -> None:
@@ -295,12 +294,12 @@ ADDITIONS: Final = Additions(
         }
     },
     changes={"fix": AddedChange(TitleFixed, _fix)},
+    told={"title": _note_told},
     beside={
         "edited": _name_by_hand,
         "observed": _take_over,
         "buffered": _take_buffered,
         "synced": _take_over,
-        "stepped": _note_told,
         "opened": _leave,
         "deleted": _forget,
     },

@@ -373,6 +373,7 @@ class WorkingText(Feature):
     """
 
     name = WORKING_NAME
+    lives_by = WORKING_NAME
 
     @classmethod
     def build(cls, setup: Setup) -> Self:  # noqa: ARG003 any graph's state may hold a block
@@ -388,7 +389,7 @@ class WorkingText(Feature):
     ) -> BaseMessage | None:
         """Show it."""
         del settings, record, window
-        return write_message(texts.get(self.name, ""))
+        return write_message(texts[self.name])
 
 
 class HasWorkingMemory:

@@ -356,10 +356,10 @@ def test_values_keep_their_blank_lines_and_indentation() -> None:
 @pytest.mark.parametrize(
     ("name", "slots", "words"),
     [
-        ("observer_retry", {}, ["observer_retry", "problem", "no value"]),
+        ("observer_retry", {}, ["observer_retry", "`problem`", "given none"]),
         ("observer_task", {"conversation": "x"}, ["previous_observations", "hints"]),
-        ("observer_retry", {"problem": "x", "hint": "y"}, ["no slot", "`hint`", "`problem`"]),
-        ("continuation", {"custom": "x"}, ["no slot", "`custom`", "none"]),
+        ("observer_retry", {"problem": "x", "hint": "y"}, ["`problem`, and", "`problem`, `hint`"]),
+        ("continuation", {"custom": "x"}, ["slots none", "`custom`"]),
         ("observer_defualt", {}, ["'observer_defualt'", "`observer_default`"]),
         ("../prompts/reflector", {}, ["'../prompts/reflector'"]),
     ],

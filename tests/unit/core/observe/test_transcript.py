@@ -24,7 +24,7 @@ from langgraph_om.core.observe.transcript import (
     TimedMessage,
     TranscriptLimits,
     format_day,
-    write_transcript_text,
+    transcribe,
 )
 from support.examples import examples
 
@@ -68,12 +68,12 @@ def render(
     counter: Quarters | None = None,
 ) -> str:
     timed = [m if isinstance(m, TimedMessage) else TimedMessage(m, at) for m in messages]
-    return write_transcript_text(
+    return transcribe(
         timed,
         timezone=UTC,
         counter=counter or Quarters(),
         limits=limits or TranscriptLimits(),
-    )
+    ).text
 
 
 def body(*messages: BaseMessage, **options: Any) -> str:
@@ -136,7 +136,7 @@ def test_conversation_over_two_days_with_tools() -> None:
     ]
     messages = [TimedMessage(m, start + timedelta(minutes=n)) for n, m in said]
     messages.append(TimedMessage(ask("When was that?"), None))
-    transcript = write_transcript_text(messages, timezone=berlin, counter=Quarters())
+    transcript = transcribe(messages, timezone=berlin, counter=Quarters()).text
     assert transcript == (
         "Date: Dec 4, 2025\n"
         "User Caroline (23:57): Find cats.\n"

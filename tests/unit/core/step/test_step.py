@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory, features
+from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.step import step as step_module
-from langgraph_om.core.step.step import Feature
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.testing import ScriptedChatModel
 
-NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+FOLDER = Path(features.__file__).parents[1]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
@@ -56,22 +60,54 @@ def list_kinds(kind: type[Feature]) -> list[type[Feature]]:
     return own + [deeper for each in below for deeper in list_kinds(each)]
 
 
-@pytest.mark.needs("steering")
-def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch) -> None:
-    entered: list[str] = []
+def test_a_feature_that_has_nothing_to_do_is_never_entered() -> None:
+    """Functions are counted as the interpreter calls them."""
+    memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
+    said: list[BaseMessage] = [HumanMessage("Hello", id="h1")]
+    record = memory.step(None, said, thread_id="t").record
+    said += [AIMessage("Hi", id="a1"), HumanMessage("And?", id="h2")]
+    entered: Counter[str] = Counter()
 
-    def enter(feature: Feature, *_: Any) -> Any:
-        entered.append(feature.name)
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(FOLDER):
+            entered[path.relative_to(FOLDER).parts[0]] += 1
+
+    sys.setprofile(note)
+    try:
+        memory.step(record, said, thread_id="t")
+    finally:
+        sys.setprofile(None)
+    assert sum(entered.values()) <= 270
+    # One looks at the answers of each turn, and nobody can switch it off.
+    assert entered["features"] <= 2
+
+
+class _Names(Feature):
+    """Gives a thread its title within a step, as a person does before one."""
+
+    name = "names"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Feature:
+        del setup
+        return cls()
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        event: Any = {"type": "titled", "by": "person", "id": "act-1", "title": "Garden"}
+        step.apply([{**event, "at": "2026-03-02T09:00:00Z"}])
         yield from ()
 
-    for kind in list_kinds(Feature):
-        for hook in ("enter", "collect", "before_actor", "after"):
-            if hook in vars(kind):
-                monkeypatch.setattr(kind, hook, enter)
+
+@pytest.mark.needs("titles")
+def test_a_feature_is_entered_in_the_step_that_gives_it_something_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(features, "FEATURES", (_Names, *features.FEATURES))
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
-    memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
-    # These have no option, so nobody can switch them off.
-    assert set(entered) <= {"named_threads", "steering", "pinned", "cache_watch"}
+    done = memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
+    told = [part["data"] for part in done.events if part["type"] == "data-om-thread-update"]
+    assert [each["newTitle"] for each in told] == ["Garden"]
 
 
 def test_the_table_has_each_feature_once() -> None:

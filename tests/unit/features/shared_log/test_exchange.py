@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -82,7 +83,7 @@ def exchanging(record: MemoryRecord, answers: Any, *, is_new_turn: bool = False)
 
 def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     record = opened("resource", outbox=[extension("t", "g1")])
-    run = exchanging(record, [(None, 0), {}, False] * MAX_COMMITS)
+    run = exchanging(record, [nullcontext(), *[(None, 0), {}, False] * MAX_COMMITS])
     assert run.result[1] == []
     assert run.result[0]["outbox"] == record["outbox"]
     [warning] = warnings(run)
