@@ -420,6 +420,23 @@ def test_buffering_never_makes_a_turn_wait(door: str, buffering: Any) -> None:
 # --- On and off ----------------------------------------------------------------------------------
 
 
+@both_ways
+async def test_switched_off_for_a_call(*, is_async: bool) -> None:
+    agent = ready()
+    before = record_of(agent.graph, CONFIG)
+    off = on_thread(om_enabled=False)
+    asked = len(agent.model.calls)
+    await run(agent.graph, {"messages": [turn(6, "1")]}, off, is_async=is_async)
+    assert record_of(agent.graph, CONFIG) == before
+    assert len(agent.model.calls) - asked == 2
+    assert [m.id for m in agent.prompts()[-1][1:]] == [
+        m.id for m in values(agent.graph, CONFIG)["messages"][:-1]
+    ]
+    await run(agent.graph, {"messages": [turn(7)]}, CONFIG, is_async=is_async)
+    assert agent.prompts()[-1][1].id == CONTINUATION_ID
+    assert nothing_lost(agent)
+
+
 def test_provider_error_of_a_switched_off_memory_is_not_caught() -> None:
     model = scripted(actor=ContextOverflowError("too long"))
     agent = make_agent("middleware", InMemorySaver(), model=model)

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.archive.protocol import ArchivedMessage
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import Storage
+from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
@@ -165,6 +166,35 @@ def on_branch(messages: Sequence[BaseMessage]) -> list[ArchivedMessage]:
         )
         for at, message in enumerate(messages)
     ]
+
+
+def test_what_is_observed_and_archived_may_be_removed() -> None:
+    record, messages = observed(20)
+    first = [str(message.id) for message in messages[:22]]
+    stored = on_branch(messages[:22])
+    answers = [set(first), stored[-1], stored]
+    run = evict(record, messages, answers)
+    events = run.result
+    assert calls(run) == ["contains", "find", "messages"]
+    [evicted] = events
+    assert (evicted["type"], evicted["last"], evicted["ids"]) == ("evicted", first[-1], first)
+    assert evicted["tokens"] > 0
+    assert fold(record, [events])["evicted"] == first[-1]  # type: ignore[typeddict-item]
+
+
+def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_removed() -> None:
+    record, messages = observed(20)
+    first = [str(message.id) for message in messages[:22]]
+    edited = HumanMessage("before the edit", id=first[3])
+    stored = [*messages[:3], edited, *messages[4:22]]
+    there = on_branch(stored)
+    answers = [set(first[:5]), {}, False, None, set(first), there[-1], there, None]
+    run = evict(record, messages, answers)
+    asked = ["contains", "deletions", "note_loss"]
+    looked = ["contains", "find", "messages"]
+    assert calls(run) == [*asked, "append_messages", *looked, "append_messages"]
+    assert [key for key, _ in run.effects[-1].arguments[2]] == [m.id for m in messages]
+    assert run.result[0]["ids"] == first
 
 
 @pytest.mark.parametrize("is_current", [True, False])

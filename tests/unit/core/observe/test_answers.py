@@ -78,6 +78,9 @@ WITHOUT_TAGS = {
     "two days": bare(f"{LOG}\n\nDate: Nov 23, 2026\n* ✅ (09:00) Walked"),
     "after reasoning": kept(f"<think>\n- maybe tea?\n</think>\n{LOG}"),
     "the opening tag is missing": kept(f"{LOG}\n</observations>\nBye"),
+    "the opening tag is missing, items after": kept(
+        f"{LOG}\n</observations>\n{TEA}", f"{LOG}\n\n{TEA}"
+    ),
     "the opening tag is missing, no marks": kept("* tea\n* milk\n</observations>", "* tea\n* milk"),
     "the opening tag is missing before prose": refused(
         "Here you go:\n* tea\n</observations>",

@@ -13,6 +13,7 @@ from langgraph_om.core.effects import EffectFlow, Storage, StorageReply
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.archiving import ThreadMemory, archive_new, complete_thread
 from langgraph_om.testing import FlowRun, drive
 from support.storage_calls import (
@@ -44,6 +45,44 @@ def complete(messages: list[BaseMessage], thread_id: str) -> EffectFlow[None]:
     return complete_thread(SETTINGS, Identity(thread_id, "ana"), blank_record(), messages, NOW)
 
 
+def test_nothing_is_archived_without_a_thread_id() -> None:
+    record = blank_record()
+    run = archive(record, said("h1"))
+    assert run.result == (record, [])
+    assert run.effects == []
+
+
+def test_what_is_new_is_appended_and_the_record_says_so() -> None:
+    record = opened()
+    run = archive(record, said("h1", "a1"), [ThreadMemory(), {}, "to a1", None])
+    archived, events = run.result
+    assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
+    assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
+    assert events == [{"type": "archived", "last": "a1", "branch": "to a1"}]
+    assert (archived["archived"], archived["branch"]) == ("a1", "to a1")
+    assert fold(record, [events]) == archived
+
+
+def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
+    record = opened(archived="a1")
+    memory = ThreadMemory(is_known=True)
+    run = archive(record, said("h1", "a1"), [memory])
+    assert run.result == (record, [])
+    assert calls(run) == ["recall_thread"]
+
+
+def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
+    record = opened(archived="a1")
+    answers = [ThreadMemory(), set(), {}, True, None, None]
+    run = archive(record, said("h1", "a1", "h2"), answers)
+    asked = ["recall_thread", "contains", "deletions", "note_loss"]
+    assert calls(run) == [*asked, "append_messages", "note_archived"]
+    [appended] = [each for each in run.effects if getattr(each, "method", "") == "append_messages"]
+    assert [key for key, _ in appended.arguments[2]] == ["h1", "a1", "h2"]
+    [warning] = warnings(run)
+    assert "the archive lacks what it had" in warning
+
+
 @pytest.mark.parametrize(
     ("seconds", "request_key", "waited_for", "when"),
     [(0.2, "h1", None, "step"), (1.5, "h1", "h1", "turn"), (1.5, None, None, "step")],
@@ -62,6 +101,13 @@ def test_a_failure_is_noted_and_said_and_tried_again(
     assert warnings(run) == [f"{text} {SAID_ONCE}"]
 
 
+def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
+    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
+    run = drive(flow, [ThreadMemory(), StorageReply(error=DOWN), None, None])
+    assert calls(run)[-1] == "note_outage"
+    assert warnings(run) == []
+
+
 def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
     record = opened()
     memory = ThreadMemory(missed=frozenset({"h1"}), waited_for="h2")
@@ -69,6 +115,12 @@ def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
     run = archive(record, messages, [memory, None], changed={"h2"}, request="h2")
     assert run.result == (record, [])
     assert run.effects[1] == Storage("note_missed", ("t", {"h1", "h2"}))
+
+
+def test_what_the_archive_refuses_is_raised() -> None:
+    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
+    with pytest.raises(ConfigurationError, match="another resource"):
+        drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
 
 
 def test_a_new_owner_keeps_what_the_archive_has_and_was_not_deleted() -> None:

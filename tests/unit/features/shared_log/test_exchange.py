@@ -10,21 +10,24 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.archive.protocol import ThreadEnd
+from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.effects import KeepLease, Storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.archive.writer import ArchiveWriter
+from langgraph_om.features.shared_log import LogCache, SharedLogs
 from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
+    drop_deleted_threads,
     exchange,
     find_left_behind,
     rewind_if_forked,
 )
-from langgraph_om.features.shared_log.log import SharedLog
+from langgraph_om.features.shared_log.log import SharedLog, complete_log, make_blank_log
 from langgraph_om.features.shared_log.reading import (
     claim_reflection,
     keep_log,
@@ -39,6 +42,7 @@ from support.storage_calls import (
     PLACE,
     SAID_ONCE,
     SETTINGS,
+    calls,
     opened,
     said,
     warnings,
@@ -81,6 +85,29 @@ def exchanging(record: MemoryRecord, answers: Any, *, is_new_turn: bool = False)
     return drive(exchange(SHARING, record, messages, window, NOW), answers)
 
 
+def test_a_log_that_did_not_change_is_not_read() -> None:
+    run = exchanging(opened("resource", revision=4), [4])
+    assert calls(run) == ["record_revision"]
+    assert run.result[1] == []
+
+
+def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> None:
+    record = opened("resource", outbox=[extension("t", "g1")])
+    theirs: SharedLog = {
+        "generation": 0,
+        "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
+        "threads": {"work": {"cursor": ["w2"], "hints": {}}},
+    }
+    answers = [nullcontext(), (None, 0), {}, False, (theirs, 1), {}, True, None, theirs, [], []]
+    run = exchanging(record, answers)
+    commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
+    assert [each.options["expected"] for each in commits] == [0, 1]
+    assert [group["id"] for group in commits[1].arguments[1]["log"]] == ["g0", "g1"]
+    synced, events, _ = run.result
+    assert [event["type"] for event in events] == ["synced"]
+    assert (synced["revision"], synced["outbox"]) == (2, [])
+
+
 def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     record = opened("resource", outbox=[extension("t", "g1")])
     run = exchanging(record, [nullcontext(), *[(None, 0), {}, False] * MAX_COMMITS])
@@ -88,6 +115,19 @@ def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     assert run.result[0]["outbox"] == record["outbox"]
     [warning] = warnings(run)
     assert "changed 50 times" in warning
+
+
+def test_a_log_that_cannot_be_reached_leaves_the_thread_with_its_copy() -> None:
+    run = exchanging(opened("resource"), [DOWN, PLACE], is_new_turn=True)
+    assert run.result[1] == []
+    [warning] = warnings(run)
+    assert warning.endswith(f"the thread goes on with its copy: the disk is full {SAID_ONCE}")
+
+
+def test_what_was_observed_of_deleted_threads_is_dropped() -> None:
+    changes = [extension("t", "g1"), extension("gone", "g2"), extension("work", "g3")]
+    run = drive(drop_deleted_threads(opened("resource"), changes), [set(), {"g3-last"}])
+    assert [change["id"] for change in run.result] == ["g1", "g3"]
 
 
 def test_a_fork_goes_on_from_its_own_last_message() -> None:
@@ -265,6 +305,37 @@ def test_threads_that_cannot_be_read_are_none() -> None:
 
 
 # --- What answers --------------------------------------------------------------------------------
+
+
+def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
+    """The names of `Storage` are looked up in these three, so none may have a name of another."""
+    own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
+    own |= {"note_loss", "note_outage"}
+    cached = {"read_log", "remember_log", "find_threads", "recall_reads", "remember_read"}
+    cached |= {"find_rest", "leave_rest", "wait_for_log"}
+    stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
+    stored |= {
+        "claim",
+        "renew",
+        "release",
+        "job",
+        "add_groups",
+        "set_title",
+        "record_revision",
+        "load_record",
+        "commit_record",
+    }
+    assert own <= set(dir(ArchiveWriter))
+    assert cached <= set(dir(LogCache))
+    assert stored <= set(dir(MessageArchive))
+    assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
+    assert not cached & set(dir(ArchiveWriter))
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", None, 1.0, True])
+def test_a_log_of_another_form_is_refused(version: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"shared log is {version!r}.*version 1; upgrade"):
+        complete_log({**make_blank_log(), "version": version})
 
 
 def record() -> MemoryRecord:
