@@ -1,6 +1,6 @@
 """How fast a search by words is among many archived messages, and what the index costs a write.
 
-Loading takes minutes, so `run.py` does it only by name or with `--all`. Run by itself, this file
+Loading takes minutes. Run by itself, this file
 prints Markdown rows: `python tests/benchmarks/bench_search.py [--messages N] [--only DATABASE]`.
 """
 

@@ -56,7 +56,7 @@ WINDOW_TOKENS, LONG = 24_000, 260
 """The window, so far from the threshold that nothing is due, and the words of its messages."""
 GROUPS, CURSOR = 40, 16
 """Groups of the log, and how many ids a record keeps of where it ends."""
-EVICT_TOKENS = 2_000
+EVICT_TOKENS = 6_000
 """The threshold of the agent with `evict`, whose state has few messages then."""
 LANGCHAIN = ("create_agent", "middleware")
 ALONE = ("bare", "idle node", "create_agent")
