@@ -114,10 +114,6 @@ class Adoption:
         decide = self.runner.decide_rest if self.everything else self.runner.decide
         return decide(outcome.record, outcome.messages)
 
-    def has_changed(self, outcome: Outcome) -> bool:
-        """Return whether there is something to write."""
-        return outcome.record != self._before or bool(outcome.removed)
-
     def watch(self, event: Event) -> None:
         """Tell of a batch that was observed."""
         if event["type"] != "observation-end" or event["operation"] != "observation":
@@ -220,15 +216,9 @@ class ObservingActs(Handle):
         everything: bool = False,
         reflection: str | None = None,
     ) -> Requests[AdoptReport]:
-        """Observe the thread, or reflect on it, and write what that came to into its state.
-
-        Args:
-            progress: Told of each batch that was observed.
-            everything: Whether all of it is observed, or only what does not fit the window.
-            reflection: Told to the Reflector; `None`: it is observed.
-        """
+        """Observe the thread, or reflect on it, and write what that came to into its state."""
         runner, config, node = self._runner, self._config, self._as_node
-        is_on = may_write(runner, config)
+        is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
         check_idle(state)
         messages, record = runner.conversation(state), runner.record(state)
@@ -242,15 +232,18 @@ class ObservingActs(Handle):
         scope = RunScope(runner, config, values_of(state, runner.messages_key), store)
         if is_on:
             yield from settle(runner, outcome, scope)
-        if adoption.has_changed(outcome):
-            update = {**build_update(outcome, runner.messages_key), **scope.changes}
+        if outcome.record != record or outcome.removed:
+            update: dict[str, Any] = {"om": outcome.record, **scope.changes}
+            if outcome.removed:
+                removed = [RemoveMessage(id=key) for key in outcome.removed]
+                update[runner.messages_key] = removed
             yield from self._call("update_state", config, update, as_node=node)
             written = (yield from self._read()) if node is None else None
             if written is not None and not is_kept(written, outcome):
                 # An imported thread has run no node: whose update it is has to be said.
                 node = choose_node(self._graph.nodes)
-                update = {"om": outcome.record}
-                yield from self._call("update_state", config, update, as_node=node)
+                only = {"om": outcome.record}
+                yield from self._call("update_state", config, only, as_node=node)
         return adoption.report(outcome)
 
 
@@ -295,11 +288,7 @@ class Adoptable:
 
 
 def check_idle(state: Any) -> None:
-    """Refuse a thread that is in the middle of a run: an update would end its step.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
+    """Refuse a thread that is in the middle of a run: an update would end its step."""
     waiting = tuple(getattr(state, "next", ()) or ())
     if waiting:
         msg = (
@@ -316,11 +305,6 @@ def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[No
         outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
 
 
-def may_write(runner: StepRunner, config: Any) -> bool:
-    """Return whether a run may change memory."""
-    return runner.runs.is_on(config) and not runner.runs.is_read_only(config)
-
-
 def end_session(
     runner: StepRunner,
     record: MemoryRecord | None,
@@ -330,19 +314,11 @@ def end_session(
 ) -> RunFlow[StepResult]:
     """Observe all of a conversation outside of any graph, and end with the Actor's input."""
     memory, conversation = complete_record(record), read_messages(messages)
-    if not may_write(runner, config):
+    if not runner.runs.may_write(config):
         return StepResult(memory, [], list(conversation), aborted=False)
     identity = runner.identity(config, thread_id=thread_id)
     outcome = yield from Adoption(runner, memory, conversation, identity, everything=True).flow()
     return conclude(runner, outcome)
-
-
-def build_update(outcome: Outcome, messages_key: str) -> dict[str, Any]:
-    """Return the update of the state that keeps what an adoption came to."""
-    update: dict[str, Any] = {"om": outcome.record}
-    if outcome.removed:
-        update[messages_key] = [RemoveMessage(id=key) for key in outcome.removed]
-    return update
 
 
 def is_kept(state: Any, outcome: Outcome) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -54,21 +54,18 @@ from langgraph_om.runtime.state import read_stored_record, values_of
 _BAR_WIDTH = 24
 """Characters of a full progress bar."""
 
-_Dated = tuple[datetime | None, MemoryRecord]
-"""When a record was saved, and the record."""
-
 
 def read_history(source: Any, limit: int) -> list[MemoryRecord]:
-    """Return the last record of each generation, newest first.
-
-    Args:
-        source: States of one thread, newest first, or a single one.
-        limit: How many generations to return at most.
-
-    Raises:
-        ConfigurationError: When the source is anything else.
-    """
-    return _select_generations(_read_records(source), limit)
+    """Return the last record of each generation, newest first."""
+    found: dict[int, MemoryRecord] = {}
+    for _, record in _read_records(source):
+        if not record["id"]:
+            break  # nothing older has memory either
+        if record["generation"] not in found:
+            if len(found) == limit:
+                break  # no more are read than are needed
+            found[record["generation"]] = record
+    return list(found.values())
 
 
 def read_observations_as_of(source: Any, moment: datetime) -> str:
@@ -78,18 +75,17 @@ def read_observations_as_of(source: Any, moment: datetime) -> str:
         source: States of one thread, newest first, or a single one, which knows only what its log
             still has.
         moment: The time.
-
-    Raises:
-        ConfigurationError: When the source cannot be read.
     """
-    record = _find_newest_by(_read_records(source), moment)
-    return render_log_as_of(record, moment) if record is not None else ""
+    for saved_at, record in _read_records(source):
+        if saved_at is None or saved_at <= moment:
+            return render_log_as_of(record, moment)
+    return ""
 
 
 # --- The records of a history --------------------------------------------------------------------
 
 
-def _read_records(source: Any) -> Iterator[_Dated]:
+def _read_records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]:
     """Yield the record of each state, with the time it was saved."""
     is_state = isinstance(source, Mapping) or hasattr(source, "values")
     if not is_state and (isinstance(source, str) or not isinstance(source, Iterable)):
@@ -99,63 +95,11 @@ def _read_records(source: Any) -> Iterator[_Dated]:
         )
         raise ConfigurationError(msg)
     for state in [source] if is_state else source:
-        created = None if is_state else _read_saving_time(state)
+        is_mapping = isinstance(state, Mapping)
+        told = state.get("created_at") if is_mapping else getattr(state, "created_at", None)
+        created = None if is_state else told  # bare values were saved at an unknown time
         at = datetime.fromisoformat(created) if isinstance(created, str) else None
         yield at, complete_record(read_stored_record(values_of(state, "messages")))
-
-
-def _read_saving_time(state: Any) -> Any:
-    """Return when a snapshot, or a server's state, was saved; `None` for bare values."""
-    is_mapping = isinstance(state, Mapping)
-    return state.get("created_at") if is_mapping else getattr(state, "created_at", None)
-
-
-def read_moment(time: object, timezone: tzinfo) -> datetime:
-    """Read a time, or its ISO text; a day means its beginning.
-
-    Args:
-        time: The time.
-        timezone: The zone of a time without one.
-
-    Raises:
-        ConfigurationError: When it is neither.
-    """
-    try:
-        moment = datetime.fromisoformat(time) if isinstance(time, str) else time
-    except ValueError:
-        moment = None
-    if not isinstance(moment, datetime):
-        msg = f"`time` is {time!r}; pass a datetime or ISO text such as '2026-03-02T18:00'"
-        raise ConfigurationError(msg)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
-
-
-def _select_generations(records: Iterable[_Dated], limit: int) -> list[MemoryRecord]:
-    """Return the last record of each generation.
-
-    Args:
-        records: Records, newest first; no more are read than are needed.
-        limit: How many generations to return at most.
-    """
-    found: dict[int, MemoryRecord] = {}
-    for _, record in records:
-        if not record["id"]:
-            break  # nothing older has memory either
-        if record["generation"] not in found:
-            if len(found) == limit:
-                break
-            found[record["generation"]] = record
-    return list(found.values())
-
-
-def _find_newest_by(records: Iterable[_Dated], time: datetime) -> MemoryRecord | None:
-    """Return the record that was in force at a time.
-
-    Args:
-        records: Records, newest first; one of unknown time counts as in force.
-        time: An aware time.
-    """
-    return next((record for at, record in records if at is None or at <= time), None)
 
 
 def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
@@ -324,14 +268,10 @@ class ArchivedMemory:
     """Whose; threads of others are not there for it. `None`: any thread is read, no log."""
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the resource's log; of a thread, all observations that were ever archived.
-
-        Raises:
-            SourceError: When there is no such log or thread.
-        """
+        """Return the resource's log; of a thread, all observations that were ever archived."""
         if name is None:
             form, stored, revision = self._load()
-            return {"om": form.read(stored, str(self.resource), revision), "messages": []}
+            return {"om": form.read(stored, self._name_resource(), revision), "messages": []}
         thread = self.archive.thread(name)
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
@@ -352,31 +292,19 @@ class ArchivedMemory:
         """Return the generations of the resource's log; of a thread there is one state."""
         if name is not None:
             return [{"values": self.state(name), "created_at": None}]
-        resource, form = str(self.resource), resource_form()
-        entries = self.archive.record_history(resource, limit=1000) if form is not None else []
-        return [
-            {
-                "values": {
-                    "om": {
-                        **form.read(entry["record"], resource, entry["revision"]),
-                        "id": resource,
-                    },
-                    "messages": [],
-                },
-                "created_at": str(entry["committed_at"]),
-            }
-            for entry in entries
-            if form is not None
-        ]
+        resource, form = self._name_resource(), resource_form()
+        if form is None:
+            return []
+        states = []
+        for entry in self.archive.record_history(resource, limit=1000):
+            record = form.read(entry["record"], resource, entry["revision"])
+            values = {"om": {**record, "id": resource}, "messages": []}
+            states.append({"values": values, "created_at": str(entry["committed_at"])})
+        return states
 
     def change(self, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write an update of `om` into the shared log, on top of whatever it is by then.
-
-        Raises:
-            SourceError: When there is no log, the update is of a thread alone, or others keep
-                changing the log.
-        """
-        resource = str(self.resource)
+        """Write an update of `om` into the shared log, on top of whatever it is by then."""
+        resource = self._name_resource()
         for _ in range(_MAX_COMMITS):
             form, stored, revision = self._load()
             log: Mapping[str, Any] = form.complete(stored)
@@ -395,9 +323,15 @@ class ArchivedMemory:
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)
 
+    def _name_resource(self) -> str:
+        if self.resource:
+            return self.resource
+        msg = "say which memory is meant: add --resource ID, or --thread ID"
+        raise SourceError(msg)
+
     def _load(self) -> tuple[ResourceForm, Mapping[str, Any], int]:
         """Return the log of the resource with its revision, and the form that it has."""
-        resource = str(self.resource)
+        resource = self._name_resource()
         form, (stored, revision) = resource_form(), self.archive.load_record(resource)
         if form is None or stored is None:
             msg = f"the archive has no shared log of the resource {resource!r}"

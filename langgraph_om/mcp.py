@@ -262,11 +262,7 @@ class _Doors:
         return await self._in_thread(change)
 
     async def _in_thread(self, read: Callable[[ArchivedMemory], _T]) -> _T:
-        """Read the memory of the caller's resource beside the event loop.
-
-        Raises:
-            SourceError: When the storage fails; it tells nothing of the storage.
-        """
+        """Read the memory of the caller's resource beside the event loop."""
         said = self._resource
         resource = _check_resource(said() if callable(said) else said)
         try:
@@ -277,11 +273,7 @@ class _Doors:
 
 
 def _check_resource(resource: object) -> str:
-    """Return the id of a resource.
-
-    Raises:
-        ConfigurationError: When it is none, or blank.
-    """
+    """Return the id of a resource."""
     if isinstance(resource, str) and resource.strip():
         return resource
     msg = f"`resource_id` is {resource!r}; pass the id of the user, or a function that returns it"

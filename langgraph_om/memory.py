@@ -6,7 +6,6 @@ its runner.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, Unpack, cast
@@ -32,7 +31,6 @@ from langgraph_om.features import FeatureActs, FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
-    read_moment,
     read_observations_as_of,
     render_log_as_of,
 )
@@ -45,13 +43,13 @@ from langgraph_om.options import (
     signature_of_options,
     with_defaults,
 )
-from langgraph_om.runtime.acting import awaited, waited
+from langgraph_om.runtime.acting import awaited, in_thread, waited
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
-from langgraph_om.searching import Searchable, SearchingActs
+from langgraph_om.searching import Searchable, SearchingActs, read_time
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -81,28 +79,12 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     def __init__(self, model: ModelValue | None = None, **options: Unpack[MemoryOptions]) -> None:
         self._given = model, options
-        chosen = read_options(with_defaults(model, options))
-        self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
-        self.archive, self.buffering = chosen.archive, chosen.buffering
-        self._runner = StepRunner(
-            chosen.settings,
-            chosen.models,
-            chosen.hooks,
-            chosen.buffering,
-            chosen.clock,
-            chosen.deadline,
-            messages_key=chosen.messages_key,
-            resource_id=chosen.resource_id,
-            enabled=chosen.enabled,
-            budget=chosen.budget,
-        )
+        self._runner = runner = read_options(with_defaults(model, options))
+        self.enabled, self.messages_key = runner.enabled, runner.messages_key
+        self.archive, self.buffering = runner.archive, runner.buffering
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied to another process.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be copied to another process."""
         return self._runner.__reduce__()
 
     def __repr__(self) -> str:
@@ -332,7 +314,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
         settings = self._runner.settings
-        moment = read_moment(time, settings.timezone)
+        moment = read_time("time", time, settings.timezone)
         read = settings.features.first("read_history")
         if isinstance(states, str) and read is not None:
             found = read(self.archive, states, 1, moment)
@@ -493,9 +475,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         return self._runner.close(timeout)
 
-    async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
-        """Do the same as `close` without blocking the event loop."""
-        return await asyncio.to_thread(self.close, timeout)
+    aclose = in_thread(close)
 
     def __enter__(self) -> Self:
         return self
@@ -610,11 +590,7 @@ def runner_of(memory: ObservationalMemory) -> StepRunner:
 
 
 def check_memory(value: object) -> ObservationalMemory:
-    """Read a memory.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
+    """Read a memory."""
     if isinstance(value, ObservationalMemory):
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"

@@ -6,9 +6,8 @@ Each option has its rule in the table; rules that relate several are checked her
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Annotated, Any, Literal, get_type_hints
@@ -19,7 +18,6 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import (
     Hint,
@@ -56,24 +54,12 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.server import ServerBuffering
-
-__all__ = [
-    "MemoryOptions",
-    "NoMiddleware",
-    "Options",
-    "read_options",
-    "signature_of_options",
-    "with_defaults",
-]
 
 
 def with_defaults(model: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option of a memory by name; one that was left out has its default.
-
-    Raises:
-        ConfigurationError: For an option that there is not; it names the one that was meant.
-    """
+    """Return every option of a memory by name; one that was left out has its default."""
     presets = presets_of(MemoryOptions)
     for name, value in options.items():
         if name not in presets:
@@ -104,11 +90,7 @@ class NoMiddleware(type):
 
     @property
     def wrap_tool_call(cls) -> Any:
-        """Not there.
-
-        Raises:
-            AttributeError: Always.
-        """
+        """Not there."""
         msg = (
             f"{cls.__name__} is no middleware; pass "
             f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
@@ -152,11 +134,7 @@ def _refuse_own_key(key: str) -> str:
 
 
 def read_zone(zone: str | tzinfo) -> tzinfo:
-    """Return the zone of an IANA name.
-
-    Raises:
-        ValueError: When there is none of this name.
-    """
+    """Return the zone of an IANA name."""
     if isinstance(zone, tzinfo):
         return zone
     try:
@@ -309,39 +287,11 @@ class MemoryOptions(CoreOptions, FeatureOptions, total=False):
     """The options of `ObservationalMemory`, by name."""
 
 
-logger = logging.getLogger("langgraph_om")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of a memory, checked and resolved."""
-
-    enabled: bool
-    models: ModelPool
-    settings: Settings
-    budget: Callable[[int], Settings] | None
-    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
-    archive: MessageArchive | None
-    resource_id: str | Callable[[RunnableConfig], str | None] | None
-    messages_key: str
-    deadline: float
-    """Seconds that all cycles before one call of the Actor may take together, retries
-    included."""
-    hooks: Hooks
-    buffering: Buffering
-    clock: Callable[[], datetime]
-    """Tells the current time, aware."""
-
-
-def read_options(given: Mapping[str, Any]) -> Options:
-    """Check and resolve what `ObservationalMemory` was called with.
+def read_options(given: Mapping[str, Any]) -> StepRunner:
+    """Check and resolve what `ObservationalMemory` was called with; return what runs its steps.
 
     Args:
         given: Every parameter by name; what the user left out has its default.
-
-    Raises:
-        ConfigurationError: When an option is out of range or contradicts another; the message
-            names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
     clock = given["clock"]
@@ -351,20 +301,23 @@ def read_options(given: Mapping[str, Any]) -> Options:
     if budget is not None and given["max_input_tokens"] is not None:
         budget(given["max_input_tokens"])  # it is refused here, and not in a turn
     models = _choose_models(given, settings)
-    if settings.features.storage is None:
-        _refuse_without_archive(given)
-    return Options(
-        enabled=given["enabled"],
-        models=models,
-        settings=settings,
-        budget=budget,
-        archive=settings.features.storage,
-        resource_id=given["resource_id"],
+    if settings.features.storage is None and isinstance(given["buffering"], ServerBuffering):
+        msg = (
+            "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
+            "the worker know each other's jobs; set `archive` too, for both"
+        )
+        raise ConfigurationError(msg)
+    return StepRunner(
+        settings,
+        models,
+        hooks,
+        BackgroundBuffering() if given["buffering"] is None else given["buffering"],
+        system_clock if clock is None else _aware(clock),
+        float(given["deadline"]),
         messages_key=given["messages_key"],
-        deadline=float(given["deadline"]),
-        hooks=hooks,
-        buffering=BackgroundBuffering() if given["buffering"] is None else given["buffering"],
-        clock=system_clock if clock is None else _aware(clock),
+        resource_id=given["resource_id"],
+        enabled=given["enabled"],
+        budget=budget,
     )
 
 
@@ -396,11 +349,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
 def _resolve_limits(
     given: Mapping[str, Any], budget: int | None
 ) -> tuple[core.ObservationConfig, core.ReflectionConfig, Thresholds]:
-    """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
-
-    Raises:
-        ConfigurationError: When an option is out of range or contradicts another.
-    """
+    """Resolve the settings of both agents, and the limits, within a budget of tokens if any."""
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
     reflection: core.ReflectionConfig
@@ -471,16 +420,6 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
         counter=settings.counter,
         features=settings.features,
     )
-
-
-def _refuse_without_archive(given: Mapping[str, Any]) -> None:
-    """Refuse options that need an archive; there is none."""
-    if isinstance(given["buffering"], ServerBuffering):
-        msg = (
-            "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
-            "the worker know each other's jobs; set `archive` too, for both"
-        )
-        raise ConfigurationError(msg)
 
 
 def system_clock() -> datetime:

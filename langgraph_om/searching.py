@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -20,7 +19,7 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, waited
+from langgraph_om.runtime.acting import Handle, awaited, in_thread, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
 from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
@@ -59,20 +58,12 @@ class Lookup:
 
     def search_archive(
         self,
-        query: str,
+        asked: SearchRequest,
         thread_id: str | None,
         resource_id: str | None,
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search the archive, in a thread or in all threads of a resource.
-
-        Raises:
-            ConfigurationError: When there is no archive, or neither of the two is given.
-            ArchiveError: When the storage fails.
-        """
+        """Search the archive, in a thread or in all threads of a resource."""
         if self.archive is None:
             msg = (
                 "`state` is None and there is no `archive`, so there is nothing to search; pass "
@@ -95,16 +86,13 @@ class Lookup:
             logs=self._read_log_of_resource(self.archive, who),
             knows_all=self.settings.scope == "resource",
         )
-        return _look_up(source, query, wanted, limit)
+        return _look_up(source, asked)
 
     def search_messages(
         self,
-        query: str,
+        asked: SearchRequest,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
         """Search a conversation, and the observations in its record."""
@@ -115,24 +103,17 @@ class Lookup:
         who = Identity(thread_id, record["resource_id"])
         near = self._find_near(who, store, in_resource=False)
         source = IndexedStateSource(thread_id, entries, title, record["log"], near)
-        return _look_up(source, query, wanted, limit)
+        return _look_up(source, asked)
 
     def search_thread(
         self,
-        query: str,
+        asked: SearchRequest,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        wanted: Filter,
-        *,
-        limit: int,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        found = self.search_messages(query, record, messages, wanted, limit=limit, store=store)
+        """Search a thread as it is now, with the messages that are in the archive alone."""
+        found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
         branch = cast("Mapping[str, Any]", record).get("branch")
@@ -142,9 +123,9 @@ class Lookup:
             self.archive, who, "thread", times, stamps=record["stamps"], branch=branch
         )
         here = {message.id for message in messages}
-        archived = _look_up(source, query, wanted, limit)
+        archived = _look_up(source, asked)
         found += [hit for hit in archived if hit.kind == "message" and hit.id not in here]
-        return sorted(found, key=lambda hit: -hit.score)[:limit]
+        return sorted(found, key=lambda hit: -hit.score)[: asked.most]
 
     def _read_log_of_resource(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
         """Return the ids of the observations in a resource's log, by the threads they are about."""
@@ -170,34 +151,44 @@ class Lookup:
         return find
 
 
-def build_filter(
-    before: datetime | str | None,
-    after: datetime | str | None,
-    role: str | None,
-    tool_name: str | None,
+def _make_lookup(runner: StepRunner) -> Lookup:
+    near = find_near_search(runner.settings.features)
+    return Lookup(runner.settings, runner.archive, near)
+
+
+def build_request(
+    query: object,
+    limit: int,
     timezone: tzinfo,
-) -> Filter:
-    """Read the filters of a search.
-
-    Raises:
-        ConfigurationError: When a time cannot be read.
-    """
-    return Filter(
-        read_time("before", before, timezone),
-        read_time("after", after, timezone),
-        role or None,
-        tool_name or None,
+    *,
+    before: datetime | str | None = None,
+    after: datetime | str | None = None,
+    role: str | None = None,
+    tool_name: str | None = None,
+) -> SearchRequest:
+    """Read what is searched for, and in which limits."""
+    if not isinstance(query, str):
+        msg = f"`query` is {query!r}; pass a text"
+        raise ConfigurationError(msg)
+    check_count("limit", limit)
+    earliest, latest = (
+        _read_limit("after", after, timezone),
+        _read_limit("before", before, timezone),
     )
+    wanted = Filter(latest, earliest, role or None, tool_name or None)
+    return SearchRequest(query, min(limit, MAX_LIMIT), wanted)
 
 
-def read_time(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
-    """Read a time or its ISO text; without a zone it is one of `timezone`.
+def _read_limit(option: str, value: datetime | str | None, timezone: tzinfo) -> datetime | None:
+    return None if value is None else read_time(option, value, timezone)
 
-    Raises:
-        ConfigurationError: When it is neither.
+
+def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
+    """Read a time or its ISO text, of which a day means its beginning; in UTC.
+
+    Args:
+        timezone: The zone of a time without one.
     """
-    if value is None:
-        return None
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
@@ -207,24 +198,8 @@ def read_time(option: str, value: datetime | str | None, timezone: tzinfo) -> da
         raise ConfigurationError(msg) from error
 
 
-def check_query(query: object) -> None:
-    """Refuse what is no text.
-
-    Raises:
-        ConfigurationError: When it is not.
-    """
-    if not isinstance(query, str):
-        msg = f"`query` is {query!r}; pass a text"
-        raise ConfigurationError(msg)
-
-
-def _look_up(
-    source: ArchiveSource | IndexedStateSource, query: str, wanted: Filter, limit: int
-) -> list[SearchHit]:
-    check_query(query)
-    check_count("limit", limit)
-    words = query_words(query)
-    hits = source.search(SearchRequest(query, min(limit, MAX_LIMIT), wanted))
+def _look_up(source: ArchiveSource | IndexedStateSource, asked: SearchRequest) -> list[SearchHit]:
+    words = query_words(asked.query)
     return [
         SearchHit(
             kind=hit.kind,
@@ -236,7 +211,7 @@ def _look_up(
             excerpt=cut_excerpt(hit.text, words),
             score=round(hit.score, 4),
         )
-        for hit in hits
+        for hit in source.search(asked)
     ]
 
 
@@ -266,7 +241,6 @@ class SearchingActs(Handle):
             after: Only what was said at this time or later.
             role: Only messages of this role.
             tool_name: Only calls of this tool and their results.
-            limit: How many hits to return at most.
 
         Raises:
             ConfigurationError: When an argument cannot be meant.
@@ -274,12 +248,12 @@ class SearchingActs(Handle):
         """
         runner, state = self._runner, (yield from self._read())
         record, messages = runner.record(state), runner.conversation(state)
-        wanted = build_filter(before, after, role, tool_name, runner.settings.timezone)
-        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
-        store = getattr(self._graph, "store", None)
-        look = partial(
-            lookup.search_thread, query, record, messages, wanted, limit=limit, store=store
+        timezone = runner.settings.timezone
+        asked = build_request(
+            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
         )
+        store = getattr(self._graph, "store", None)
+        look = partial(_make_lookup(runner).search_thread, asked, record, messages, store)
         reply: CallReply = yield Call(look, "om_search")
         hits: list[SearchHit] = reply.unwrap()
         # The record of a thread that never ran does not say which one it is.
@@ -292,9 +266,6 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
-
-    Raises:
-        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"
@@ -352,7 +323,6 @@ class Searchable:
         the query is an operator; a query without words finds nothing.
 
         Args:
-            query: What to look for.
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
                 a filter of your own that leaves no thread never searches all.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
@@ -373,56 +343,22 @@ class Searchable:
             ArchiveError: When the archive's storage fails.
         """
         runner, timezone = self._runner, self._runner.settings.timezone
-        wanted = build_filter(before, after, role, tool_name, timezone)
-        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
+        asked = build_request(
+            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
+        )
+        lookup = _make_lookup(runner)
         if state is None:
-
-            def look(key: str | None) -> list[SearchHit]:
-                return lookup.search_archive(
-                    query, key, resource_id, wanted, limit=limit, store=store
-                )
-
+            look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
             if thread_id is None or isinstance(thread_id, str):
                 return look(thread_id)
-            check_query(query)
-            check_count("limit", limit)
-            return _search_each(look, thread_id)[: min(limit, MAX_LIMIT)]
+            return _search_each(look, thread_id)[: asked.most]
         # A `StateSnapshot` is a tuple, too.
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state
         messages = runner.conversation(seen)
-        return lookup.search_messages(
-            query, runner.stored_record(seen), messages, wanted, limit=limit
-        )
+        return lookup.search_messages(asked, runner.stored_record(seen), messages)
 
-    async def asearch(
-        self,
-        query: str,
-        *,
-        thread_id: str | Sequence[str] | None = None,
-        resource_id: str | None = None,
-        state: Any = None,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        role: str | None = None,
-        tool_name: str | None = None,
-        limit: int = 8,
-        store: Any = None,
-    ) -> list[SearchHit]:
-        """Do the same as `search` without blocking the event loop."""
-        return await asyncio.to_thread(
-            self.search,
-            query,
-            thread_id=thread_id,
-            resource_id=resource_id,
-            state=state,
-            before=before,
-            after=after,
-            role=role,
-            tool_name=tool_name,
-            limit=limit,
-            store=store,
-        )
+    asearch = in_thread(search)
 
     def threads(
         self,
@@ -437,10 +373,8 @@ class Searchable:
         """Return the threads of a user or entity with titles and times, last updated first.
 
         Args:
-            resource_id: The user or entity.
             before: Only threads created before this time, or its ISO text.
             after: Only threads created after this time.
-            limit: How many to return at most.
             page: Which page of that size, from 0.
             graph: The agent's graph, where to look without an archive: threads are known by the
                 `resource_id` in `configurable` that their runs had. All checkpoints of the user are
@@ -452,8 +386,8 @@ class Searchable:
             ArchiveError: When the archive's storage fails.
         """
         timezone = self._runner.settings.timezone
-        earliest = read_time("after", after, timezone)
-        latest = read_time("before", before, timezone)
+        earliest = _read_limit("after", after, timezone)
+        latest = _read_limit("before", before, timezone)
         if graph is not None:
             check_count("limit", limit)
             listed = [
@@ -485,23 +419,4 @@ class Searchable:
         state = graph.get_state({"configurable": {"thread_id": thread_id}})
         return find_label(self._runner.record(state))
 
-    async def athreads(
-        self,
-        resource_id: str,
-        *,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        limit: int = 20,
-        page: int = 0,
-        graph: Any = None,
-    ) -> list[ArchivedThread]:
-        """Do the same as `threads` without blocking the event loop."""
-        return await asyncio.to_thread(
-            self.threads,
-            resource_id,
-            before=before,
-            after=after,
-            limit=limit,
-            page=page,
-            graph=graph,
-        )
+    athreads = in_thread(threads)

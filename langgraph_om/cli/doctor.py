@@ -56,11 +56,7 @@ def diagnose(
     now: datetime,
     apart: Sequence[Apart] = (),
 ) -> Diagnosis:
-    """Find what costs what, and what can be done about it.
-
-    Args:
-        apart: What the Actor is shown apart from the log.
-    """
+    """Find what costs what, and what can be done about it."""
     reading = read_cache(messages)
     advice = [
         *_advise_on_failures(record),

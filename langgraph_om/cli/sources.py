@@ -52,21 +52,13 @@ class Source(Protocol):
         """Return conversations, newest first."""
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return a state with `om` and `messages`.
-
-        Raises:
-            SourceError: When there is none of that name.
-        """
+        """Return a state with `om` and `messages`."""
 
     def history(self, name: str | None) -> Any:
         """Return states, newest first."""
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write an update of `om`.
-
-        Raises:
-            SourceError: When this source cannot be written to.
-        """
+        """Write an update of `om`."""
 
 
 @dataclass
@@ -207,18 +199,6 @@ class ArchiveSource(ArchivedMemory):
         threads, _ = self.archive.threads(_need(self.resource, "--resource ID"), limit=limit)
         return [ThreadInfo(own.id, own.title, own.updated.isoformat()) for own in threads]
 
-    def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the resource's log; of a thread, all observations that were ever archived."""
-        if name is None:
-            _need(self.resource, "--resource ID, or --thread ID")
-        return super().state(name)
-
-    def history(self, name: str | None) -> Any:
-        """Return the generations of the resource's log; of a thread there is one state."""
-        if name is None:
-            _need(self.resource, "--resource ID, or --thread ID")
-        return super().history(name)
-
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
         """Change the shared log, on top of whatever it is by then."""
         if name is not None:
@@ -227,7 +207,6 @@ class ArchiveSource(ArchivedMemory):
                 "checkpointer, or with a shared log `--resource ID`"
             )
             raise SourceError(msg)
-        _need(self.resource, "--resource ID")
         self.change(update)
 
 
@@ -307,11 +286,7 @@ class StrictSerializer(JsonPlusSerializer):
         )
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return a stored value.
-
-        Raises:
-            SourceError: When it is of a form that only the agent's own serializer reads.
-        """
+        """Return a stored value."""
         form, stored = data
         if form not in _READ:
             msg = (
@@ -360,12 +335,7 @@ def open_source(
     resource: str | None = None,
     graph: Any = None,
 ) -> Iterator[Source]:
-    """Open the source that is named; exactly one of the first four is.
-
-    Raises:
-        SourceError: When a package is missing, or the place cannot be opened.
-        ConfigurationError: When a URL cannot be meant.
-    """
+    """Open the source that is named; exactly one of the first four is."""
     with ExitStack() as stack:
         if record is not None:
             yield FileSource(Path(record))
@@ -436,11 +406,7 @@ def hide_password(text: str, place: str) -> str:
 
 
 def _check_tables(saver: Any) -> None:
-    """Check that a PostgreSQL database has a checkpointer's tables.
-
-    Raises:
-        SourceError: When it has none.
-    """
+    """Check that a PostgreSQL database has a checkpointer's tables."""
     with saver.conn.cursor() as cursor:
         cursor.execute("SELECT to_regclass('checkpoints')")
         [found] = cursor.fetchone().values()
@@ -457,9 +423,6 @@ def _check_file(place: str, table: str) -> str:
 
     Args:
         table: One that it has where it is of the kind that is meant.
-
-    Raises:
-        SourceError: When there is no such file, or another kind of database in it.
     """
     if not place.startswith("sqlite"):
         return place

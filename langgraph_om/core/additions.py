@@ -231,7 +231,7 @@ def add(name: str, additions: Additions) -> None:
     add_tags(*additions.tags)
     of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, closing_hints, label_paths)
     of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
-    for known in (*of_keys, *of_events, told_keys, resource_form, _beside, _readers):
+    for known in (*of_keys, *of_events, told_keys, _beside, _all):
         known.cache_clear()
 
 
@@ -313,12 +313,7 @@ def told_keys() -> Mapping[str, Callable[[Any], Any]]:
 
 def tell_end(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that features add to the part of an event that ends a cycle."""
-    return {
-        name: value
-        for each in _TABLE.values()
-        if each.ended is not None
-        for name, value in each.ended(event).items()
-    }
+    return {name: value for ended in _all("ended") for name, value in ended(event).items()}
 
 
 @cache
@@ -347,36 +342,29 @@ def write_into_log(log: Log, event: Mapping[str, Any]) -> Log | None:
 def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
     """Return the log that threads share without what features have of one thread there."""
     left = dict(log)
-    for each in _TABLE.values():
-        if each.erase is not None:
-            left = each.erase(left, thread_id)
+    for erase in _all("erase"):
+        left = erase(left, thread_id)
     return left
 
 
 def waits_to_send(record: MemoryRecord) -> bool:
     """Return whether something of a record is still to be sent elsewhere, and may be refused."""
-    return any(each.waits(record) for each in _TABLE.values() if each.waits is not None)
+    return any(waits(record) for waits in _all("waits"))
 
 
 def has_sent(record: MemoryRecord) -> bool:
     """Return whether an archive has something of a record beside its messages and observations."""
-    return any(each.has_sent(record) for each in _TABLE.values() if each.has_sent is not None)
+    return any(has_sent(record) for has_sent in _all("has_sent"))
 
 
 def list_texts(record: MemoryRecord) -> dict[str, str]:
     """Return, by what people call it, what of a record the Actor is shown beside the log."""
-    found: dict[str, str] = {}
-    for each in _TABLE.values():
-        if each.texts is not None:
-            found.update(each.texts(record))
-    return found
+    return {name: text for texts in _all("texts") for name, text in texts(record).items()}
 
 
-@cache
 def resource_form() -> ResourceForm | None:
     """Return the form of the record that an archive keeps for a resource; `None`: it keeps none."""
-    forms = (each.of_resource for each in _TABLE.values() if each.of_resource is not None)
-    return next(forms, None)
+    return next(iter(_all("of_resource")), None)
 
 
 def find_sharing_owner(record: MemoryRecord) -> str | None:
@@ -396,18 +384,19 @@ def _beside(moment: Moment) -> tuple[Reducer, ...]:
 
 
 @cache
-def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRecord], Any], ...]:
+def _all(name: str) -> tuple[Any, ...]:
+    """Return a field of all features that have it."""
     return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 
 def find_removed(record: MemoryRecord) -> Removal:
     """Return which messages were taken out of a record's conversation."""
-    return next((read(record) for read in _readers("removed")), Removal())
+    return next((read(record) for read in _all("removed")), Removal())
 
 
 def find_deletions(record: MemoryRecord) -> Deletions:
     """Return what a record knows of deletions of its thread."""
-    return next((read(record) for read in _readers("deletions")), Deletions())
+    return next((read(record) for read in _all("deletions")), Deletions())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
@@ -418,13 +407,11 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
 
 def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
     """Yield the values that a record holds beside the log, in the order of the features."""
-    for each in _TABLE.values():
-        if each.shown is not None:
-            yield from each.shown(record)
+    for shown in _all("shown"):
+        yield from shown(record)
 
 
 def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
     """Yield what features advise to do about the state of a record."""
-    for each in _TABLE.values():
-        if each.advice is not None:
-            yield from each.advice(record, now)
+    for advise in _all("advice"):
+        yield from advise(record, now)

@@ -61,12 +61,12 @@ def list_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def find_at(value: Any, path: Path) -> Any:
-    """Return what stands at a path; `None` where nothing does."""
+def find_at(value: Any, path: Path, default: Any = None) -> Any:
+    """Return what stands at a path; the default where nothing does."""
     for key in path:
-        value = value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
-        if value is _MISSING:
-            return None
+        if not isinstance(value, Mapping) or key not in value:
+            return default
+        value = value[key]
     return value
 
 
@@ -251,7 +251,7 @@ class SchemaForm:
         return [
             (path, "there is no such field")
             for path, _ in list_leaves(whole)
-            if not _has(kept, path)
+            if find_at(kept, path, _MISSING) is _MISSING
         ]
 
     def write(self, value: Value) -> str:
@@ -335,14 +335,6 @@ def _check_size(text: str) -> None:
             f"leave out what matters least"
         )
         raise InvalidError(msg)
-
-
-def _has(value: Any, path: Sequence[str]) -> bool:
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return False
-        value = value[key]
-    return True
 
 
 def _first_line(error: Exception) -> str:

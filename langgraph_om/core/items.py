@@ -223,11 +223,7 @@ class LogItem:
 
 
 def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[LogItem]:
-    """Return all items of a log, and of what is buffered for it, in order.
-
-    Args:
-        chunks: What was observed ahead of need.
-    """
+    """Return all items of a log, and of what is buffered for it, in order."""
     places = [(group, None) for group in groups]
     held = [(group, chunk["id"]) for chunk in chunks for group in chunk["groups"]]
     seen: Counter[str] = Counter()

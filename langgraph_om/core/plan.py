@@ -88,7 +88,6 @@ def plan(
 
     Args:
         now: The current time; a later one never turns work into no work.
-        features: Those that are on, which may have work of their own.
     """
     if has_tripped(record, window):
         return ABORT
@@ -239,7 +238,6 @@ def _decide_activation(
     live: Sequence[LiveChunk],
     now: datetime,
 ) -> Decision | None:
-    """Decide what of the work made ahead of need is put into the log, if any."""
     if _has_buffered_reflection(record):
         if _is_buffered_reflection_due(record, window, thresholds):
             return Decision("activate", "reflection", 1)
@@ -299,9 +297,6 @@ def _find_cold_cache(
     Never while reasoning waits for its tools, which a change of the log would make invalid.
 
     Args:
-        record: The memory.
-        window: The unobserved messages.
-        now: The current time.
         pause: Seconds after which that is so; `"auto"`: as long as the provider keeps a prompt.
         on_change: Whether another provider's answer counts.
     """
@@ -332,7 +327,6 @@ def _list_newest(window: Window) -> Iterable[BaseMessage]:
 def _decide_blocking(
     record: MemoryRecord, window: Window, thresholds: Thresholds, features: Features
 ) -> Decision | None:
-    """Decide what the turn has to wait for, if anything."""
     count = _count_to_observe(record, window, thresholds)
     if count and _has_outgrown(record, window, thresholds):
         return Decision("reflect", "reflection")
@@ -431,7 +425,6 @@ def _count_cuts(window: Window, last: int, tokens: int) -> int:
 
 
 def _find_due(record: MemoryRecord, window: Window, features: Features) -> str | None:
-    """Find an operation of a feature that is due."""
     for find in features.having("find_due"):
         if due := find(record, window):
             return str(due)

@@ -214,7 +214,6 @@ def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARA
 
 
 def _find_places(text: str, wanted: set[str]) -> list[tuple[int, str]]:
-    """Return where the words that are looked for stand."""
     places: list[tuple[int, str]] = []
     for start, end, words in find_words(text):
         for word in wanted.intersection(words):
@@ -244,7 +243,6 @@ def _find_densest(places: Sequence[tuple[int, str]], width: int) -> int:
 
 
 def _to_blanks(text: str, start: int, end: int) -> tuple[int, int]:
-    """Move both ends of a stretch to a blank that is near."""
     if start and (blank := text.find(" ", start, start + _LEAD // 2)) >= 0:
         start = blank + 1
     if end < len(text) and (blank := text.rfind(" ", end - _LEAD // 2, end)) > start:
@@ -294,12 +292,7 @@ class WordWeights:
         return cls(weights, sum(weights.values()))
 
     def score(self, words: Sequence[str], average_length: float) -> float:
-        """Return how well a text matches: 0 not at all, near 1 when it holds every word often.
-
-        Args:
-            words: The words of the text.
-            average_length: How many words a text has.
-        """
+        """Return how well a text matches: 0 not at all, near 1 when it holds every word often."""
         counts = Counter(word for word in words if word in self.weights)
         return self.score_counts(counts, len(words), average_length)
 
@@ -308,8 +301,6 @@ class WordWeights:
 
         Args:
             counts: How often; words that it does not hold may be left out or 0.
-            length: How many words the text has.
-            average_length: How many words a text has.
         """
         if not self.total or not length:
             return 0.0
@@ -332,11 +323,7 @@ def weigh_rarity(frequency: int, texts: int) -> float:
 
 
 def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
-    """Return how well each text matches a query, 0 without a word of it, and how much it holds.
-
-    Args:
-        texts: The words of each text.
-    """
+    """Return how well each text matches a query, 0 without a word of it, and how much it holds."""
     wanted = set(query)
     found = [wanted.intersection(words) for words in texts]
     frequencies = Counter(word for words in found for word in words)
@@ -391,14 +378,13 @@ class Filter:
 
     def passes(self, at: datetime | None, role: str | None, tools: Iterable[str]) -> bool:
         """Return whether a hit passes; one of unknown time passes no limit of time."""
-        if (self.before or self.after) and at is None:
+        if self.before is not None and not (at and at < self.before):
             return False
-        return (
-            (self.before is None or (at is not None and at < self.before))
-            and (self.after is None or (at is not None and at >= self.after))
-            and (self.role is None or (role is not None and same_role(role, self.role)))
-            and (self.tool_name is None or self.tool_name in tools)
-        )
+        if self.after is not None and not (at and at >= self.after):
+            return False
+        if self.role is not None and not (role and read_role(role) == read_role(self.role)):
+            return False
+        return self.tool_name is None or self.tool_name in tools
 
 
 def read_role(role: str) -> str:
@@ -407,27 +393,17 @@ def read_role(role: str) -> str:
     return ROLES.get(folded, folded)
 
 
-def same_role(one: str, other: str) -> bool:
-    """Return whether two words name the same role."""
-    return read_role(one) == read_role(other)
-
-
 def name_calls(messages: Iterable[BaseMessage]) -> dict[str, str]:
     """Return the tools of all calls in some messages, by the ids of the calls."""
     return {call: name for message in messages for call, name in call_names(message)}
 
 
-def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
-    """Return the tools that a message calls or is a result of.
+def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
+    """Return the tools that a message of these parts calls or is a result of.
 
     Args:
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
-    return tools_in(parts_of(message), calls)
-
-
-def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
-    """Do the same as `tools_of` for a message whose parts are at hand."""
     found: set[str] = set()
     for part in parts:
         if part.kind.startswith("tool-"):
@@ -473,8 +449,6 @@ def search_texts(
 
     Args:
         messages: Per message its key, the message, and when it was said.
-        groups: Groups of observations.
-        wanted: What has to be true of a hit.
     """
     words = query_words(query)
     if not words:
@@ -506,7 +480,7 @@ def _list_messages(
     calls = name_calls(message for _, message, _ in messages) if wanted.tool_name else {}
     for key, message, at in messages:
         role = role_of(message)
-        tools = tools_of(message, calls) if wanted.tool_name else ()
+        tools = tools_in(parts_of(message), calls) if wanted.tool_name else ()
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):

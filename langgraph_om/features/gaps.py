@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.actor.dates import write_duration
+from langgraph_om.core.actor.dates import describe_duration
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.observe.transcript import TimedMessage, format_weekday, to_local
@@ -106,5 +106,6 @@ def write_line(pause: timedelta, time: datetime) -> str:
     """Return the line after a pause, such as `[2 days later: Mon, May 4, 2026, 09:12]`."""
     unit, word = (_HOUR, "hour") if pause >= _HOUR else (_MINUTE, "minute")
     count = pause // unit
-    length = write_duration(pause.days) if pause >= _DAY else f"{count} {word}{'s' * (count > 1)}"
+    many = "s" * (count > 1)
+    length = describe_duration(pause.days) if pause >= _DAY else f"{count} {word}{many}"
     return f"[{length} later: {format_weekday(time.date())}, {time:%H:%M}]"

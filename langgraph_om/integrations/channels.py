@@ -140,16 +140,7 @@ def _read_update(update: Any) -> list[BaseMessage]:
 
 
 def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option: str) -> None:
-    """Check that messages can be removed from a channel; most reducers would append the request.
-
-    Args:
-        channel: The channel of the conversation; it is not changed.
-        messages_key: The state's key of the conversation.
-        option: The option by which messages are removed.
-
-    Raises:
-        ConfigurationError: When they cannot.
-    """
+    """Check that messages can be removed from a channel; most reducers would append the request."""
     probe = HumanMessage("probe", id="om-probe")
     try:
         tried = channel.from_checkpoint([probe])
@@ -188,13 +179,7 @@ def typed_dict(name: str, fields: Mapping[str, Any]) -> Any:
 
 
 def show_channels(builder: Builder, name: str, channels: Mapping[str, Any]) -> None:
-    """Let a node of the user see channels beside what it sees already.
-
-    Args:
-        builder: The graph, which has the channels.
-        name: The node.
-        channels: Keys of the state, with their types.
-    """
+    """Let a node of the user see channels beside what it sees already."""
     spec = builder.nodes[name]
     seen = builder.schemas.get(spec.input_schema, {})
     new = {key: kind for key, kind in channels.items() if key not in seen}
@@ -274,12 +259,7 @@ def _drop(key: str, given: Any) -> Any:
 
 
 def put_into_input(builder: Builder, channels: Mapping[str, Any]) -> None:
-    """Take channels into the graph's input; a schema that is a class of its own has to name them.
-
-    Args:
-        builder: The graph, which has the channels.
-        channels: Keys of the state, with their types.
-    """
+    """Take channels into the graph's input; a schema that is a class has to name them itself."""
     schema = builder.input_schema
     known = builder.schemas[schema]
     new = {key: kind for key, kind in channels.items() if key not in known}

@@ -1,16 +1,12 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-A turn of memory runs where the model is called, once however often and from wherever it is, and is
-written with the answer: a node before the model's would be a superstep of each call, and a
-checkpoint. A graph of its own is entered only when there is work to do. Its events come back
-through its state, so that a run that is taken up after a crash, or a failure of the model, has them
-too.
+A turn of memory runs where the model is called, and is written with the answer. Work has a graph of
+its own, whose state has the events for a run that is taken up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import operator
 import re
 from collections import OrderedDict
@@ -45,7 +41,12 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
+from langgraph_om.integrations.channels import (
+    MEMORY_SNAPSHOTS,
+    check_removal,
+    messages_reducer,
+    typed_dict,
+)
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
@@ -54,12 +55,11 @@ from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
+from langgraph_om.runtime.run import RUNTIME, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
 from langgraph_om.runtime.turn import turn
-
-logger = logging.getLogger("langgraph_om")
 
 
 class _AgentMemoryState(AgentState[Any]):
@@ -78,8 +78,8 @@ def add_keys(base: Any, keys: Mapping[str, StateKey]) -> Any:
         elif not key.is_input:
             kind = Annotated[key.type, OmitFromInput, key.reducer]
         fields[name] = NotRequired[kind]
-    make: Any = TypedDict
-    return make(f"{base.__name__}WithKeys", {**get_type_hints(base, include_extras=True), **fields})
+    hints = get_type_hints(base, include_extras=True)
+    return typed_dict(f"{base.__name__}WithKeys", {**hints, **fields})
 
 
 def without_tools(request: ModelRequest[Any], names: Collection[str]) -> ModelRequest[Any]:
@@ -112,7 +112,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
 
     Args:
-        memory: The memory.
         replaces: The name of a middleware that this one takes the place of. deepagents matches
             names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
             also in its general-purpose subagent. `None`: it is one more.
@@ -353,8 +352,6 @@ _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
-_RUNTIME = "__pregel_runtime"
-"""Where it keeps what `get_runtime` returns."""
 
 _SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 """Finds the channel that leads to a summarisation: it is named after the middleware's node."""
@@ -403,16 +400,11 @@ class _StandIn:
 
 
 class _Turns:
-    """Takes memory's turns on an agent's state.
-
-    Args:
-        runner: What the memory runs its steps with.
-    """
+    """Takes memory's turns on an agent's state."""
 
     def __init__(self, runner: StepRunner) -> None:
         self.graph = _work_graph(runner)
         self._runner = runner
-        self._neighbours = _Neighbours()
         self._lock = Lock()
         self._taken: WeakKeyDictionary[Any, dict[int, Future[_Taken]]] = WeakKeyDictionary()
         """By task, the turn of each attempt at it."""
@@ -445,7 +437,7 @@ class _Turns:
     def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], _Settle | None]:
         """Return the turn of the task around, and what settles it where it has yet to be taken."""
         # An object that lives as long as the task; a run that is taken up has tasks of its own.
-        task, about = _read_configurable().get(_READ), _read_about(request)
+        task, about = read_configurable().get(_READ), _read_about(request)
         attempt = about.node_attempt if about is not None else 1
         with self._lock:
             turns = self._taken.setdefault(task, {}) if task is not None else {}
@@ -475,8 +467,6 @@ class _Turns:
         """Return a response with which a turn is written.
 
         Args:
-            taken: The turn.
-            response: The answer of one call.
             begun_at: How many were answered when it began. LangChain drops what they write then,
                 and keeps what is written by those that are answered meanwhile.
         """
@@ -508,7 +498,7 @@ class _Turns:
             stand_in = self._stand_ins.setdefault(about.task_id, _StandIn())
             while len(self._stand_ins) > _MAX_STAND_INS:
                 self._stand_ins.popitem(last=False)
-        said: dict[str, Any] = {_RUNTIME: request.runtime, _READ: stand_in}
+        said: dict[str, Any] = {RUNTIME: request.runtime, _READ: stand_in}
         said |= {"thread_id": about.thread_id, "checkpoint_ns": about.checkpoint_ns}
         token = var_child_runnable_config.set({"configurable": said})
         try:
@@ -529,7 +519,7 @@ class _Turns:
                     found.take(mode, data, runtime)
             return found.keep()
 
-        flow = _prepare_model(self._runner, self._neighbours, state)
+        flow = _prepare_model(self._runner, state)
         return drive(flow, self._runner.context(emit=emit, work=enter)).result
 
     async def atake(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
@@ -543,7 +533,7 @@ class _Turns:
                     found.take(mode, data, runtime)
             return found.keep()
 
-        flow = _prepare_model(self._runner, self._neighbours, state)
+        flow = _prepare_model(self._runner, state)
         return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
 
 
@@ -551,10 +541,6 @@ def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
     """Return what LangGraph says of the task around; `None` outside of one."""
     runtime: Runtime[Any] | None = request.runtime
     return runtime.execution_info if runtime is not None else None
-
-
-def _read_configurable() -> Mapping[str, Any]:
-    return (var_child_runnable_config.get() or {}).get("configurable", {})
 
 
 def _hooks(turns: _Turns) -> tuple[_Hook, _AsyncHook]:
@@ -579,10 +565,6 @@ class _Found:
 
     A run that is taken up finds in it what came of the work of the first try, in the same order.
     Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
-
-    Args:
-        runner: What the memory runs its steps with.
-        work: What is to be done.
     """
 
     def __init__(self, runner: StepRunner, work: Work) -> None:
@@ -618,13 +600,11 @@ class _Found:
         return self._events
 
 
-def _prepare_model(
-    runner: StepRunner, neighbours: _Neighbours, state: Mapping[str, Any]
-) -> RunFlow[_Taken]:
-    """Run a turn, and return what it came to."""
+def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
     if not runner.runs.is_on():
         return _Taken()
-    neighbours.look_at(state)
+    if _is_summarised(state):
+        runner.runs.warn_once(_TWO_SUMMARIES)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
     if runner.runs.is_read_only():
@@ -643,9 +623,6 @@ def _check_removal(messages_key: str, option: str) -> None:
     """Check that messages can leave the agent's conversation.
 
     Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
-
-    Raises:
-        ConfigurationError: When they cannot.
     """
     channel = _read_channels().get(messages_key)
     if channel is not None:
@@ -654,7 +631,7 @@ def _check_removal(messages_key: str, option: str) -> None:
 
 def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
     """Return the channels of the agent's graph by name; empty where LangGraph does not say."""
-    read = _read_configurable().get(_READ)
+    read = read_configurable().get(_READ)
     for value in read.args if isinstance(read, partial) else ():
         if isinstance(value, Mapping) and any(isinstance(v, BaseChannel) for v in value.values()):
             return value
@@ -685,24 +662,14 @@ def _work_graph(runner: StepRunner) -> _WorkGraph:
     return builder.compile(name="observational_memory")
 
 
-class _Neighbours:
-    """Warns, once, of another middleware that shortens the same conversation."""
-
-    def __init__(self) -> None:
-        self._warned = False
-
-    def look_at(self, state: Mapping[str, Any]) -> None:
-        """Warn when a middleware of this agent has put a summary in the place of messages."""
-        if self._warned or not _is_summarised(state):
-            return
-        self._warned = True
-        logger.warning(
-            "a summarization middleware runs beside the memory: it replaces messages before they "
-            "are observed, and both are paid for; leave it out"
-        )
+_TWO_SUMMARIES = (
+    "a summarization middleware runs beside the memory: it replaces messages before they are "
+    "observed, and both are paid for; leave it out"
+)
 
 
 def _is_summarised(state: Mapping[str, Any]) -> bool:
+    """Return whether a middleware of this agent has put a summary in the place of messages."""
     if state.get("_summarization_event"):
         return True
     first = next(iter(state.get("messages") or []), None)

@@ -86,7 +86,6 @@ def add_observational_memory(
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
             `om`.
-        memory: The memory.
         before: The node that calls the Actor's model.
         end: Where a turn goes that memory aborts (`on_error="abort"`).
 
@@ -113,10 +112,6 @@ def add_memory_nodes(
     """Add the memory nodes; return their functions, and the schema through which they see.
 
     Args:
-        builder: The graph.
-        memory: The memory.
-        before: The node that calls the Actor's model.
-        end: Where a turn goes that memory aborts.
         tells_actor: Whether that node is told which steps were inspected before it.
     """
     channel = _find_channel(builder, check_memory(memory))

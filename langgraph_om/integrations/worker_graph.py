@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -44,9 +44,7 @@ def carry_out_once(
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
     Args:
-        request: The job.
         sender: Under which name who sent it holds a lease of it; `None`: nobody holds one.
-        work: Does the job.
 
     Raises:
         ConfigurationError: When this process cannot do the job. That is kept as its failure.
@@ -69,7 +67,6 @@ class JobLease:
     """One worker's lease of one job.
 
     Args:
-        archive: What those who send jobs and the workers share.
         seconds: How long the lease lasts unless it is renewed.
         owner: Under which name it is held. That of who sent the job, so that the lease passes from
             one to the other without a gap; of a run that is tried again it is the same.
@@ -89,8 +86,9 @@ class JobLease:
         self._cycle_id = request["cycle_id"]
         if sender is not None:
             is_gone = self._archive.job(self._cycle_id) is None
-        else:
-            is_gone = self._is_deleted(request)
+        else:  # the thread may have been deleted since, so that nobody wants the job any more
+            found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
+            is_gone = sum(found.values()) > find_deletions(request["record"]).number
         if is_gone:
             return None
         answers: list[Claim] = []
@@ -107,11 +105,6 @@ class JobLease:
         is_answered.wait()
         return answers[0]
 
-    def _is_deleted(self, request: JobRequest) -> bool:
-        """Return whether the thread was deleted since, so that nobody wants the job any more."""
-        found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
-        return sum(found.values()) > find_deletions(request["record"]).number
-
     def keep(self, cycle_id: str, result: JobResult) -> bool:
         """Keep the job's result, and return whether it counts."""
         return self._leases.finish(cycle_id, result) is not None
@@ -122,29 +115,19 @@ class JobLease:
         self._leases.leave(self._cycle_id)
 
 
-class JobLeases:
-    """Makes the leases of one worker's jobs; about once an hour, old jobs are forgotten too.
+def lease_jobs(archive: MessageArchive, seconds: float) -> Callable[[str | None], JobLease]:
+    """Return what makes the leases of a worker's jobs; once an hour, old jobs are forgotten."""
+    prune_at = 0.0
 
-    Args:
-        archive: What those who send jobs and the workers share.
-        seconds: How long a lease lasts unless it is renewed.
-    """
-
-    def __init__(self, archive: MessageArchive, seconds: float) -> None:
-        self._archive, self._seconds = archive, seconds
-        self._prune_at = 0.0
-
-    def make(self, owner: str | None) -> JobLease:
-        """Make the lease of one job."""
+    def make(owner: str | None) -> JobLease:
+        nonlocal prune_at
         now = time.monotonic()
-        prunes = now >= self._prune_at
+        prunes = now >= prune_at
         if prunes:
-            self._prune_at = now + PRUNE_SECONDS
-        return JobLease(self._archive, self._seconds, owner, prunes=prunes)
+            prune_at = now + PRUNE_SECONDS
+        return JobLease(archive, seconds, owner, prunes=prunes)
 
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+    return make
 
 
 CARRY_OUT = "om_carry_out"
@@ -204,7 +187,7 @@ def worker_graph(
         )
         raise ConfigurationError(msg)
     check_seconds("lease", lease)
-    return build_worker(runner.run_request, JobLeases(runner.archive, lease).make)
+    return build_worker(runner.run_request, lease_jobs(runner.archive, lease))
 
 
 def build_worker(
@@ -229,11 +212,13 @@ def build_worker(
 
     def carry_out(state: WorkerInput, config: RunnableConfig) -> Mapping[str, Any]:
         with begin(state, config) as (flow, context):
-            return _tell(state, drive(flow, context).result)
+            outcome = drive(flow, context).result
+        return {"cycle_id": state["request"]["cycle_id"], "outcome": outcome}
 
     async def acarry_out(state: WorkerInput, config: RunnableConfig) -> Mapping[str, Any]:
         with begin(state, config) as (flow, context):
-            return _tell(state, (await adrive(flow, context)).result)
+            outcome = (await adrive(flow, context)).result
+        return {"cycle_id": state["request"]["cycle_id"], "outcome": outcome}
 
     builder = StateGraph(WorkerState, input_schema=WorkerInput, output_schema=WorkerOutput)
     builder.add_node(CARRY_OUT, RunnableLambda(carry_out, afunc=acarry_out, name=CARRY_OUT))
@@ -251,7 +236,3 @@ class _WorkerGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if self.checkpointer is None:
             options.pop("durability", None)
         return super().astream(*args, **options)
-
-
-def _tell(state: WorkerInput, outcome: str) -> dict[str, str]:
-    return {"cycle_id": state["request"]["cycle_id"], "outcome": outcome}

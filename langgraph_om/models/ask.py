@@ -81,7 +81,8 @@ def _find_ways(model: Any) -> set[_Way]:
     if isinstance(model, RunnableLambda):
         return {"awaits" if hasattr(model, "afunc") else "blocks"}
     if isinstance(model, BaseChatModel | BaseLLM):
-        return {"awaits" if _has_own_async(model) else "blocks"}
+        is_own = (getattr(type(model), name, None) not in lent for name, lent in _LENT.items())
+        return {"awaits" if any(is_own) else "blocks"}
     links = [
         *(getattr(model, name, None) for name in ("bound", "default")),
         *(getattr(model, "steps", None) or ()),
@@ -91,11 +92,6 @@ def _find_ways(model: Any) -> set[_Way]:
     if not inner and type(model).ainvoke is Runnable.ainvoke:
         return {"blocks"}
     return {way for link in inner for way in _find_ways(link)}
-
-
-def _has_own_async(model: BaseChatModel | BaseLLM) -> bool:
-    """Return whether a model's class has an async method that is not lent to it."""
-    return any(getattr(type(model), name, None) not in lent for name, lent in _LENT.items())
 
 
 logger = logging.getLogger("langgraph_om")
@@ -108,9 +104,6 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
 
     Args:
         seconds: How long all attempts may take together.
-
-    Returns:
-        What the model returned.
 
     Raises:
         Exception: What the only model raised.
@@ -178,7 +171,7 @@ def _retry(
             return reply
         pause = retry_after(error, calls.clock())
         if pause is None:
-            pause = backoff(again, _seed_of(call))
+            pause = backoff(again, "".join(str(message.content) for message in call.messages))
         if pause >= ends_at - time.monotonic():
             return reply
         yield Pause(pause)
@@ -263,10 +256,6 @@ def _count_question(call: AskModel, calls: Calls) -> int:
     return count_messages(calls.counter, whole)
 
 
-def _seed_of(call: AskModel) -> str:
-    return "".join(str(message.content) for message in call.messages)
-
-
 def _find_problem(function: Callable[..., Any], value: object) -> Exception | None:
     """Tell what is wrong with the value that a function returned."""
     option = f"{_name_function(function)}()"
@@ -336,7 +325,8 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
         "tags": [NO_STREAM, f"om_{call.role}"],
         "metadata": {
             "om_role": call.role,
-            **_about(call),
+            # Which cycle it belongs to, so that traces can be searched and summed by it.
+            **{f"om_{key}": value for key, value in call.about.items() if value},
             "lc_source": "observational_memory",
             "ls_agent_type": "compaction",  # by which LangSmith leaves it out of a trajectory
             **_internal_mark(),
@@ -346,11 +336,6 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
     if callbacks is not None:
         config["callbacks"] = _without_event_streams(callbacks)
     return config
-
-
-def _about(call: AskModel) -> dict[str, Any]:
-    """Say which cycle a call belongs to, so that traces can be searched and summed by it."""
-    return {f"om_{key}": value for key, value in call.about.items() if value}
 
 
 def _internal_mark() -> dict[str, Any]:
@@ -387,11 +372,7 @@ _CUT_OFF = {
 
 
 def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
-    """Ask a question; whatever a model raises is an answer to the flow.
-
-    Args:
-        seconds: How long all attempts may take together.
-    """
+    """Ask a question; whatever a model raises is an answer to the flow."""
     try:
         answer = yield from attempt_models(call, calls, seconds)
         return read_reply(answer, calls.clock())

@@ -107,7 +107,6 @@ def show_model(value: object, parents: tuple[int, ...] = ()) -> str:
     """Write a model value into an error: objects by class and name, all else as code.
 
     Args:
-        value: What was given, a model value or not.
         parents: Lists that it stands in, by `id`; one of them is not written again.
     """
     if id(value) in parents:
@@ -161,7 +160,6 @@ def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int
     """Return the model values of a list, each with its retries.
 
     Args:
-        value: A checked list of fallbacks.
         retries: Retries of entries that do not set any.
     """
     return [
@@ -174,10 +172,6 @@ def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int
 
 def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
     """Yield every model in a value that is known without calling anything.
-
-    Args:
-        option: The name of the setting.
-        value: The value that the user passed.
 
     Yields:
         The beginning of an error about a model, and the model.

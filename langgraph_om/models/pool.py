@@ -41,7 +41,6 @@ from langgraph_om.models.model_value import (
 from langgraph_om.models.providers import (
     Family,
     Sampling,
-    accepts_settings,
     chat_model,
     check_value,
     family_and_name,
@@ -96,11 +95,7 @@ class ModelPool:
         return found
 
     def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
-        """Remember the settings that a model has refused.
-
-        Returns:
-            Whether the model is worth asking again, without them.
-        """
+        """Remember what a model has refused; return whether it is worth asking without that."""
         if status_of(error) not in _REFUSES_SETTINGS:
             return False
         name = name_of(leaf)
@@ -128,7 +123,6 @@ class BoundModel:
         """Return whether the model is sent an attachment.
 
         Args:
-            attachment: What is attached to a message.
             by_profile: Whether what is known of the model decides; else all is sent.
         """
         if attachment.url and attachment.kind not in _PASSED_ON.get(self.family, ()):
@@ -152,12 +146,8 @@ def retries_of(leaf: Leaf) -> int:
 
 
 def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
-    """Refuse settings for a model object if it is unknown how that takes them.
-
-    Raises:
-        ConfigurationError: When the user set any.
-    """
-    if sampling.asked and not isinstance(model, str) and not accepts_settings(model):
+    """Refuse settings for a model object if it is unknown how that takes them."""
+    if sampling.asked and not isinstance(model, str) and family_of(model) == "other":
         msg = (
             f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
             f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
@@ -246,12 +236,6 @@ def choose_models(
     Args:
         is_checked: Whether the models will be used.
         given: Options that ask for a model to be named, and whether they are given.
-        thresholds: The limits, which tiers have to cover.
-        counter: Counts the prompts, which tiers have to cover too.
-        features: Those that are on.
-
-    Raises:
-        ConfigurationError: When a model is missing, named twice, or can never work.
     """
     named = (model, observing.model, reflecting.model)
     is_named = any(value is not None for value in named)
@@ -309,9 +293,6 @@ def select_models(
 
     Returns:
         Both models; `DEFAULT_MODEL` where none or `"default"` is named.
-
-    Raises:
-        ConfigurationError: When the top-level `model` is joined by a nested one.
     """
     for option, nested in (("observation", observation), ("reflection", reflection)):
         if top is not None and nested.model is not None:
@@ -336,7 +317,6 @@ def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampl
 
 
 def _check_settings_apply(models: ModelPool) -> None:
-    """Refuse model settings that a model object cannot be given."""
     for role, owner in (("observer", "observation"), ("reflector", "reflection")):
         for _, leaf in leaves_of("model", models.values[role]):
             check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
@@ -378,11 +358,7 @@ def count_observer_question(
     counter: TokenCounter,
     features: Features = NO_FEATURES,
 ) -> int:
-    """Return the size of the Observer's question when the turn begins to wait for it.
-
-    Args:
-        features: Those that are on.
-    """
+    """Return the size of the Observer's question when the turn begins to wait for it."""
     shown = resolve_previous_tokens(config)
     previous = thresholds.observation_tokens if shown is False else shown
     empty = ObserverInput(
@@ -406,7 +382,6 @@ def count_reflector_question(
 
     Args:
         prompt: Which of the Observer's prompts wrote the log.
-        features: Those that are on.
     """
     empty = ReflectorInput(
         log="",

@@ -62,11 +62,6 @@ def family_of(model: object) -> Family:
     return next((_CLASSES[name] for name in names if name in _CLASSES), "other")
 
 
-def accepts_settings(model: object) -> bool:
-    """Return whether it is known how a model object takes settings."""
-    return family_of(model) != "other"
-
-
 # --- What a model takes --------------------------------------------------------------------------
 
 
@@ -80,13 +75,7 @@ _GEMINI_3 = compile_late(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
 def fit_to_model(
     sampling: Sampling, family: Family, name: str, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model named by a string takes, as far as is known.
-
-    Args:
-        family: The family of its client.
-        name: The model's name, without its provider.
-        profile: What langchain knows of the model, if anything.
-    """
+    """Return the settings that a model named by a string takes, as far as is known."""
     defaults = dict(sampling.defaults)
     if _GEMINI_3.match(name):
         defaults.pop(
@@ -198,12 +187,7 @@ _OWN = ("google", "openai")
 
 
 def check_model(option: str, value: object) -> None:
-    """Refuse what is no single model, or one that can never work.
-
-    Raises:
-        ConfigurationError: For a value of another type, a name not of the form `provider/model`,
-            or a provider whose package is not installed.
-    """
+    """Refuse what is no single model, or one that can never work."""
     if not is_leaf(value):
         msg = (
             f"`{option}` is {show_model(value)}; pass a name such as 'openai/gpt-5-mini', "
@@ -214,11 +198,7 @@ def check_model(option: str, value: object) -> None:
 
 
 def check_value(option: str, value: object) -> None:
-    """Refuse a model value that can never work, before anything is called.
-
-    Raises:
-        ConfigurationError: For what is no model value, and for what is wrong with a name in it.
-    """
+    """Refuse a model value that can never work, before anything is called."""
     for said, leaf in leaves_of(option, value):
         if isinstance(leaf, str):
             _check_name(said, leaf)
@@ -247,7 +227,8 @@ def _check_name(said: str, value: str) -> None:
         )
         raise ConfigurationError(msg)
     wanted = f"langgraph-om[{known.extra}]"
-    commands = " ".join([f"'{wanted}'"] + ([] if provider in _OWN else [_distribution(known)]))
+    own = [] if provider in _OWN else [known.package.replace("_", "-")]
+    commands = " ".join([f"'{wanted}'", *own])
     msg = (
         f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
         f"{commands}`, pass a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
@@ -265,10 +246,6 @@ def _is_installed(package: str) -> bool:
 
 def _provider(name: str) -> _Provider:
     return _PROVIDERS.get(name) or _Provider(f"langchain_{name}")
-
-
-def _distribution(provider: _Provider) -> str:
-    return provider.package.replace("_", "-")
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -289,15 +266,7 @@ def find_missing_key(name: str) -> str | None:
 
 
 def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatModel:
-    """Make the chat model that a name stands for.
-
-    Args:
-        name: `provider/model` or `provider:model`.
-        options: Keyword arguments of the provider's client.
-
-    Raises:
-        ConfigurationError: When the client cannot be made, as without a key.
-    """
+    """Make the chat model that a name stands for."""
     provider, model = _split(name)
     try:
         return _client(provider, model, dict(options or {}))
@@ -334,14 +303,7 @@ def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel
 
 
 def find_window(model: Any) -> int | None:
-    """Return how many tokens a model reads, as its profile says; of fallbacks the fewest.
-
-    Args:
-        model: A chat model, perhaps with tools bound or with fallbacks.
-
-    Returns:
-        `None` where no profile says it.
-    """
+    """Return how many tokens a model reads, as its profile says; of fallbacks the fewest."""
     for _ in range(_MOST_WRAPPERS):
         fallbacks = getattr(model, "fallbacks", None)
         if isinstance(fallbacks, Sequence) and hasattr(model, "runnable"):
@@ -360,11 +322,7 @@ def find_window(model: Any) -> int | None:
 def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
     """Return by which provider's formula, and of which of its models, the Actor's images count.
 
-    Args:
-        model: As for `name_actor`.
-
-    Returns:
-        `None` where that is the usual one, or nobody knows.
+    `None` is the usual one, also where nobody knows.
     """
     chat = _unwrap(model)
     family = family_of(chat)

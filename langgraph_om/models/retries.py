@@ -127,7 +127,8 @@ def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
     for pattern in _ASKED_AND_ALLOWED:
         found = pattern.search(text)
         if found is not None:
-            sizes = {name: _read_size(size) for name, size in found.groupdict().items() if size}
+            told = [(name, size) for name, size in found.groupdict().items() if size]
+            sizes = {name: int(re.sub(r"\D", "", size)) for name, size in told}
             kept = sizes.get("kept", 0)
             asked, allowed = sizes.get("asked"), sizes.get("allowed")
             whole = sizes.get("whole")
@@ -160,10 +161,6 @@ def _list_details(body: object, levels: int = 4) -> Iterator[str]:
     for name in _SIZES:
         if isinstance(body.get(name), int):
             yield f"{name}: {body[name]}"
-
-
-def _read_size(text: str) -> int:
-    return int(re.sub(r"\D", "", text))
 
 
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
@@ -274,7 +271,6 @@ def backoff(attempt: int, seed: str) -> float:
     """Return the pause before the next try, in seconds: doubling, with jitter.
 
     Args:
-        attempt: How often the model was asked again before; 0 at first.
         seed: Determines the jitter: the same text always gives the same pause.
     """
     pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt, 10))
@@ -286,7 +282,6 @@ def retry_after(error: BaseException, now: datetime) -> float | None:
     """Return the seconds that a provider asks to wait, or `None` when it does not say.
 
     Args:
-        error: What the call raised.
         now: The current time, for a date to wait for if the response has no date of its own.
     """
     for cause in _walk_causes(error):

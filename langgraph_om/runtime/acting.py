@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
@@ -40,8 +41,6 @@ class Handle:
     Each method is a flow that `waited` runs; `awaited` makes its coroutine function of it.
 
     Args:
-        runner: The memory's.
-        graph: The agent's compiled graph, or a `RemoteGraph`.
         config: The thread; with a `checkpoint_id`, a change begins a fork there.
         as_node: The node as which updates are written; `None`: the one that ran last, or answers.
         wait: Seconds to wait at most for a run under way to end, before anything is written.
@@ -96,12 +95,7 @@ class Handle:
         return state
 
     def _rest(self) -> Requests[Any]:
-        """Return the thread's state once no run is under way.
-
-        Raises:
-            ConfigurationError: When the graph has no memory.
-            ThreadBusyError: When that took too long, or this is called within the run.
-        """
+        """Return the thread's state once no run is under way."""
         check_graph(self._graph, self._runner.messages_key, self._config)
         is_certain = self._is_fork or self._wait <= 0
         if not is_certain and _is_in_run(var_child_runnable_config.get(), self):
@@ -117,11 +111,7 @@ class Handle:
             waited_for, pause = waited_for + pause, min(2 * pause, _LONGEST_PAUSE)
 
     def _act(self, build: Callable[[Any], Update]) -> Requests[str]:
-        """Write an update into the thread, wherever its run stands, and see that it is kept.
-
-        Args:
-            build: Returns the update, given the thread's state.
-        """
+        """Write an update into the thread, wherever its run stands, and see that it is kept."""
         update: Update = []
         for _ in range(_ATTEMPTS):
             state = yield from self._rest()
@@ -161,6 +151,7 @@ class Handle:
 
 
 HandleT = TypeVar("HandleT", bound=Handle)
+OwnerT = TypeVar("OwnerT")
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
@@ -191,10 +182,28 @@ def awaited(
         return await afulfil(flow(handle, *args, **kwargs))
 
     _tell_result(run, flow)
-    run.__name__ = f"a{flow.__name__}"
-    run.__qualname__ = flow.__qualname__.replace(flow.__name__, run.__name__)
-    run.__doc__ = f"Do the same as `{flow.__name__}` without blocking the event loop."
+    _name_after(run, flow)
     return run
+
+
+def in_thread(
+    method: Callable[Concatenate[OwnerT, P], ResultT],
+) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
+    """Return the coroutine function of a method that blocks: the same, in a thread."""
+
+    @wraps(method)
+    async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return await asyncio.to_thread(method, owner, *args, **kwargs)
+
+    _name_after(run, method)
+    return run
+
+
+def _name_after(run: Any, method: Callable[..., Any]) -> None:
+    """Name a coroutine function after the method of which it does the same."""
+    run.__name__ = f"a{method.__name__}"
+    run.__qualname__ = method.__qualname__.replace(method.__name__, run.__name__)
+    run.__doc__ = f"Do the same as `{method.__name__}` without blocking the event loop."
 
 
 def _tell_result(method: Any, flow: Callable[..., Any]) -> None:
@@ -267,11 +276,7 @@ def make_act_id() -> str:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return a text that a person wrote without what databases refuse.
-
-    Raises:
-        ConfigurationError: When it is none, or blank.
-    """
+    """Return a text that a person wrote without what databases refuse."""
     if isinstance(value, str) and (clean := sanitize(value)).strip():
         return clean
     msg = f"`{name}` is {value!r}; pass a text that is not blank"
@@ -282,9 +287,6 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
     """Refuse a graph whose state has no place for a memory, or for the conversation.
 
     Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
-
-    Raises:
-        ConfigurationError: When it has none; it says which channel is missing.
     """
     channels = getattr(graph, "channels", None)
     if channels is None or config.get("configurable", {}).get("checkpoint_ns"):
@@ -300,11 +302,7 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
 
 
 def choose_node(nodes: Iterable[str]) -> str:
-    """Return the node that answers, for a thread that was imported and has run none.
-
-    Raises:
-        ConfigurationError: When it cannot be told.
-    """
+    """Return the node that answers, for a thread that was imported and has run none."""
     names = [name for name in nodes if not name.startswith(("__", "om_")) and "." not in name]
     answering = [name for name in names if name != "tools"]
     if len(answering) == 1:

@@ -227,13 +227,10 @@ async def _acall(call: Call) -> Any:
         return await call.function()
     result = await asyncio.wrap_future(in_thread(call.function, call.name))
     if isinstance(result, ReadyQuestion):
-        result = _invoke_in_thread(result, call) if result.only_blocks else result.ainvoke()
+        # In a thread of our own, which nobody else needs when the call is given up on.
+        asked = in_thread(result.invoke, call.name) if result.only_blocks else None
+        result = result.ainvoke() if asked is None else asyncio.wrap_future(asked)
     return await result if inspect.isawaitable(result) else result
-
-
-def _invoke_in_thread(question: ReadyQuestion, call: Call) -> asyncio.Future[Any]:
-    """Ask in a thread of our own, which nobody else needs when the call is given up on."""
-    return asyncio.wrap_future(in_thread(question.invoke, call.name))
 
 
 def _read_outcome(get: Callable[[], Any]) -> CallReply:

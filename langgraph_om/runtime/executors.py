@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
@@ -32,17 +32,6 @@ from langgraph_om.runtime.leases import Leases, share_leases
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
-
-
-@runtime_checkable
-class AwaitableWork(Protocol):
-    """A job that can be awaited as well, in the event loop of the run that asks for it."""
-
-    def __call__(self) -> JobResult:
-        """Do the job, and wait for its models."""
-
-    def awaited(self) -> Awaitable[JobResult]:
-        """Do the job without blocking the event loop."""
 
 
 @runtime_checkable
@@ -122,7 +111,6 @@ class DelayingExecutor(Executor, Protocol):
 
         Args:
             seconds: After how many.
-            cycle_id: The job's id.
             key: Whose pause it is.
             request: Returns the job as plain JSON.
 
@@ -137,10 +125,6 @@ class ForgettingExecutor(Executor, Protocol):
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Delete the jobs of a thread, or of all threads of a resource, wherever they wait.
-
-        Args:
-            thread_id: The thread that is deleted.
-            resource_id: The resource that is deleted.
 
         Raises:
             Exception: Whatever keeps them from being deleted.
@@ -223,7 +207,8 @@ class BackgroundBuffering:
         self._queue = queue
         self._exit_timeout = exit_timeout
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._closed = False
+        self.is_closed = False
+        """Whether no more jobs are taken."""
         self._leases: Leases | None = None
         self.begin_anew()
         begin_anew_after_fork(self)
@@ -275,15 +260,6 @@ class BackgroundBuffering:
     ) -> bool:
         """Start a job, unless it is known already; never waits for the archive.
 
-        Args:
-            cycle_id: The job's id; a known one is not run again, unless it failed.
-            key: Of jobs with the same key one runs at a time.
-            work: What to run; it must not raise.
-            thread_id: The thread it works for.
-            resource_id: The resource it works for.
-            about: Other threads that its result tells of.
-            request: Not needed: the job runs in this process.
-
         Returns:
             Whether the job is known now, here or to another worker; `False` when there is no room
             for it, or another job with the same key is not done.
@@ -298,12 +274,13 @@ class BackgroundBuffering:
                 job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
             )
             job = _Job(cycle_id, key, work)
-            if self._tasks and isinstance(work, AwaitableWork):
-                job.loop, job.awaited = _find_loop(), work.awaited
+            awaited = getattr(work, "awaited", None)  # of a job whose models can be awaited
+            if self._tasks and awaited is not None:
+                job.loop, job.awaited = _find_loop(), awaited
             most = self._queue + self._workers
             if job.loop is not None:
                 most += self._tasks - len(self._awaited)
-            if self._closed or busy or most <= len(self._waiting) + len(self._asked):
+            if self.is_closed or busy or most <= len(self._waiting) + len(self._asked):
                 return False
             self._jobs[cycle_id] = job
             self._forget_old()
@@ -367,10 +344,6 @@ class BackgroundBuffering:
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         """Wait for a job's result, or withdraw a job that still waits for a free worker.
 
-        Args:
-            cycle_id: The job's id.
-            timeout: Seconds to wait at most.
-
         Returns:
             The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
             known (any more): who waits can do the work of these three as well.
@@ -395,30 +368,16 @@ class BackgroundBuffering:
         return self._leases.wait(cycle_id, max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job is at work in this process.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Wait until no job is at work in this process, and return whether none is left."""
         with self._lock:
             if timeout is None or timeout > 0:
                 self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Take no more jobs, drop those that wait, and wait for those at work.
-
-        Args:
-            timeout: Seconds to wait at most.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Take no more jobs, drop those that wait, and return whether all at work have ended."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             for job in (*self._waiting, *self._asked):
                 self._end(job, None)
                 self._leave(job)
@@ -430,17 +389,8 @@ class BackgroundBuffering:
                 self._leave(job)
         return self.flush(timeout)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more jobs are taken."""
-        return self._closed
-
     def leave(self, timeout: float = 1.0) -> None:
-        """Let other workers begin again what is at work here, because the process ends.
-
-        Args:
-            timeout: Seconds to wait at most until the archive knows it.
-        """
+        """Let other workers begin again what is at work here, because the process ends."""
         if self._leases is not None:
             self._leases.leave_all(timeout)
 
@@ -522,7 +472,7 @@ class BackgroundBuffering:
             if job not in self._awaited or job.is_ending:
                 return
             self._leave_task(job)
-            if self._closed:
+            if self.is_closed:
                 self._end(job, None)
                 self._leave(job)
             else:
@@ -613,19 +563,9 @@ class InPlace:
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    def submit(
-        self,
-        cycle_id: str,
-        key: str,
-        work: JobWork,
-        *,
-        thread_id: str = "",
-        resource_id: str | None = None,
-        about: Sequence[str] = (),
-        request: Callable[[], JobRequest] | None = None,
-    ) -> bool:
+    def submit(self, *job: Any, **about: Any) -> bool:
         """Take no job."""
-        del cycle_id, key, work, thread_id, resource_id, about, request
+        del job, about
         return False
 
     def peek(self, cycle_id: str) -> JobState:

@@ -54,6 +54,7 @@ from langgraph_om.runtime.leases import KeptLease
 from langgraph_om.runtime.telemetry import record_cycle
 
 ResultT = TypeVar("ResultT")
+ValueT = TypeVar("ValueT")
 
 RunFlow = Generator[Any, Any, ResultT]
 """A flow that may also yield `Work` and `Show`."""
@@ -133,8 +134,8 @@ def _clean(record: logging.LogRecord) -> bool:
 logger.addFilter(_clean)
 
 
-def log_failures(events: Sequence[Event]) -> None:
-    """Log what the stream shows too, for those who do not watch it."""
+def log_events(events: Sequence[Event]) -> None:
+    """Log what failed, and on one line each cycle that ended well, for those who run the agent."""
     for event in events:
         if event["type"] == "tripwire":
             logger.warning(
@@ -155,12 +156,7 @@ def log_failures(events: Sequence[Event]) -> None:
                 "observations" if event["operation"] == "reflection" else "messages",
                 event["error"],
             )
-
-
-def log_cycles(events: Sequence[Event]) -> None:
-    """Log each cycle that ended well, on one line, for those who run the agent."""
-    for event in events:
-        if event["type"] == "activation":
+        elif event["type"] == "activation":
             logger.info(
                 "thread %r: background %s is in force: %d tokens read, the log has %d",
                 event["thread_id"],
@@ -211,7 +207,6 @@ class _Cycle:
     """What is renewed while it is waited for."""
 
     def begin(self, event: CycleStarted) -> None:
-        """Take in the start of a cycle."""
         self.begun.add(event["cycle_id"])
         self.about, self.tally = describe_cycle(event), Tally()
 
@@ -239,8 +234,7 @@ def supervise(
             try:
                 effect = flow.send(reply)
             except StopIteration as done:
-                log_failures(cycle.events)
-                log_cycles(cycle.events)
+                log_events(cycle.events)
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)
@@ -267,24 +261,20 @@ def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
 
 
 def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[HookReply]:
-    return (yield from _call_hook_within(effect, context, cycle.seconds_left()))
-
-
-def _call_hook_within(effect: CallHook, context: RunContext, seconds: float) -> Requests[HookReply]:
     function = partial(context.hooks.functions[effect.name], *effect.arguments)
-    done: CallReply = yield Call(function, effect.name, seconds)
-    return read_hook_reply(effect.name, done, seconds)
+    return _call_within(cycle.seconds_left(), effect.name, function)
 
 
 def _call_with_config(
     effect: CallWithConfig, context: RunContext, cycle: _Cycle
 ) -> Requests[HookReply]:
-    function, seconds = (
-        partial(effect.function, ensure_config(context.calls.config)),
-        cycle.seconds_left(),
-    )
-    done: CallReply = yield Call(function, effect.name, seconds)
-    return read_hook_reply(effect.name, done, seconds)
+    function = partial(effect.function, ensure_config(context.calls.config))
+    return _call_within(cycle.seconds_left(), effect.name, function)
+
+
+def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[HookReply]:
+    done: CallReply = yield Call(function, name, seconds)
+    return read_hook_reply(name, done, seconds)
 
 
 def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
@@ -322,11 +312,10 @@ def _peek_jobs(
     if context.jobs_are_here and not context.storage:
         return peek()
     done: CallReply = yield Call(peek, "om_archive")  # it may look into the archive
-    if done.error is not None and not context.jobs_are_here:
-        _log_executor("peek", done.error)
-        return dict.fromkeys(effect.cycle_ids, "running")
-    found: dict[str, JobState] = done.unwrap()
-    return found
+    if context.jobs_are_here:
+        done.unwrap()
+    running: dict[str, JobState] = dict.fromkeys(effect.cycle_ids, "running")
+    return _read_executor("peek", done, running)
 
 
 def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
@@ -336,10 +325,8 @@ def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Req
         state: JobState = yield Pause(seconds, wait_for)
         return state
     done: CallReply = yield Call(partial(wait_for, seconds), "om_wait")
-    if done.error is not None:
-        _log_executor("wait", done.error)
-        return "running"
-    return cast("JobState", done.value)
+    otherwise: JobState = "running"
+    return _read_executor("wait", done, otherwise)
 
 
 def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
@@ -347,13 +334,15 @@ def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool
     if context.jobs_are_here:
         return effect.function()
     done: CallReply = yield Call(effect.function, "om_submit")
-    if done.error is not None:
-        _log_executor("submit", done.error)
-    return done.error is None and bool(done.value)
+    return bool(_read_executor("submit", done, otherwise=False))
 
 
-def _log_executor(method: str, error: BaseException) -> None:
-    logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, error)
+def _read_executor(method: str, done: CallReply, otherwise: ValueT) -> ValueT:
+    """Return what an executor's method returned, or something else where it failed."""
+    if done.error is None:
+        return cast("ValueT", done.value)
+    logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, done.error)
+    return otherwise
 
 
 def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
@@ -411,7 +400,8 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     call = context.hooks.about(event)
     if call is not None:
         limit = min(LIFECYCLE_SECONDS, context.calls.deadline)
-        yield from _call_hook_within(call, context, limit)
+        function = partial(context.hooks.functions[call.name], *call.arguments)
+        yield from _call_within(limit, call.name, function)
     cycle.ends_at += time.monotonic() - began
 
 
@@ -438,11 +428,7 @@ _REPLIES: Mapping[type, _Reply] = {
 def call_graph(
     graph: Any, method: str, *arguments: Any, as_node: str | None = None
 ) -> Requests[Any]:
-    """Call a method of a compiled graph by its sync name, for a thread outside of its runs.
-
-    Raises:
-        Exception: What the graph raises.
-    """
+    """Call a method of a compiled graph by its sync name, for a thread outside of its runs."""
     options = {} if as_node is None else {"as_node": as_node}
     sync, awaited = (
         partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")

@@ -38,8 +38,12 @@ class Hooks:
 
     def about(self, event: Event) -> CallHook | None:
         """Return the call of the lifecycle hook that an event is for, if the user has set it."""
-        call = build_lifecycle_call(event)
-        return call if call is not None and call.name in self.functions else None
+        told = _describe_moment(event)
+        if told is None:
+            return None
+        moment = "start" if event["type"] in _STARTS else "end"
+        name = f"on_{told['operation']}_{moment}"
+        return CallHook(name, (told,)) if name in self.functions else None
 
     def tell(self, event: Event) -> None:
         """Tell the debug callback of an event; what it raises is logged, no more."""
@@ -57,12 +61,7 @@ class Hooks:
 
 
 def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
-    """Read what came of a hook, and log it when it failed.
-
-    Args:
-        done: What came of the call.
-        seconds: How long it was waited for at most.
-    """
+    """Read what came of a hook, and log it when it failed."""
     if done.error is None:
         return HookReply(done.value)
     is_late = isinstance(done.error, LateError)
@@ -73,11 +72,7 @@ def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:
-    """Read the hooks and the debug callback.
-
-    Raises:
-        ConfigurationError: When a hook is unknown or cannot be called.
-    """
+    """Read the hooks and the debug callback."""
     given: Any = {} if hooks is None else hooks
     if not isinstance(given, Mapping):
         msg = f"`hooks` is {hooks!r}; pass a mapping from a hook's name to a function"
@@ -132,15 +127,6 @@ def _describe_moment(event: Event) -> dict[str, Any] | None:
     keys = _TOLD if event["type"] in _STARTS else (*_TOLD, *_TOLD_AT_END)
     cycle = cast("CycleStarted | CycleEnded", event)
     return {**describe_cycle(cycle), **{key: deepcopy(event.get(key)) for key in keys}}
-
-
-def build_lifecycle_call(event: Event) -> CallHook | None:
-    """Return the call of the lifecycle hook that an event is for."""
-    told = _describe_moment(event)
-    if told is None:
-        return None
-    moment = "start" if event["type"] in _STARTS else "end"
-    return CallHook(f"on_{told['operation']}_{moment}", (told,))
 
 
 def build_debug_event(event: Event) -> dict[str, Any] | None:

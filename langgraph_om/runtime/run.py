@@ -25,7 +25,7 @@ ValueT = TypeVar("ValueT")
 
 ResourceId = str | Callable[[RunnableConfig], str | None] | None
 
-_RUNTIME = "__pregel_runtime"
+RUNTIME = "__pregel_runtime"
 """Where LangGraph keeps what `langgraph.runtime.get_runtime` returns; read from the configuration
 at hand, because that may be of another run than the one around the call."""
 _CHECKPOINTER = "__pregel_checkpointer"
@@ -67,12 +67,12 @@ class Runs:
         return self.enabled and _read_flag("om_enabled", config, default=True)
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
-
-        Raises:
-            ConfigurationError: When that is no flag, or context and configuration disagree.
-        """
+        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`)."""
         return _read_flag("om_read_only", config, default=False)
+
+    def may_write(self, config: RunnableConfig | None = None) -> bool:
+        """Return whether this run may change memory."""
+        return self.is_on(config) and not self.is_read_only(config)
 
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about.
@@ -113,11 +113,7 @@ class Runs:
             )
 
     def find_resource(self, config: RunnableConfig | None) -> str | None:
-        """Tell whose conversation a run is about; `None` where nobody says.
-
-        Raises:
-            ConfigurationError: As `identity`.
-        """
+        """Tell whose conversation a run is about; `None` where nobody says."""
         return self._find_resource(ensure_config(config))
 
     def _find_resource(self, config: RunnableConfig) -> str | None:
@@ -131,7 +127,7 @@ class Runs:
         try:
             found = self.resource_id(config)
         except Exception as error:
-            if _RUNTIME in configurable:
+            if RUNTIME in configurable:
                 raise
             found = configurable.get("resource_id")
             if found is None:
@@ -152,20 +148,20 @@ class Runs:
 
 def is_checkpointed(config: RunnableConfig | None = None) -> bool:
     """Return whether a graph's checkpoints are written while it runs, its input first."""
-    configurable = _read_configurable(config)
+    configurable = read_configurable(config)
     return configurable.get(_CHECKPOINTER) is not None and configurable.get(_DURABILITY) != "exit"
 
 
 def find_writer(config: RunnableConfig | None = None) -> Callable[[Any], object]:
     """Return what writes to the custom stream of the run around; to nowhere outside of one."""
-    runtime: Any = _read_configurable(config).get(_RUNTIME)
+    runtime: Any = read_configurable(config).get(RUNTIME)
     return getattr(runtime, "stream_writer", None) or (lambda _: None)
 
 
 def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run says of something, by where it is said, its context first."""
     said: dict[str, Any] = {}
-    context: Any = getattr(configurable.get(_RUNTIME), "context", None)
+    context: Any = getattr(configurable.get(RUNTIME), "context", None)
     is_mapping = isinstance(context, Mapping)
     value = context.get(name) if is_mapping else getattr(context, name, None)
     if value is not None:
@@ -176,14 +172,13 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
-    """Return what a run says of a flag."""
-    said = _read_said(name, _read_configurable(config))
+    said = _read_said(name, read_configurable(config))
     if not said:
         return default
     return _agree({place: check_flag(place, value) for place, value in said.items()})
 
 
-def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
+def read_configurable(config: RunnableConfig | None = None) -> Mapping[str, Any]:
     """Return what a run was configured with; flags are asked for several times in each step."""
     if config is not None:
         return ensure_config(config).get("configurable", {})
@@ -192,11 +187,7 @@ def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
 
 
 def _agree(said: Mapping[str, ValueT]) -> ValueT:
-    """Return the one value that is said.
-
-    Raises:
-        ConfigurationError: When there are two.
-    """
+    """Return the one value that is said."""
     values = [*said.values()]
     if any(value != values[0] for value in values):
         shown = " and ".join(f"`{place}` is {value!r}" for place, value in said.items())

@@ -6,11 +6,11 @@ The rules are the core's; here they meet the run's configuration, the executor a
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -28,7 +28,7 @@ from langgraph_om.core.config.thresholds import (
 )
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle, waive
+from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
@@ -51,9 +51,9 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_failures
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_events
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.job_requests import carry_out_request, submit_job
+from langgraph_om.runtime.job_requests import build_request, carry_out_request, choose_work
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     MAX_SPANS,
@@ -64,8 +64,6 @@ from langgraph_om.runtime.state import (
     record_seen_from_outside,
     values_of,
 )
-
-logger = logging.getLogger("langgraph_om")
 
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
@@ -91,8 +89,6 @@ of them."""
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """Work that was done."""
-
     name: str
     count: int
     """How many of the window's oldest messages it has read."""
@@ -159,7 +155,6 @@ class StepRunner:
     """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
-    _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id, self.enabled)
@@ -184,7 +179,6 @@ class StepRunner:
 
         Args:
             record: The memory of the thread, which may know it from another process.
-            model: Its name.
         """
         windows = self.list_windows(record)
         own = {name: windows[name] for name in {ANY_MODEL, model} & windows.keys()}
@@ -240,7 +234,6 @@ class StepRunner:
 
         Args:
             model: The chat model, perhaps with tools bound or with fallbacks, or a method of one.
-            tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
         name = name_actor(model)
@@ -274,8 +267,6 @@ class StepRunner:
 
         Args:
             tokens: The most that it reads; `None` where that is not known.
-            source: Who says so.
-            model: Its name.
         """
         known = self.windows.get(model)
         if not self.enabled or tokens is None or (known and known["tokens"] <= tokens):
@@ -334,11 +325,7 @@ class StepRunner:
             return self._configured
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied to another process.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be copied to another process."""
         msg = (
             "a memory cannot be pickled, nor an agent with one: it holds threads and connections; "
             "build it in the process that uses it"
@@ -398,13 +385,12 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        return any(feature.has_last_step for feature in self.settings.features.all)
+        return any(self.settings.features.having("has_last_step"))
 
     @property
     def removes_by(self) -> str:
         """The option that has messages taken out of a graph's state; empty where none are."""
-        found = (feature.removes_by for feature in self.settings.features.all)
-        return next(filter(None, found), "")
+        return str(self.settings.features.first("removes_by") or "")
 
     @property
     def is_closed(self) -> bool:
@@ -416,12 +402,10 @@ class StepRunner:
         settings = self.settings_of(record)
         if not self.is_closed or settings.thresholds.buffer_tokens is None:
             return settings
-        if not self._warned_closed:
-            self._warned_closed = True
-            logger.warning(
-                "the memory is closed and goes on without background work; a turn waits where its "
-                "messages or observations exceed `block_after`"
-            )
+        self.runs.warn_once(
+            "the memory is closed and goes on without background work; a turn waits where its "
+            "messages or observations exceed `block_after`"
+        )
         return replace(settings, thresholds=settings.thresholds.without_buffering())
 
     def context(
@@ -434,7 +418,6 @@ class StepRunner:
         """Return what a flow is driven with.
 
         Args:
-            config: The run's configuration, where it is not found around the call.
             emit: Shows an event at the moment it happens.
             work: Has a decision carried out elsewhere.
         """
@@ -486,7 +469,7 @@ class StepRunner:
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
         self.spans.keep(step.record["id"], step.window.span)
-        log_failures(step.events)
+        log_events(step.events)
         if not record["id"]:
             self._look_at_history(step)
             for name, key in self.models.find_missing_keys().items():
@@ -567,9 +550,18 @@ class StepRunner:
         if job is None:
             started: Event = waive(window, decision.operation)
         else:
-            context = self.job_context(job, config)
-            is_taken = yield from submit_job(
-                self.buffering, job, messages, decision, now=now, context=context
+            whose = job.info.record
+            is_taken: bool = yield Submit(
+                partial(
+                    self.buffering.submit,
+                    job.cycle_id,
+                    job.key,
+                    choose_work(job, replace(self._context_ahead(config), opening=job.start)),
+                    thread_id=whose["thread_id"],
+                    resource_id=whose["resource_id"],
+                    about=job.about,
+                    request=partial(build_request, job, messages, decision, now),
+                )
             )
             for release in () if is_taken else self.settings.features.having("release"):
                 yield from release(record, decision.operation)
@@ -577,19 +569,16 @@ class StepRunner:
         yield Show([started])
         return started
 
-    def job_context(self, job: Cycle, config: RunnableConfig | None = None) -> RunContext:
-        """Return what a job is driven with, wherever it runs."""
-        context = self.context(config)
-        calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
-        return replace(context, calls=calls, opening=job.start)
-
     def run_request(
         self, request: Mapping[str, Any], config: RunnableConfig | None = None
     ) -> tuple[EffectFlow[JobResult], RunContext]:
         """Return the flow that carries out a request, and what it is driven with."""
+        return carry_out_request(self.settings, request), self._context_ahead(config)
+
+    def _context_ahead(self, config: RunnableConfig | None) -> RunContext:
         context = self.context(config)
         calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
-        return carry_out_request(self.settings, request), replace(context, calls=calls)
+        return replace(context, calls=calls)
 
     def _window(
         self, settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
@@ -610,8 +599,6 @@ class StepRunner:
         """Return what the Actor is given.
 
         Args:
-            step: What was inspected, or a look at it.
-            system: The agent's own system prompt, when it is not among the messages.
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
@@ -633,10 +620,7 @@ class StepRunner:
         """Return a step from which a view is made, and that changes nothing.
 
         Args:
-            record: The memory, as the last inspection left it.
-            messages: The whole conversation.
             texts: By feature, what it shows that no record holds.
-            config: The run's configuration.
         """
         settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
@@ -681,14 +665,7 @@ class StepRunner:
     # --- Background work -------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no background job is at work; results are taken in by the next step.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Wait until no background job is at work, and return whether none is left."""
         begun = time.monotonic()
         is_done = self.buffering.flush(timeout)
         return self._flush_features(timeout, begun) and is_done
@@ -704,11 +681,7 @@ class StepRunner:
         return True
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
-
-        Raises:
-            Exception: Whatever the executor raises, such as errors of its server.
-        """
+        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive."""
         self.unwritten.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
@@ -716,14 +689,7 @@ class StepRunner:
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Start no more background jobs and wait for those at work.
-
-        Args:
-            timeout: Seconds to wait at most.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Start no more background jobs, and return whether those at work have ended in time."""
         begun = time.monotonic()
         for close in self.settings.features.having("close"):
             close()

@@ -155,9 +155,6 @@ class SecondTries:
     """Inputs for one call of the Actor, each smaller than the one that was refused before.
 
     Args:
-        runner: What the memory runs its steps with.
-        state: The graph's state.
-        system: The agent's own system prompt.
         model: The name of the Actor's model; empty where it is not known.
         config: The run's configuration, where it is not found around the call.
         refused: The input that was refused; `None`: the one of the state.
@@ -188,9 +185,6 @@ class SecondTries:
 
     def find(self, error: Exception) -> list[BaseMessage]:
         """Return the next input: one that is shorter, or without old reasoning.
-
-        Args:
-            error: What the provider said.
 
         Raises:
             Exception: The error itself, where another input would not help, or memory is off.

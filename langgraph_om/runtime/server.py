@@ -93,8 +93,6 @@ class ServerCalls:
         """Start a run on a thread that the server makes for it.
 
         Args:
-            graph: The graph's name.
-            given: Its input.
             metadata: What the run, and the thread, say of it.
             keeps: Whether the thread stays when it is done.
             after: After how many seconds it begins.
@@ -122,9 +120,7 @@ class ServerCalls:
         """Return the threads of runs with this in their metadata: id and metadata.
 
         Args:
-            metadata: What they say.
             status: `busy`: only of runs that wait or work.
-            limit: How many at most.
         """
         found: list[dict[str, Any]] = self._call(
             lambda client: client.threads.search(
@@ -297,7 +293,8 @@ class ServerBuffering:
         self._graph, self._max_pending, self._keeps = graph, max_pending, keep_runs
         self._calls = ServerCalls(url, client)
         self._leases: Leases | None = None
-        self._closed = False
+        self.is_closed = False
+        """Whether no more jobs are taken."""
         self.begin_anew()
         begin_anew_after_fork(self)
 
@@ -325,11 +322,6 @@ class ServerBuffering:
         with self._lock:
             self._leases = share_leases(self._leases, archive, self._lease, "ServerBuffering")
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more jobs are taken."""
-        return self._closed
-
     # --- Sending ---------------------------------------------------------------------------------
 
     def submit(
@@ -345,15 +337,6 @@ class ServerBuffering:
     ) -> bool:
         """Send a job, unless it is known already; waits for the server's word that it has it.
 
-        Args:
-            cycle_id: The job's id.
-            key: Not needed: jobs that exclude each other are told apart when they are taken in.
-            work: Not needed: the job runs elsewhere.
-            thread_id: The thread it works for.
-            resource_id: The resource it works for.
-            about: Other threads that its result tells of.
-            request: Returns the job as plain JSON.
-
         Returns:
             Whether the job is known now; `False` when there is no room for it here, or the server
             is too busy. When sending fails in another way, that is the job's result, a failure.
@@ -364,7 +347,7 @@ class ServerBuffering:
         """
         del key, work
         archive, sender = self._in_force.archive, uuid4().hex
-        if self._closed or request is None:
+        if self.is_closed or request is None:
             return False
         claim = archive.claim(
             cycle_id,
@@ -415,18 +398,12 @@ class ServerBuffering:
 
         Args:
             seconds: After how many; the server counts whole ones.
-            cycle_id: The job's id.
-            key: Whose pause it is.
-            request: Returns the job as plain JSON.
-
-        Returns:
-            Whether the server has it.
 
         Raises:
             Exception: Whatever the client raises where the server does not take it.
         """
         del cycle_id
-        if self._closed:
+        if self.is_closed:
             return False
         job = request()
         newest = self._calls.start(
@@ -510,10 +487,6 @@ class ServerBuffering:
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         """Wait for a job's result, or withdraw a job that no worker has begun.
 
-        Args:
-            cycle_id: The job's id.
-            timeout: Seconds to wait at most.
-
         Returns:
             The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
             known (any more): who waits can do the work of these three as well.
@@ -541,10 +514,6 @@ class ServerBuffering:
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Delete the runs of a thread, or of all threads of a resource, with what they were given.
 
-        Args:
-            thread_id: The thread that is deleted.
-            resource_id: The resource that is deleted.
-
         Raises:
             Exception: Whatever the client raises.
         """
@@ -564,14 +533,7 @@ class ServerBuffering:
     # --- The end ---------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job that was sent from here is at work.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
+        """Wait until no job that was sent from here is at work; return whether none is left."""
         began = time.monotonic()
         while True:
             with self._lock:
@@ -583,15 +545,8 @@ class ServerBuffering:
             time.sleep(_POLL_SECONDS)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Send no more jobs; those that were sent go on without this process.
-
-        Args:
-            timeout: Seconds to wait for them at most.
-
-        Returns:
-            Whether nothing is left.
-        """
-        self._closed = True
+        """Send no more jobs, and return whether those that were sent have ended in time."""
+        self.is_closed = True
         is_done = self.flush(timeout)
         self._calls.close()
         return is_done

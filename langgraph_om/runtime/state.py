@@ -39,11 +39,7 @@ def values_of(state: Any, key: str) -> Any:
 
 
 def conversation_of(state: Any, key: str) -> list[BaseMessage]:
-    """Return the messages of a state.
-
-    Raises:
-        ConfigurationError: When they are no list of messages.
-    """
+    """Return the messages of a state."""
     messages = _value(state, key)
     if messages is None:
         return []
@@ -62,11 +58,7 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
 
 
 def read_messages(messages: object) -> list[BaseMessage]:
-    """Return the messages that a program hands in, in any form that LangChain knows.
-
-    Raises:
-        ConfigurationError: When they are no list.
-    """
+    """Return the messages that a program hands in, in any form that LangChain knows."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         msg = f"`messages` is {messages!r}; pass the conversation, a list of messages"
         raise ConfigurationError(msg)
@@ -113,11 +105,7 @@ def restore_message(item: Any) -> Any:
 
 
 def record_of(state: Any) -> MemoryRecord:
-    """Return the record in a state.
-
-    Raises:
-        ConfigurationError: When the state has no place for one.
-    """
+    """Return the record in a state."""
     record = read_stored_record(state)
     if record is None:
         msg = (
@@ -165,11 +153,7 @@ KeptT = TypeVar("KeptT")
 
 
 class Recent(Generic[KeptT]):
-    """What is kept of the threads that were looked at last, by the id of the record.
-
-    Args:
-        most: Of how many.
-    """
+    """What is kept of the threads that were looked at last, by the id of the record."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -89,7 +89,6 @@ def record_search(thread_id: str, resource_id: str | None, mode: object) -> Iter
     """Record a call of recall as a span.
 
     Args:
-        thread_id: The thread that asks.
         mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
     """
     backend = _find_backend()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,6 @@ from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
-
-Index = Callable[[Step, Sequence[BaseMessage]], None]
-"""Makes what an inspection found new searchable."""
 
 
 @dataclass(slots=True)
@@ -129,8 +126,6 @@ def take_step(
     Args:
         record: The memory that the last step returned; `None` at first.
         thread_id: The thread's id; without one it is looked for in the configuration.
-        scope: The run, with what the caller hands in for features.
-        is_final: Whether the Actor has answered.
     """
     memory, conversation = complete_record(record), read_messages(messages)
     if not runner.runs.is_on(scope.config):

@@ -16,8 +16,8 @@ from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
-from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.search import Filter, tools_of
+from langgraph_om.core.content.parts import parts_of, role_of
+from langgraph_om.core.search import Filter, tools_in
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -95,6 +95,16 @@ class ArchiveSource:
     """
     knows_all: bool = False
     """Whether no other thread has observations, as the log is a shared one."""
+    _read_logs: dict[str, Collection[str]] = field(init=False, compare=False, default_factory=dict)
+    """By thread id, the ids of observations as the archive was told them last."""
+    _readable: set[str] = field(init=False, compare=False, default_factory=set)
+    """The threads in which a message was found."""
+    _adjacent: dict[_Span, RecallMessage] = field(init=False, compare=False, default_factory=dict)
+    """Per span of one message, that message, which was read along with others."""
+    _looked_up: dict[str, ArchivedThread | None] = field(
+        init=False, compare=False, default_factory=dict
+    )
+    """The threads looked up so far; one answer asks for the same ones again."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -188,7 +198,6 @@ class ArchiveSource:
         return _join(self, by_words, near, asked)
 
     def _search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what holds the words of a query."""
         thread_id = asked.thread_id
         if thread_id is None and not self._is_shared:
             thread_id = self.who.thread_id
@@ -232,13 +241,7 @@ class ArchiveSource:
         return self._read_logs[thread_id]
 
     @cached_property
-    def _read_logs(self) -> dict[str, Collection[str]]:
-        """By thread id, the ids of observations as the archive was told them last."""
-        return {}
-
-    @cached_property
     def _is_shared(self) -> bool:
-        """Whether other threads may be read."""
         return self.scope == "resource" and bool(self.who.resource_id)
 
     def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
@@ -257,7 +260,6 @@ class ArchiveSource:
         return self.archive.find(key, thread_id=thread_id, branch=branch)
 
     def _find_branch(self, thread_id: str) -> str | None:
-        """Return the branch of a thread that is read."""
         return self.branch if thread_id == self.who.thread_id else None
 
     def _may_read(self, thread_id: str) -> bool:
@@ -268,22 +270,11 @@ class ArchiveSource:
             return self._is_in_reach(thread_id)
         return self._find_thread(thread_id) is not None
 
-    @cached_property
-    def _readable(self) -> set[str]:
-        """The threads in which a message was found."""
-        return set()
-
-    @cached_property
-    def _adjacent(self) -> dict[_Span, RecallMessage]:
-        """Per span of one message, that message, which was read along with others."""
-        return {}
-
     def _is_in_reach(self, thread_id: str) -> bool:
         """Return whether a thread is the current one, or others may be read too."""
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
 
     def _find_thread(self, thread_id: str) -> ArchivedThread | None:
-        """Return a thread if it may be read."""
         is_current = thread_id == self.who.thread_id
         if not self._is_in_reach(thread_id):
             return None
@@ -300,11 +291,6 @@ class ArchiveSource:
             return True
         # A thread may be stored before its resource is known, and some of its runs may have none.
         return is_current and None in {thread.resource_id, self.who.resource_id}
-
-    @cached_property
-    def _looked_up(self) -> dict[str, ArchivedThread | None]:
-        """The threads looked up so far; one answer asks for the same ones again."""
-        return {}
 
     def _to_recall_messages(self, found: Sequence[ArchivedMessage]) -> list[RecallMessage]:
         """Return messages of one thread that follow each other, with their times."""
@@ -353,7 +339,7 @@ def _join(
 def _passes(
     wanted: Filter, found: RecallMessage | None, at: datetime | None, role: str | None
 ) -> bool:
-    tools = set[str]() if found is None else tools_of(found.message, {})
+    tools = set[str]() if found is None else tools_in(parts_of(found.message), {})
     return wanted.passes(at, role, tools)
 
 
@@ -379,7 +365,6 @@ def _step_before(moment: datetime | None) -> datetime | None:
 
 
 def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
-    """Yield the ids of the user's threads, the last updated first."""
     for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
         found, has_more = source.threads(
             page=page, limit=MAX_THREADS_PER_READ, before=None, after=None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import wraps
 from typing import Any
 from uuid import uuid4
 
@@ -24,23 +23,10 @@ from langgraph_om.testing.archive_messages import (
     expect_that,
     list_keys,
     make_entries,
+    where_it_has,
 )
 
 # Checks of an archive: lists of threads. Those of a method that an archive does not have pass.
-
-
-Check = Callable[[Any, str], None]
-
-
-def _where_it_has(method: str, check: Check) -> Check:
-    """Leave a check out where the archive does not have a method that is optional."""
-
-    @wraps(check)
-    def run(archive: Any, name: str) -> None:
-        if hasattr(archive, method):
-            check(archive, name)
-
-    return run
 
 
 def _list_ends(archive: Any, name: str, **options: Any) -> list[tuple[str, int | None, str | None]]:
@@ -97,7 +83,7 @@ def parts_of_ends_meet(archive: Any, name: str) -> None:
 
 
 ENDS_CHECKS = tuple(
-    _where_it_has("thread_ends", check)
+    where_it_has("thread_ends", check)
     for check in (ends_are_those_of_the_current_branch, parts_of_ends_meet)
 )
 
@@ -140,8 +126,8 @@ def places_are_those_of_the_current_branch(archive: Any, name: str) -> None:
 
 
 LIST_CHECKS = (
-    _where_it_has("list_threads", lists_have_everybodys_threads),
-    _where_it_has("places", places_are_those_of_the_current_branch),
+    where_it_has("list_threads", lists_have_everybodys_threads),
+    where_it_has("places", places_are_those_of_the_current_branch),
 )
 
 
@@ -513,7 +499,7 @@ WORK_CHECKS = (
     what_was_deleted_stays_known_by_its_id,
     workers_do_not_lose_each_others_work,
     *(
-        _where_it_has("move_thread", check)
+        where_it_has("move_thread", check)
         for check in (
             a_moved_thread_is_the_new_resources_alone,
             a_shared_log_is_not_parted,

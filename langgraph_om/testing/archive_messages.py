@@ -452,12 +452,12 @@ MESSAGE_CHECKS = (
 Check = Callable[[Any, str], None]
 
 
-def _where_it_searches(check: Check) -> Check:
-    """Leave a check out where the archive has no `search`, which is optional."""
+def where_it_has(method: str, check: Check) -> Check:
+    """Leave a check out where the archive does not have a method that is optional."""
 
     @wraps(check)
     def run(archive: Any, name: str) -> None:
-        if hasattr(archive, "search"):
+        if hasattr(archive, method):
             check(archive, name)
 
     return run
@@ -658,7 +658,7 @@ def long_texts_are_found_to_their_end(archive: Any, name: str) -> None:
 
 
 SEARCH_CHECKS = tuple(
-    _where_it_searches(check)
+    where_it_has("search", check)
     for check in (
         words_of_any_language_are_found,
         a_query_is_text,

@@ -109,14 +109,7 @@ class ExtractiveObserver(OfflineChatModel):
     def __init__(
         self, *, words: int = 16, every: int = 3, delay: float = 0.0, **kwargs: Any
     ) -> None:
-        """Set how much is quoted.
-
-        Args:
-            words: The most words quoted from one message.
-            every: Keep each how-manieth of the assistant's plain statements.
-            delay: Seconds before each answer.
-            **kwargs: Options every LangChain chat model has.
-        """
+        """Set how much is quoted."""
         for name, value in (("words", words), ("every", every)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 msg = f"`{name}` is {value!r}; pass a whole number of 1 or more."
@@ -128,11 +121,7 @@ class ExtractiveObserver(OfflineChatModel):
         return self.reply
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        """Return the observations for what the messages show.
-
-        Args:
-            messages: The messages of one Observer call.
-        """
+        """Return the observations for what the messages show."""
         prompt, transcript = find_last_block(messages, "conversation")
         sections = read_sections(transcript)
         if sections:
@@ -142,7 +131,6 @@ class ExtractiveObserver(OfflineChatModel):
         return self._answer(prompt, transcript)
 
     def _answer(self, prompt: str, transcript: str) -> str:
-        """Return the observations of one conversation."""
         notes = self._take_notes(_read_transcript(transcript), marks=_ORDER_MARK in prompt)
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
@@ -339,13 +327,7 @@ class ExtractiveReflector(OfflineChatModel):
     """The part of the log's length to stay under."""
 
     def __init__(self, *, ratio: float = 0.5, delay: float = 0.0, **kwargs: Any) -> None:
-        """Set how much is kept.
-
-        Args:
-            ratio: The part of the log's length to stay under, between 0 and 1.
-            delay: Seconds before each answer.
-            **kwargs: Options every LangChain chat model has.
-        """
+        """Set how much is kept."""
         if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1:
             msg = f"`ratio` is {ratio!r}; pass a number between 0 and 1, such as 0.5."
             raise ConfigurationError(msg)
@@ -356,11 +338,7 @@ class ExtractiveReflector(OfflineChatModel):
         return self.reply
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        """Return the condensed log.
-
-        Args:
-            messages: The messages of one Reflector call.
-        """
+        """Return the condensed log."""
         log = find_last_block(messages, "observation-log")[1].strip()
         sections = read_sections(log)
         if any(map(NUMBERED.match, log.split("\n"))):
@@ -370,7 +348,6 @@ class ExtractiveReflector(OfflineChatModel):
         return self._answer(log)
 
     def _answer(self, log: str) -> str:
-        """Return the condensed observations of one conversation."""
         items = _read_log(log)
         if not items:
             return NO_OBSERVATIONS
@@ -399,7 +376,6 @@ class ExtractiveReflector(OfflineChatModel):
         return len(self._condense(_read_log(plain), len(plain)))
 
     def _edit(self, log: str) -> list[str]:
-        """Return edits of one conversation's numbered items."""
         numbered = _find_numbered(log)
         plain = _write_plain(log)
         items = _read_log(plain)
@@ -446,7 +422,6 @@ def _find_numbered(log: str) -> list[re.Match[str]]:
 
 
 def _write_plain(log: str) -> str:
-    """Return a log without the numbers of its items."""
     return "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
 
 

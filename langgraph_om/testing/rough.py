@@ -44,12 +44,10 @@ class _Chance:
         self._state = f"{seed}\0{said}".encode("utf-8", "replace")
 
     def draw(self) -> float:
-        """Return the next number, 0 or more and below 1."""
         self._state = hashlib.blake2b(self._state, digest_size=8).digest()
         return int.from_bytes(self._state, "big") / 2**64
 
     def around(self, spread: float) -> float:
-        """Return the next factor, 1 give or take a spread."""
         return 1 + spread * (2 * self.draw() - 1)
 
 
@@ -77,25 +75,14 @@ class RoughObserver(ExtractiveObserver):
     def __init__(
         self, seed: int = 0, *, spread: float = 0.5, forgets: float = 0.05, **kwargs: Any
     ) -> None:
-        """Set how rough it is.
-
-        Args:
-            seed: What its chances follow from.
-            spread: By how much it misses the usual length of an item, up or down, 0 to 1.
-            forgets: How often it forgets the form, 0 to 1.
-            **kwargs: Options of `ExtractiveObserver`.
-        """
+        """Set how rough it is."""
         _check_fraction("spread", spread)
         _check_fraction("forgets", forgets)
         super().__init__(**kwargs)
         self.seed, self.spread, self.forgets = seed, spread, forgets
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        """Return observations, or a sentence that is none.
-
-        Args:
-            messages: The messages of one Observer call.
-        """
+        """Return observations, or a sentence that is none."""
         chance = _Chance(self.seed, messages)
         if chance.draw() < self.forgets:
             return _PROSE
@@ -160,16 +147,7 @@ class RoughReflector(OfflineChatModel):
         delay: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        """Set how rough it is.
-
-        Args:
-            seed: What its chances follow from.
-            spread: By how much it misses a size, up or down, 0 to 1.
-            forgets: How often it forgets the form, 0 to 1.
-            errs: How often one of its edits is not valid, 0 to 1.
-            delay: Seconds before each answer.
-            **kwargs: Options every LangChain chat model has.
-        """
+        """Set how rough it is."""
         for name, value in (("spread", spread), ("forgets", forgets), ("errs", errs)):
             _check_fraction(name, value)
         super().__init__(
@@ -181,11 +159,7 @@ class RoughReflector(OfflineChatModel):
         return self.reply
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        """Return edits, a log, or neither.
-
-        Args:
-            messages: The messages of one Reflector call.
-        """
+        """Return edits, a log, or neither."""
         chance = _Chance(self.seed, messages)
         around, log = find_last_block(messages, "observation-log")
         wanted = _WANTED.search(around)

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Final
@@ -52,6 +51,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import ACTS
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.state import values_of
 from langgraph_om.web.thread_page import (
     MESSAGES,
     Conversation,
@@ -71,6 +71,7 @@ from langgraph_om.web.threads import (
     ServerThreads,
     Threads,
     Wanted,
+    read_number,
     sum_by_user,
 )
 
@@ -89,11 +90,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
-    """Return the update of `om` that a form asks for.
-
-    Raises:
-        ConfigurationError: When it cannot be meant.
-    """
+    """Return the update of `om` that a form asks for."""
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     act = next((act for act in ACTS if act.name == action), None)
     cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
@@ -139,8 +136,6 @@ _FOREIGN_HOST: Final = (
     "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
 )
 
-_MAX_DIGITS: Final = 9
-"""Of a number in a query; Python refuses to read one of thousands."""
 _POLL = 1.0
 """Seconds between two looks at a thread that somebody watches."""
 _SHARE: Final = 20
@@ -199,7 +194,8 @@ def memory_app(
     if authorize is None and allowed_hosts is None:
         authorize = _is_local
     threads = _choose_threads(check_memory(memory), graph, client)
-    pages = _Pages(memory, threads, authorize, Look(edit, limit, _check_prices(prices)))
+    _check_prices(prices)
+    pages = _Pages(memory, threads, authorize, edit=edit, limit=limit, prices=prices)
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
     register_url_convertor("om_thread", _AnyThread())
@@ -214,18 +210,7 @@ def memory_app(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How the pages look."""
-
-    edit: bool
-    """Whether they have forms."""
-    limit: int
-    """Threads on a page of the list."""
-    prices: Prices | None
-
-
-def _check_prices(prices: Prices | None) -> Prices | None:
+def _check_prices(prices: Prices | None) -> None:
     for name, given in (prices or {}).items():
         is_read = name in ("agent", "memory") and len(given) in (2, 3)
         if not is_read or not all(isinstance(each, int | float) for each in given):
@@ -234,7 +219,6 @@ def _check_prices(prices: Prices | None) -> Prices | None:
                 f"million tokens, in and out, such as (3, 15)"
             )
             raise ConfigurationError(msg)
-    return prices
 
 
 class _AnyThread(Convertor[str]):
@@ -282,22 +266,22 @@ def _connect() -> Any:
 
 
 class _Pages:
-    """Answers requests."""
-
     def __init__(
         self,
         memory: ObservationalMemory,
         threads: Threads,
         authorize: Authorize | None,
-        look: Look,
+        *,
+        edit: bool,
+        limit: int,
+        prices: Prices | None,
     ) -> None:
         self._memory, self._threads, self._authorize = memory, threads, authorize
-        self._look = look
+        self._edit, self._limit, self._prices = edit, limit, prices
         self._refusal = _FOREIGN_HOST if authorize is _is_local else "You may not see this."
         self._streams = 0
 
     async def static(self, request: Request) -> Response:
-        """Answer with a file that the pages need."""
         found = _STATIC.get(request.path_params["name"])
         if found is None:
             return Response(status_code=404)
@@ -306,7 +290,6 @@ class _Pages:
         return Response(body, media_type=kind, headers={**_HEADERS, **headers})
 
     async def list(self, request: Request) -> Response:
-        """Answer with the list of threads."""
         if not await self._may(request, None):
             return _refuse(request, self._refusal, 403)
         asked = request.query_params
@@ -318,7 +301,7 @@ class _Pages:
                 if listed is None:
                     is_cut = True
                 elif await self._may(request, listed.id):
-                    if len(found) == self._look.limit:
+                    if len(found) == self._limit:
                         has_more = True
                         break
                     found.append(listed)
@@ -335,7 +318,7 @@ class _Pages:
             older=urlencode(older) if older else None,
             newest=urlencode(_kept(wanted)) if wanted.behind else None,
             thresholds=self._memory.thresholds,
-            prices=self._look.prices,
+            prices=self._prices,
         )
 
     async def thread(self, request: Request) -> Response:
@@ -351,19 +334,17 @@ class _Pages:
         asks = "history" in request.query_params
         history = self._memory.history(await self._threads.history(thread)) if asks else ()
         query = dict(request.query_params)
-        shown = await asyncio.to_thread(
-            read_page, self._memory, thread, state, query, self._look.prices
-        )
+        shown = await asyncio.to_thread(read_page, self._memory, thread, state, query, self._prices)
         done = DONE.get(query.get("done", ""))
         return _render(
             request,
             "thread.html",
             **shown,
             thread=thread,
-            acts=ACTS if self._look.edit else (),
+            acts=ACTS if self._edit else (),
             done=done,
             place=_find_place(self._memory, request, shown["record"]) if done else None,
-            undo=_find_undo(query) if self._look.edit else None,
+            undo=_find_undo(query) if self._edit else None,
             generations=list(pairwise(history)),
             has_history=asks,
             is_live=True,
@@ -425,7 +406,6 @@ class _Pages:
 
 
 def _kept(wanted: Wanted) -> dict[str, str]:
-    """Return what of a query the next page keeps."""
     return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
 
 
@@ -437,15 +417,9 @@ def _find_undo(query: Mapping[str, str]) -> tuple[str, str] | None:
     return act.undone_by, query["act"]
 
 
-def _read_number(request: Request, name: str) -> int | None:
-    """Return a number of the query; `None` where there is none."""
-    text = request.query_params.get(name, "")
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
-
-
 def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
     """Return the number of the item at which a change is told; `None` for the head of the page."""
-    at, items = _read_number(request, "at"), list_items(record["log"])
+    at, items = read_number(request.query_params.get("at", "")), list_items(record["log"])
     if at is None or not items:
         return None
     act = request.query_params.get("act", "")
@@ -482,9 +456,6 @@ def read_page(
     """Return what the page of a thread shows, by the names that its template has for it.
 
     Args:
-        memory: The agent's memory.
-        thread: The thread's id.
-        state: Its newest state.
         query: What of it somebody wants to see.
         prices: Of tokens; `None` where nobody has told them.
     """
@@ -529,7 +500,7 @@ def read_page(
         "of_state": [
             value
             for show in features.having("show_from_state")
-            for value in show(settings, _read_channels(state))
+            for value in show(settings, values_of(state, memory.messages_key))
         ],
         "sections": [
             written
@@ -554,12 +525,6 @@ def price_memory(usage: Sequence[tuple[str, int, int, int]], prices: Prices | No
     return write_dollars(dollars / 1_000_000)
 
 
-def _read_channels(state: Any) -> Any:
-    """Return the channels of a state, by name."""
-    found = state.get("values") if isinstance(state, Mapping) else state.values
-    return found if isinstance(found, Mapping) else {}
-
-
 def _read_next(state: Any) -> list[str]:
     """Return the nodes that the graph goes on with; none where its last run has ended."""
     found = state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())
@@ -568,9 +533,9 @@ def _read_next(state: Any) -> list[str]:
 
 def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
     """Return the positions between which messages are shown: those asked for, or the newest."""
-    at = query.get("message", "")
-    if at.isdecimal() and len(at) <= _MAX_DIGITS and int(at) < total:
-        start = int(at) // MESSAGES * MESSAGES
+    at = read_number(query.get("message", ""))
+    if at is not None and at < total:
+        start = at // MESSAGES * MESSAGES
         return start, min(total, start + MESSAGES)
     return max(0, total - MESSAGES), total
 
@@ -582,7 +547,6 @@ def _fill(tokens: int, ahead: int, threshold: int) -> tuple[float, float]:
 
 
 def _list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
-    """Return what went wrong last."""
     trip = record.get("tripwire")
     ended = [("The last turn ended", trip["reason"])] if trip else []
     return [

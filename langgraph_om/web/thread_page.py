@@ -58,13 +58,7 @@ class Conversation:
     def __init__(
         self, messages: Sequence[BaseMessage], archive: MessageArchive | None, thread: str
     ) -> None:
-        """Find out how many there are.
-
-        Args:
-            messages: Those of the state.
-            archive: Where those are that left it.
-            thread: The name of the thread in the archive.
-        """
+        """Find out how many there are."""
         self._own = keyed_conversation(messages)
         self._archive: MessageArchive | None = None
         self._thread, self._kept = thread, 0
@@ -191,13 +185,7 @@ class LogReader:
     """Reads logs of a record, and knows the places of the messages that they are about."""
 
     def __init__(self, record: MemoryRecord, groups: Sequence[Group], talk: Conversation) -> None:
-        """Find the messages.
-
-        Args:
-            record: The memory.
-            groups: All groups that are to be shown.
-            talk: The conversation.
-        """
+        """Find the messages."""
         self._record = record
         own = record["thread_id"]
         ranges = {
@@ -307,8 +295,6 @@ def read_prompt(
     """Return what the Actor is sent.
 
     Args:
-        runner: What the memory runs its steps with.
-        step: A look at the thread.
         apart: By title, the tokens of what is shown apart from the log.
         is_whole: Whether its words are wanted.
     """

@@ -14,6 +14,7 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+from langgraph_om.runtime.state import values_of
 
 _UNKNOWN: Final = (404, 422)
 """Answers of a server about a thread that it does not have, or whose id it cannot have."""
@@ -101,19 +102,14 @@ class Threads(Protocol):
 
 
 class GraphThreads:
-    """The threads of a compiled graph with a checkpointer.
-
-    Args:
-        graph: The graph.
-        messages_key: The channel of its conversation.
-    """
+    """The threads of a compiled graph with a checkpointer."""
 
     def __init__(self, graph: Any, messages_key: str) -> None:
         self._graph, self._key = graph, messages_key
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         """Yield those with the newest checkpoints."""
-        number, begin = 0, _read_number(wanted.behind)
+        number, begin = 0, read_number(wanted.behind) or 0
         pages, yielded, rest = _PAGE, set[str](), "more"
         while rest == "more":
             # In one go, as some checkpointers answer nothing else while they list.
@@ -180,19 +176,14 @@ class GraphThreads:
 
 
 class ServerThreads:
-    """The threads of a LangGraph server, by its SDK's asynchronous client.
-
-    Args:
-        client: The client.
-        messages_key: The channel of the conversation.
-    """
+    """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
     def __init__(self, client: Any, messages_key: str) -> None:
         self._client, self._key = client, messages_key
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         """Yield those that were updated last."""
-        offset = _read_number(wanted.behind)
+        offset = read_number(wanted.behind) or 0
         while True:
             found = await self._client.threads.search(
                 limit=_PAGE,
@@ -250,12 +241,7 @@ class ServerThreads:
 
 
 class ArchivedThreads:
-    """Threads that an archive lists, page by page, and that another place has the states of.
-
-    Args:
-        archive: The archive.
-        place: Where the states are.
-    """
+    """Threads that an archive lists, page by page, and that another place has the states of."""
 
     def __init__(self, archive: ListingArchive, place: Threads) -> None:
         self._archive, self._place = archive, place
@@ -286,11 +272,12 @@ class ArchivedThreads:
 
 
 _MAX_DIGITS: Final = 9
+"""Of a number in a query; Python refuses to read one of thousands."""
 
 
-def _read_number(mark: str) -> int:
-    """Return the number of a thread in a list; 0 for what is none."""
-    return int(mark) if mark.isdecimal() and len(mark) <= _MAX_DIGITS else 0
+def read_number(text: str) -> int | None:
+    """Return a number of a query; `None` where there is none."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -346,7 +333,7 @@ def _add_figures(several: Sequence[Figures]) -> Figures:
 
 def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
     """Return a thread of the list with what its state tells; as it is where there is none."""
-    values = state.get("values") if isinstance(state, Mapping) else getattr(state, "values", None)
+    values = values_of(state, messages_key)
     if not isinstance(values, Mapping):
         return thread
     record = complete_record(values.get("om") or {})
@@ -363,8 +350,6 @@ def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The newest checkpoint of a thread."""
-
     id: str
     channels: Mapping[str, Any]
     updated: datetime | None

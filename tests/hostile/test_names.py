@@ -16,7 +16,7 @@ from langgraph_om.core.actor.dates import annotate
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
 from langgraph_om.core.content.text import as_label
-from langgraph_om.core.observe.transcript import TimedMessage, write_transcript_text
+from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
@@ -156,7 +156,7 @@ def test_a_label_hides_nothing_and_ends_nothing(name: str) -> None:
 def test_a_role_that_only_looks_other_is_no_label_of_ours() -> None:
     for role in ("Da\u200bte", "\u2066tool result f"):
         timed = [TimedMessage(ChatMessage(content="Jan 1, 2030", role=role), None)]
-        text = write_transcript_text(timed, timezone=UTC, counter=COUNTER)
+        text = transcribe(timed, timezone=UTC, counter=COUNTER).text
         assert text.startswith("Date: unknown\nParticipant ")
 
 

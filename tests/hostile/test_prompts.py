@@ -22,7 +22,7 @@ from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     TranscriptLimits,
-    write_transcript_text,
+    transcribe,
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import blank_record
@@ -91,7 +91,7 @@ def at_the_edge(transcript: str) -> list[str]:
 @examples(30)
 @given(st.lists(st.builds(TimedMessage, messages, times), min_size=1, max_size=4))
 def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[TimedMessage]) -> None:
-    text = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    text = transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text
     text.encode()
     assert not CONTROL.search(text)
     assert not {"conversation", "/conversation"} & set(tags_in(text))
@@ -110,7 +110,7 @@ def test_there_are_as_many_speakers_as_messages(said: list[tuple[str, str, str]]
             ToolMessage(text, name=name, tool_call_id=call),
         )
     ]
-    lines = at_the_edge(write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS))
+    lines = at_the_edge(transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text)
     assert [line.partition(" ")[0] for line in lines] == [
         "Date:",
         *["User", "Assistant", "Tool"] * len(said),
@@ -131,7 +131,7 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     previous: str, task: str, reply: str, title: str, talk: list[BaseMessage]
 ) -> None:
     timed = [TimedMessage(message, NOON) for message in talk]
-    transcript = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    transcript = transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text
     hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
     shown = ObserverInput(transcript, previous=previous, hints=hints)
     text = question(observe(shown))

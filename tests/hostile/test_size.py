@@ -17,7 +17,7 @@ from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, escape, sanitize
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
-from langgraph_om.core.observe.transcript import TimedMessage, write_transcript_text
+from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.reflector import regroup
@@ -309,5 +309,5 @@ def test_a_transcript_of_deep_and_wide_values_is_bounded() -> None:
         for args in (deep(10_000), wide, {"x": wide}, {"a": deep(500), "b": "y" * 1_000_000})
     ]
     timed = [TimedMessage(message, NOW) for message in said]
-    text = write_transcript_text(timed, timezone=UTC, counter=COUNTER)
+    text = transcribe(timed, timezone=UTC, counter=COUNTER).text
     assert COUNTER.count_text(text) < 2500 * len(said)

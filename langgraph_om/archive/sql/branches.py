@@ -18,11 +18,11 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from langgraph_om.archive.sql.database import Change, Database, Query
 from langgraph_om.archive.sql.schema import escape_text, message_rows, store_moment
+from langgraph_om.archive.sql.texts import StoredMessage
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
 # --- Statements ----------------------------------------------------------------------------------
@@ -197,17 +197,6 @@ def select_last(connection: Connection, thread_id: str) -> Row | None:
 
 
 # --- Placing messages ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message as it is stored."""
-
-    message: BaseMessage
-    body: str
-    digest: str
-    is_visible: bool
-    written: datetime | None
 
 
 class Changes(NamedTuple):
@@ -439,7 +428,6 @@ class _Tree:
         return known or self._read(branch, position, position)[0].node
 
     def _read(self, branch: Branch, first: int, last: int) -> list[Row]:
-        """Read the places of a branch from one position to another."""
         values = {"of_thread": self.thread_id, "base": first, "last": min(last, branch.last)}
         current = _STRETCH.fetch(self.connection, values) if first <= branch.last else []
         return [*current, *branch.list_off(first, last + 1)]
@@ -530,9 +518,6 @@ def put_behind(
 
     Returns:
         The name of their branch; `None` where nothing is done, as things are otherwise.
-
-    Raises:
-        ArchiveError: When the database fails.
     """
     nodes = [branch]
     for key, entry in entries.items():

@@ -45,7 +45,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import Float, TypeEngine
+from sqlalchemy.types import Float
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.archive.sql.index import is_index_in_order, put_index_in_order
@@ -79,11 +79,7 @@ class _Form(NamedTuple):
     """Per `?`, what takes from the values what stands there, as it is stored."""
 
     def bind(self, values: Values) -> list[Any]:
-        """Return what stands for the question marks.
-
-        Raises:
-            StatementError: When a value cannot be stored.
-        """
+        """Return what stands for the question marks."""
         try:
             return [take(values) for take in self.takes]
         except Exception as error:
@@ -115,7 +111,8 @@ class Query(_Prepared[Select[Any]]):
     def _read(self) -> Callable[[Sequence[Any]], Any]:
         columns = self.statement.selected_columns
         make: Any = make_dataclass("Row", [str(column.key) for column in columns], slots=True)
-        reads = [_choose_read(column.type) for column in columns]
+        found = (column.type.dialect_impl(_DIALECT) for column in columns)
+        reads: list[Any] = [of.result_processor(_DIALECT, None) or _leave for of in found]
 
         def read(row: Sequence[Any]) -> Any:
             return make(*[each(value) for each, value in zip(reads, row, strict=True)])
@@ -153,11 +150,7 @@ def _is_heard(engine: Engine) -> bool:
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
-
-    Raises:
-        DBAPIError: When the database fails.
-    """
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
     raw: Any = connection.connection.dbapi_connection
     try:
         # Rows are read here: the database may fail at each of them.
@@ -175,11 +168,6 @@ def _choose_take(name: str, bind: Any) -> Callable[[Values], Any]:
     return lambda _: known
 
 
-def _choose_read(of: TypeEngine[Any]) -> Callable[[Any], Any]:
-    read: Any = of.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
-    return read or _leave
-
-
 def _leave(value: Any) -> Any:
     return value
 
@@ -194,11 +182,7 @@ _EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
 
 
 def make_engine(given: object) -> Engine:
-    """Make an engine from a URL; it connects when it is first needed.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
+    """Make an engine from a URL; it connects when it is first needed."""
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
@@ -248,14 +232,7 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
-    """Refuse a database that the archive cannot use.
-
-    Args:
-        shown: The URL or engine, for the error.
-
-    Raises:
-        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
-    """
+    """Refuse a database that the archive cannot use."""
     if dialect.is_async:
         msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
@@ -274,11 +251,7 @@ def _describe_missing_driver(url: URL, error: ImportError) -> str:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    """Set up a new connection to SQLite: readers beside one writer, and no transaction by itself.
-
-    Raises:
-        sqlite3.OperationalError: When the file is locked for too long.
-    """
+    """Set up a connection to SQLite: readers beside one writer, and no transaction by itself."""
     del record
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -359,8 +332,6 @@ _BOUND_WAITS = (
 
 
 class _Begin(NamedTuple):
-    """How a transaction begins."""
-
     statement: str | None
     """What is executed first."""
     level: Literal["READ COMMITTED", "REPEATABLE READ"] | None = None
@@ -426,22 +397,12 @@ class Database:
 
         Args:
             operation: What it is for, in the words of an error: "the archive could not ...".
-
-        Raises:
-            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
-        """Open a transaction that writes; an exception undoes it.
-
-        Args:
-            operation: What it is for, in the words of an error: "the archive could not ...".
-
-        Raises:
-            ArchiveError: When the database fails.
-        """
+        """Open a transaction that writes, as `read`; an exception undoes it."""
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
@@ -455,16 +416,11 @@ class Database:
         """Run statements as one transaction, in one way to the server and back.
 
         Args:
-            operation: What it is for, in the words of an error: "the archive could not ...".
             statements: What is sent, in the words of the driver.
-            values: By name, what they are run with.
 
         Returns:
             The value that the last one selects; `None` where another was faster, or the connection
             was lost: it is to be looked what has become of it.
-
-        Raises:
-            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         begin, bound = str(self._begins.write.statement).split("; ")
@@ -518,12 +474,7 @@ class Database:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def setup(self) -> None:
-        """Make the tables, if they are not there.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are of another version.
-        """
+        """Make the tables, if they are not there."""
         self._make_ready("be set up")
 
     def close(self) -> None:
@@ -557,16 +508,12 @@ class Database:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             if not _has_tables(connection):  # another process may have been faster
-                _make_tables(connection)
+                metadata.create_all(connection, checkfirst=False)
+                connection.execute(insert(schema_rows).values(version=VERSION))
             put_index_in_order(connection)
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether the tables are there.
-
-    Raises:
-        ConfigurationError: When they are of another version.
-    """
     if not inspect(connection).has_table(schema_rows.name):
         return False
     version = connection.execute(select(schema_rows.c.version)).scalar()
@@ -579,19 +526,12 @@ def _has_tables(connection: Connection) -> bool:
     raise ConfigurationError(msg)
 
 
-def _make_tables(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)
-    connection.execute(insert(schema_rows).values(version=VERSION))
-
-
 class _Transaction(AbstractContextManager[Connection, None]):
     """A transaction; it ends with the block, and an exception undoes it.
 
     A class, as a generator for each part of it takes longer than SQLite does.
 
     Args:
-        engine: What connects to the database.
-        begin: How it begins.
         operation: What it is for; a failure of the database is then an `ArchiveError` that says so.
     """
 

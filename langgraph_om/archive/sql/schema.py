@@ -103,44 +103,28 @@ def store_moment(value: datetime | None) -> int | None:
 
 
 def check_name(option: str, value: object) -> None:
-    """Refuse a name that is no text or empty.
-
-    Raises:
-        ConfigurationError: When it cannot name anything.
-    """
+    """Refuse a name that is no text or empty."""
     if not isinstance(value, str) or not value:
         msg = f"`{option}` is {value!r}; pass a text that is not empty"
         raise ConfigurationError(msg)
 
 
 def check_time(option: str, value: datetime | None) -> None:
-    """Refuse a time that could mean any of several moments.
-
-    Raises:
-        ConfigurationError: When it has no timezone.
-    """
+    """Refuse a time that could mean any of several moments."""
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
         raise ConfigurationError(msg)
 
 
 def check_count(option: str, value: int) -> None:
-    """Refuse a negative count.
-
-    Raises:
-        ConfigurationError: When it is negative.
-    """
+    """Refuse a negative count."""
     if value < 0:
         msg = f"`{option}` is {value!r}; pass 0 or more"
         raise ConfigurationError(msg)
 
 
 def check_seconds(option: str, value: float) -> None:
-    """Refuse a time span that is no finite number of seconds, or negative.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
+    """Refuse a time span that is no finite number of seconds, or negative."""
     if not math.isfinite(value) or value < 0:
         msg = f"`{option}` is {value!r}; pass seconds, 0 or more"
         raise ConfigurationError(msg)
@@ -158,9 +142,6 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
     Args:
         what: What the value is, for the message of an error.
         value: JSON values; tuples come back as lists.
-
-    Raises:
-        ConfigurationError: When it would not come back as it was.
     """
     try:
         return _encode_strictly(dict(value))
@@ -171,11 +152,7 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
 
 
 def encode_message(key: str, message: BaseMessage) -> str:
-    """Write a message as JSON in ASCII.
-
-    Raises:
-        ConfigurationError: When it would not come back as it was; names the message and the field.
-    """
+    """Write a message as JSON in ASCII."""
     try:
         data = message_to_dict(message)
         text = _encode_strictly(data)
@@ -193,11 +170,7 @@ def encode_message(key: str, message: BaseMessage) -> str:
 
 
 def decode_message(key: str, body: str) -> BaseMessage:
-    """Read a message.
-
-    Raises:
-        ArchiveError: When another version wrote what this one cannot read.
-    """
+    """Read a message."""
     try:
         return messages_from_dict([json.loads(body)])[0]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
@@ -212,12 +185,7 @@ def _encode_strictly(value: Mapping[str, Any]) -> str:
 
 
 def _check_values(value: Mapping[str, Any]) -> None:
-    """Refuse mappings whose keys JSON would turn into text, and values that are nested too deep.
-
-    Raises:
-        TypeError: When a key is no text.
-        ValueError: When a value is nested too deep.
-    """
+    """Refuse mappings whose keys JSON would turn into text, and values that are nested too deep."""
     level: list[Any] = [value]
     for _ in range(_MAX_LEVELS):
         for item in level:

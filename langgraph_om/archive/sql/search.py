@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
@@ -33,7 +33,7 @@ from sqlalchemy import (
     select,
 )
 
-from langgraph_om.archive.protocol import ArchivedHit
+from langgraph_om.archive.protocol import ArchivedHit, check_scope
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import MARK, MAX_MATCHES, find_matches
@@ -43,6 +43,7 @@ from langgraph_om.archive.sql.schema import (
     decode_message,
     group_rows,
     message_rows,
+    store_moment,
     text_rows,
     thread_rows,
 )
@@ -58,18 +59,13 @@ from langgraph_om.core.search import (
     read_text,
     split_pieces,
 )
-from langgraph_om.errors import ConfigurationError
 
 MAX_CANDIDATES: Final = 80
 """How many texts are ranked, beside those that are asked for."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is searched."""
-
     named: dict[str, str]
     """The thread, the resource, or both."""
     marks: tuple[str, ...]
@@ -114,9 +110,7 @@ class SQLSearch:
         groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
         """Return messages of branches, and groups, that hold words of a query, best first."""
-        if thread_id is None and resource_id is None:
-            msg = "`thread_id` and `resource_id` are None; pass at least one of them"
-            raise ConfigurationError(msg)
+        check_scope(thread_id, resource_id)
         check_count("limit", limit)
         check_count("offset", offset)
         check_time("before", before)
@@ -128,35 +122,26 @@ class SQLSearch:
         scope = _build_scope(thread_id, resource_id, wanted)
         scope = replace(scope, branches=branches or {}, groups=groups or {})
         with self._database.read("search") as connection:
-            return _search(connection, words, scope, limit, offset)
+            scope = replace(scope, marks=_complete_marks(connection, scope))
+            found = _rank(connection, words, scope, limit + offset)
+            return _read_hits(connection, found[offset : offset + limit])
 
 
 def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:
-    marks = [
-        *([mark_thread(thread_id)] if thread_id is not None else []),
-        *([mark_resource(resource_id)] if resource_id is not None else []),
-        *([mark_role(wanted.role)] if wanted.role is not None else []),
-        *([mark_tool(wanted.tool_name)] if wanted.tool_name is not None else []),
-    ]
+    by_mark = {
+        mark_thread: thread_id,
+        mark_resource: resource_id,
+        mark_role: wanted.role,
+        mark_tool: wanted.tool_name,
+    }
+    marks = [mark(name) for mark, name in by_mark.items() if name is not None]
     limits = "AND om_texts.at < :before " if wanted.before is not None else ""
     limits += "AND om_texts.at >= :after" if wanted.after is not None else ""
     times = {"before": wanted.before, "after": wanted.after}
-    values = {
-        name: (at - _EPOCH) // timedelta(microseconds=1)
-        for name, at in times.items()
-        if at is not None
-    }
+    values = {name: store_moment(at) for name, at in times.items() if at is not None}
     named = {"thread_id": thread_id, "resource_id": resource_id}
     given = {name: value for name, value in named.items() if value is not None}
     return _Scope(given, tuple(marks), len(marks) > len(given), limits, values)
-
-
-def _search(
-    connection: Connection, words: Sequence[str], scope: _Scope, limit: int, offset: int
-) -> list[ArchivedHit]:
-    scope = replace(scope, marks=_complete_marks(connection, scope))
-    found = _rank(connection, words, scope, limit + offset)
-    return _read_hits(connection, found[offset : offset + limit])
 
 
 def _complete_marks(connection: Connection, scope: _Scope) -> tuple[str, ...]:
@@ -172,8 +157,6 @@ def _complete_marks(connection: Connection, scope: _Scope) -> tuple[str, ...]:
 
 
 class _Ranked(NamedTuple):
-    """A text that matches."""
-
     row: int
     thread_id: str
     piece: int
@@ -190,7 +173,7 @@ def _rank(
     if scope.is_filtered:
         asked = [*wide, scope.marks[0]]  # which is found in all texts of the scope
     else:
-        texts = _count_texts(connection, scope)
+        texts = int(connection.execute(_build_count(scope.places), scope.named).scalar_one())
     holding = dict(zip(asked, _find(connection, asked, scope), strict=True))
     if texts is None:
         texts = len(holding[scope.marks[0]])
@@ -246,11 +229,6 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
     return sorted(best.values(), key=lambda ranked: -ranked.found.score)
 
 
-def _count_texts(connection: Connection, scope: _Scope) -> int:
-    """Count the texts of a scope, as far as a word is looked for."""
-    return int(connection.execute(_build_count(scope.places), scope.named).scalar_one())
-
-
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
     """Read texts in the order of their ids: those of the scope, of its branches and logs."""
     query = _build_candidates(scope.places, connection.dialect.name)
@@ -283,6 +261,7 @@ def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) 
 
 @lru_cache(maxsize=8)
 def _build_count(places: tuple[str, ...]) -> Select[Any]:
+    """Count the texts of a scope, as far as a word is looked for."""
     rows = select(literal(1).label("one")).select_from(_IN_THREADS).where(*_is_in(places))
     return select(func.count()).select_from(rows.limit(MAX_MATCHES).subquery())
 
@@ -317,7 +296,6 @@ def _is_one_of_ids(dialect: str) -> ColumnElement[bool]:
 
 
 def _is_in(places: tuple[str, ...]) -> list[Any]:
-    """Return the conditions of a scope."""
     columns = {"thread_id": text_rows.c.thread_id, "resource_id": thread_rows.c.resource_id}
     return [columns[name] == bindparam(name, type_=columns[name].type) for name in places]
 
@@ -344,7 +322,6 @@ _IS_GROUP: Final = and_(
 
 
 def _read_hits(connection: Connection, ranked: Sequence[_Ranked]) -> list[ArchivedHit]:
-    """Read the texts of hits."""
     bodies: dict[int, str] = {}
     for kind in _COMPLETE:
         if ids := [each.row for each in ranked if each.found.kind == kind]:

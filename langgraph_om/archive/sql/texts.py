@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 from sqlalchemy import ColumnElement, Connection, bindparam, func, update
@@ -30,24 +31,16 @@ from langgraph_om.core.search import (
 )
 
 
-class Message(Protocol):
-    """A message that is to be indexed."""
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is stored."""
 
-    @property
-    def message(self) -> BaseMessage:
-        """The message."""
-
-    @property
-    def digest(self) -> str:
-        """Of its body."""
-
-    @property
-    def is_visible(self) -> bool:
-        """Whether users may see it."""
-
-    @property
-    def written(self) -> datetime | None:
-        """When it was written."""
+    message: BaseMessage
+    body: str
+    digest: str
+    """Of the body."""
+    is_visible: bool
+    written: datetime | None
 
 
 def mark_thread(thread_id: str) -> str:
@@ -79,19 +72,14 @@ def index_messages(
     connection: Connection,
     thread_id: str,
     resource_id: str | None,
-    entries: Mapping[str, Message],
+    entries: Mapping[str, StoredMessage],
 ) -> None:
-    """Make messages of a thread searchable; one of another content is so beside the former one.
-
-    Args:
-        connection: In the transaction that stores them.
-        entries: The messages, by key.
-    """
+    """Make messages of a thread searchable; one of another content is so beside the former one."""
     _put_rows(connection, build_texts(thread_id, resource_id, entries))
 
 
 def build_texts(
-    thread_id: str, resource_id: str | None, entries: Mapping[str, Message]
+    thread_id: str, resource_id: str | None, entries: Mapping[str, StoredMessage]
 ) -> list[dict[str, Any]]:
     """Return the rows by which messages of a thread are searched."""
     calls = name_calls(entry.message for entry in entries.values())
@@ -119,8 +107,6 @@ def index_groups(
     """Make groups of observations searchable.
 
     Args:
-        connection: In the transaction that stores them.
-        thread_id: The thread that they are of.
         groups: Per group its id, when it was observed, and the group.
     """
     rows: list[dict[str, Any]] = []

@@ -141,7 +141,9 @@ class SQLThreads:
         """Name a thread; one that is not there is not made."""
         check_time("now", now)
         with self._database.write("set a title") as connection:
-            row = connection.execute(_select_for_update(thread_id)).one_or_none()
+            is_it = thread_rows.c.id == thread_id
+            query = select(thread_rows).where(is_it).with_for_update()
+            row = connection.execute(query).one_or_none()
             if row is not None and row.title != title:
                 name_thread(connection, row, now, title)
 
@@ -179,17 +181,7 @@ class SQLThreads:
     ) -> list[ThreadEnd]:
         """Return a resource's threads, newest updated first, with their last messages."""
         check_count("limit", limit)
-        last = (
-            select(message_rows.c.position, message_rows.c.key)
-            .where(message_rows.c.thread_id == thread_rows.c.id, message_rows.c.is_current)
-            .order_by(message_rows.c.position.desc())
-            .limit(1)
-        )
-        ends = [
-            last.with_only_columns(message_rows.c[name]).scalar_subquery().label(f"last_{name}")
-            for name in ("position", "key")
-        ]
-        query = _select_threads(resource_id).add_columns(*ends).limit(limit)
+        query = _select_threads(resource_id, "position", "key").limit(limit)
         if behind is not None:
             query = query.where(_is_behind(behind.updated, behind.id))
         with self._database.read("list threads") as connection:
@@ -208,15 +200,7 @@ class SQLThreads:
     ) -> list[ListedThread]:
         """Return the threads of everybody or of one resource, newest updated first."""
         check_count("limit", limit)
-        last = (
-            select(message_rows.c.position)
-            .where(message_rows.c.thread_id == thread_rows.c.id, message_rows.c.is_current)
-            .order_by(message_rows.c.position.desc())
-            .limit(1)
-            .scalar_subquery()
-            .label("last_position")
-        )
-        query = _select_threads(resource_id).add_columns(last).limit(limit)
+        query = _select_threads(resource_id, "position").limit(limit)
         if text:
             wanted = (thread_rows.c.title, thread_rows.c.id, thread_rows.c.resource_id)
             query = query.where(or_(*[each.icontains(text, autoescape=True) for each in wanted]))
@@ -329,12 +313,25 @@ class SQLThreads:
             return set(connection.execute(query).scalars())
 
 
-def _select_threads(resource_id: str | None) -> Select[Any]:
-    """Select a resource's threads, or all, newest first, without those that run within others."""
+def _select_threads(resource_id: str | None, *of_last: str) -> Select[Any]:
+    """Select a resource's threads, or all, newest first, without those that run within others.
+
+    Args:
+        of_last: Columns of the last message of each current branch that are selected with it.
+    """
     outer = thread_rows.alias("outer_threads")
     is_within = exists().where(outer.c.id == thread_rows.c.parent)
+    ends = (
+        select(message_rows.c[name])
+        .where(message_rows.c.thread_id == thread_rows.c.id, message_rows.c.is_current)
+        .order_by(message_rows.c.position.desc())
+        .limit(1)
+        .scalar_subquery()
+        .label(f"last_{name}")
+        for name in of_last
+    )
     query = (
-        select(thread_rows)
+        select(thread_rows, *ends)
         .where(or_(thread_rows.c.parent.is_(None), ~is_within))
         .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
     )
@@ -347,10 +344,6 @@ def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
     return or_(thread_rows.c.updated < updated, is_as_old)
 
 
-def _select_for_update(thread_id: str) -> Any:
-    return select(thread_rows).where(thread_rows.c.id == thread_id).with_for_update()
-
-
 def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
     """Lock a thread and those that run within it, and return the rows of those that are there."""
     within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
@@ -361,11 +354,7 @@ def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
 def _check_move(
     locked: Row | None, thread_id: str, resource_id: str | None, to_resource_id: str
 ) -> None:
-    """Refuse to give a thread to a resource.
-
-    Raises:
-        ConfigurationError: When it is not there, within another one, or somebody else's.
-    """
+    """Refuse to give a thread to a resource."""
     if locked is None:
         msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
     elif locked.parent is not None:
@@ -385,11 +374,7 @@ def _check_move(
 
 
 def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
-    """Refuse to take a thread out of a log that threads share, or into one.
-
-    Raises:
-        ConfigurationError: When one of the resources has such a log.
-    """
+    """Refuse to take a thread out of a log that threads share, or into one."""
     whose = record_rows.c.resource_id
     found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
     for owner in found.scalars():

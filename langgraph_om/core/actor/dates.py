@@ -48,26 +48,17 @@ def describe_day(day: date, today: date) -> str:
         return "today"
     if days in {-1, 1}:
         return "tomorrow" if days > 0 else "yesterday"
-    return _add_direction(_describe_duration(abs(days), years=True), future=days > 0)
+    return _add_direction(describe_duration(abs(days)), future=days > 0)
 
 
 def write_gap(previous: date, following: date) -> str | None:
     """Return the line that states the time between two headings, such as `[3 days later]`.
 
-    Args:
-        previous: The date of the heading above.
-        following: The date of the heading below.
-
     Returns:
         The line, or `None` when the second date is not at least two days later.
     """
     days = (following - previous).days
-    return None if days < _MIN_GAP_DAYS else f"[{_describe_duration(days, years=False)} later]"
-
-
-def write_duration(days: int) -> str:
-    """Write a number of days in its largest whole unit: `3 days`, `2 weeks`, `1 year`."""
-    return _describe_duration(days, years=True)
+    return None if days < _MIN_GAP_DAYS else f"[{describe_duration(days, years=False)} later]"
 
 
 def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
@@ -106,7 +97,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
 # --- Wording -------------------------------------------------------------------------------------
 
 
-def _describe_duration(days: int, *, years: bool) -> str:
+def describe_duration(days: int, *, years: bool = True) -> str:
     """Return a number of days in its largest whole unit, at most months without `years`."""
     if days < _DAYS_PER_WEEK:
         return _write_count(days, "day")

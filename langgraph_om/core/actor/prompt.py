@@ -131,7 +131,6 @@ def make_view(
         messages: The whole conversation; no message is changed.
         day: The day that relative dates are relative to; that of the record's head holds still
             between changes of the log.
-        texts: By feature, what it shows that no record holds.
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
@@ -165,7 +164,6 @@ def assemble(
     """Assemble the Actor's input; no message is changed.
 
     Args:
-        record: The memory of the thread, which knows since when the head is what it is.
         system: The agent's own system prompt, if it is not among the messages.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
@@ -216,8 +214,6 @@ def list_parts(
     """List the parts of an input in their order, with the tokens of each.
 
     Args:
-        view: What the Actor is shown.
-        sent: The input that was assembled of it.
         texts: By title, the tokens of what the first piece of memory shows apart from the log.
     """
     count, pieces = settings.counter.count_text, view.memory
@@ -245,11 +241,7 @@ def list_parts(
 def list_asides(
     settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
-    """List what features show before the live request, what changes most often last.
-
-    Args:
-        texts: By feature, what it shows that no record holds.
-    """
+    """List what features show before the live request, what changes most often last."""
     shows = settings.features.of("aside", {*record, *texts})
     return [aside for show in shows if (aside := show(settings, record, window, texts))]
 
@@ -427,7 +419,6 @@ def _render_group(
     Args:
         frame: What stands before it.
         tail: What stands after it: the line that names its messages, or nothing.
-        today: The day that relative dates are relative to.
         previous: The day with which the group before it ends.
 
     Returns:
@@ -453,12 +444,7 @@ def track_head(
     view: View,
     now: datetime,
 ) -> Head:
-    """Return the head of the view that the Actor is given next.
-
-    Args:
-        record: The memory of the thread, with the head of the Actor's last call.
-        view: What the Actor is shown, as of the day that `choose_day` returns.
-    """
+    """Return the head of the view that the Actor is given next."""
     shown = view.shown
     parts, lines = _list_parts(view), _list_lines(view)
     is_plain = not (any(parts) or record["cursor"] or lines)

@@ -72,12 +72,7 @@ def read_cache(messages: Sequence[BaseMessage]) -> CacheReading | None:
 
 
 def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheReason:
-    """Return why the answers of a conversation were read anew, as far as they and memory tell.
-
-    Args:
-        messages: The conversation, or its end.
-        record: The memory of it.
-    """
+    """Return why the answers of a conversation were read anew, as far as they and memory tell."""
     answers = [message for message in messages if isinstance(message, AIMessage)]
     models = [str(answer.response_metadata.get("model_name") or "") for answer in answers]
     named = [model for model in models if model]

@@ -120,7 +120,6 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
     always shown.
 
     Args:
-        log: Tokens of the observation log.
         limit: Tokens of observations and messages together; `None`: no limit.
         extra: Tokens that recall and other threads add to the observations, from `count_extra`.
     """
@@ -148,7 +147,6 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
 
 
 def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
-    """Return the live user request when it would not be shown otherwise."""
     if window.request_message is not None:
         return window.request_message
     for entry in window.entries[:dropped]:

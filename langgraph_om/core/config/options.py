@@ -77,8 +77,6 @@ class Rule(Generic[T]):
         """Refuse a value that the rule does not allow; return it as it was given.
 
         Args:
-            option: The name of the value in an error.
-            value: What was given.
             beside: The values of the same config by name, for rules that relate several.
 
         Raises:
@@ -133,8 +131,6 @@ def check_fields(kind: type, values: Mapping[str, Any], form: str) -> None:
     """Refuse values that the rules of a class do not allow.
 
     Args:
-        kind: The class with the rules.
-        values: Values by the names of fields; each must be known.
         form: How an error names a field, such as `observation.{}`.
 
     Raises:

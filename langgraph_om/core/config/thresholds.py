@@ -67,8 +67,6 @@ def list_known(
     """Return the event that tells a thread what is known, where its record does not have it.
 
     Args:
-        record: The memory of the thread.
-        known: The windows that this process knows.
         messages: The conversation, whose newest answer may be marked.
     """
     marked = _read_mark(messages)
@@ -79,7 +77,6 @@ def list_known(
 
 
 def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
-    """Return the window that is marked on the newest answer, if one is."""
     marked: Any = None
     for message in reversed(messages):
         if isinstance(message, AIMessage):
@@ -278,7 +275,6 @@ def resolve_previous_tokens(
     grows by steps, so that the beginning of what is shown holds still from question to question.
 
     Args:
-        observation: Settings of the Observer.
         read: Message tokens of the question; `None`: a whole window.
     """
     tokens = observation.previous_observer_tokens
@@ -300,8 +296,6 @@ def resolve_thresholds(
     """Turn the options into absolute token counts and seconds.
 
     Args:
-        observation: Settings of the Observer.
-        reflection: Settings of the Reflector.
         share_token_budget: Whether window and log share one budget.
         cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
         deadline: Seconds that one call of the Actor waits at most.
@@ -422,8 +416,6 @@ def split_budget(
 
     Args:
         budget: Tokens of window and log together.
-        observation: Settings of the Observer, checked.
-        reflection: Settings of the Reflector, checked.
         resolve: Turns configs into thresholds, as the memory will.
 
     Raises:

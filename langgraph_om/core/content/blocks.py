@@ -211,7 +211,6 @@ def _url_name(url: str) -> str:
 
 
 def _url_mime(url: str) -> str:
-    """Return the MIME type that a `data:` URL states."""
     if not url.startswith("data:"):
         return ""
     stated = _URI_MIME.match(url, 5, 200)
@@ -225,8 +224,7 @@ _URI_HEAD: Final = 330
 # The head of base64; a URL and a path soon show another mark.
 _ENCODED = compile_late(r"[A-Za-z0-9+/_=\s-]{1,64}")
 _SHORTEST_IMAGE: Final = 16
-_HEAD: Final = 32
-_SPACE = compile_late(r"\s")
+_HEAD: Final = 24
 
 
 class Payload(NamedTuple):
@@ -247,13 +245,14 @@ class Payload(NamedTuple):
         padding = 2 if self.data.endswith("==") else int(self.data.endswith("="))
         return max(0, (len(self.data) - self.start) * 3 // 4 - padding)
 
-    def head(self) -> bytes:
-        """Return the first bytes, or none when they cannot be decoded."""
+    def head(self, count: int = _HEAD) -> bytes:
+        """Return the first bytes, about so many, or none when they cannot be decoded."""
         if not isinstance(self.data, str):
-            return bytes(self.data[:_HEAD])
-        letters = _SPACE.sub("", self.data[self.start : self.start + 2 * _HEAD])[:_HEAD]
+            return bytes(self.data[:count])
+        letters = "".join(self.data[self.start : self.start + 2 * count].split()).rstrip("=")
+        letters = letters[: -(-count // 3) * 4].replace("-", "+").replace("_", "/")
         try:
-            return a2b_base64(letters.replace("-", "+").replace("_", "/"))
+            return a2b_base64(letters + "=" * (-len(letters) % 4))
         except (BadBase64, ValueError):
             return b""
 
@@ -318,10 +317,8 @@ def tell_mime(places: _Places, kind: str, names: Sequence[str], head: bytes) -> 
     """Tell a MIME type, perhaps only `image/*`: as stated, else by the first bytes, else by a name.
 
     Args:
-        places: Where the attachment is described.
         kind: `image`, `audio`, `video` or `file`.
         names: Its name and its URL.
-        head: Its first bytes.
     """
     urls = block_strings(places, URL_KEYS)
     stated = (*block_strings(places, FORMAT_KEYS), *map(_url_mime, urls))
@@ -453,11 +450,7 @@ OpenRouter are usual."""
 
 
 def find_cache_life(newest_first: Iterable[BaseMessage]) -> int:
-    """Return how many seconds the provider of the newest answer keeps a prompt in its cache.
-
-    Args:
-        newest_first: The messages of a conversation, the newest first.
-    """
+    """Return how many seconds the provider of the newest answer keeps a prompt in its cache."""
     for message in newest_first:
         provider = find_provider(message)
         if provider is None:
@@ -475,9 +468,6 @@ def find_provider_change(newest_first: Iterable[BaseMessage]) -> tuple[str, str]
 
     Answers that name no provider are passed over. A model is its provider, a slash and its name,
     or the provider alone.
-
-    Args:
-        newest_first: The messages of a conversation, the newest first.
     """
     newest: tuple[str, str] | None = None
     for message in newest_first:

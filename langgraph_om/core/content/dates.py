@@ -104,9 +104,6 @@ def observation_date(line: str) -> date | None:
     Spaces around it, Markdown emphasis and heading marks, a weekday, a time and a closing remark
     in parentheses are accepted. Any other words, or a date without a day, make it plain text.
 
-    Args:
-        line: One line of an observation log.
-
     Returns:
         The day, or `None` when the line is no heading.
     """
@@ -172,7 +169,6 @@ def _english_phrase(match: re.Match[str]) -> Phrase:
 
 
 def _point(match: re.Match[str], end: str, year: int) -> Phrase:
-    """Read one end of an English phrase by itself."""
     month = _month_number(match[f"month_{end}"])
     for place in ("after", "before"):  # In `3 Dec 4, 2025` the 3 belongs to something else.
         if match[f"{place}_{end}"]:
@@ -258,10 +254,7 @@ def times_of(
     """Tell when each of these messages was written, by the rule of this file.
 
     Args:
-        messages: A stretch of a conversation, each message with its key.
         stamps: By key, the ISO times at which messages were first seen.
-        timezone: The zone of a time without one.
-        custom: The user's own function.
     """
     own = [message_time(each, key, {}, timezone=timezone, custom=custom) for key, each in messages]
     seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
@@ -324,7 +317,6 @@ _LATEST_MS = 4_102_444_800_000  # 2100-01-01
 
 
 def _id_time(key: str | None) -> datetime | None:
-    """Read the time out of a UUIDv7 (RFC 9562) or a ULID."""
     if key is None:
         return None
     bare = key.removeprefix("run-").removeprefix("lc_run--")[:_UUID_LENGTH]

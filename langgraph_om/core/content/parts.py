@@ -256,11 +256,7 @@ def part_text(part: Part) -> str:
 
 
 def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part]:
-    """Give the content in its order, blank texts too, then the calls that only the list has.
-
-    Args:
-        placeholders: Names what is attached.
-    """
+    """Give the content in its order, blank texts too, then the calls that only the list has."""
     if isinstance(message, ToolMessage | FunctionMessage):
         yield _result({**vars(message), "content": _result_content(message)})
         return
@@ -354,7 +350,6 @@ def _shown_as(block: Mapping[Any, Any]) -> str:
 
 
 def _text(block: object) -> object:
-    """Return what a block of text has for a text."""
     return block.get(known_type(block).key) if isinstance(block, dict) else block
 
 
@@ -370,7 +365,6 @@ def _arguments(call: Mapping[Any, Any]) -> object:
 
 
 def _content(result: Mapping[Any, Any]) -> object:
-    """Return the content of a result."""
     return next((result[key] for key in ("content", "output") if key in result), None)
 
 
@@ -524,7 +518,6 @@ def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bo
     """Return whether a model takes an attachment as far as its profile says.
 
     Args:
-        attachment: What is to be sent.
         profile: What is known of the model; one without a word on inputs rules nothing out.
     """
     if attachment.kind == "image":
@@ -554,7 +547,6 @@ def with_attachments(
     Args:
         messages: The question as text.
         attachments: What is attached to the messages in it, oldest first.
-        accepts: Tells whether the model takes an attachment.
 
     Returns:
         The question; as it was when there is nothing that this model takes.

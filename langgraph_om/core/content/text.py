@@ -127,13 +127,7 @@ def omit_middle(text: str, kept: int) -> str:
 
 
 def truncate_to_tokens(text: str, tokens: int, count: Callable[[str], int]) -> str:
-    """`text`, or as much of its head and end as `tokens` allow, in a bounded number of counts.
-
-    Args:
-        text: The text, of any length.
-        tokens: The most that the answer may count.
-        count: Says what a text counts.
-    """
+    """`text`, or as much of its head and end as `tokens` allow, in a bounded number of counts."""
     if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
         return text  # most texts are short, and counting is what costs
     high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
@@ -317,8 +311,6 @@ def write_bounded_json(value: object, tokens: int, count: Callable[[str], int]) 
 
     Args:
         value: Any value; what JSON does not have is described.
-        tokens: The most that the answer may count.
-        count: Says what a text counts.
     """
     ceiling = tokens * CHARACTERS_PER_TOKEN_CEILING
     whole = _write_whole(value)
@@ -512,7 +504,6 @@ def tag_pattern(*names: str) -> re.Pattern[str]:
 
 
 def _disguised(name: str) -> str:
-    """Match a name in any spelling that a reader could take for it."""
     return "".join(f"{_letter(char)}[{_ACCENTS}{_HIDDEN}]*+" for char in name)
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
@@ -52,6 +52,7 @@ from langgraph_om.core.wire import (
     BufferedReflection,
     BufferingFailed,
     Chunk,
+    CycleStarted,
     Discarded,
     Event,
     JobRequest,
@@ -60,6 +61,12 @@ from langgraph_om.core.wire import (
     Operation,
     PendingJob,
 )
+
+_LET_GO: Final[Mapping[str, str]] = {
+    # All workers know this by the lease, so that one of them begins again, at once.
+    "expired": "abandoned: the worker that ran the job ended, or lost touch",
+    "withdrawn": "overtaken: the job still waited for a free worker, and the turn asks by itself",
+}
 
 
 def take_in_results(
@@ -86,14 +93,8 @@ def take_in_results(
         state = states.get(operation)
         if state == "running":
             continue
-        if state == "expired":
-            # All workers know this by the lease, so that one of them begins again, at once.
-            why = "abandoned: the worker that ran the job ended, or lost touch"
-            events.append(discarded_event(record, operation, pending, now, why))
-            continue
-        if state == "withdrawn":
-            why = "overtaken: the job still waited for a free worker, and the turn asks by itself"
-            events.append(discarded_event(record, operation, pending, now, why))
+        if state == "expired" or state == "withdrawn":  # noqa: PLR1714 which narrows its type
+            events.append(discarded_event(record, operation, pending, now, _LET_GO[state]))
             continue
         if state is None:
             events.append(_build_lost(settings, record, window, operation, now))
@@ -146,16 +147,18 @@ def _build_lost(
     """
     pending = record["pending"][operation]
     size = size_of(operation, record, window)
+    limit = max(size, _blocking_size(settings, record, window, operation))
     why = "lost: the job is not known here, it ended with its process or belongs to another"
-    return {
-        **discarded_event(record, operation, pending, now, why),
-        "failures": count_failures(record, operation),
-        "at_tokens": size,
-        "retry_at_tokens": min(
-            size + pending["tokens"],
-            max(size, _blocking_size(settings, record, window, operation)),
-        ),
-    }
+    lost = discarded_event(record, operation, pending, now, why)
+    return _wait_for_growth(record, lost, size, min(size + pending["tokens"], limit))
+
+
+def _wait_for_growth(
+    record: MemoryRecord, let_go: BufferingFailed, size: int, retry_at: int
+) -> BufferingFailed:
+    """Say of work that was let go that the next attempt waits; earlier failures stay as many."""
+    failures = count_failures(record, let_go["operation"])
+    return {**let_go, "failures": failures, "at_tokens": size, "retry_at_tokens": retry_at}
 
 
 def _find_misfit(
@@ -165,7 +168,6 @@ def _find_misfit(
     pending: PendingJob,
     result: JobResult,
 ) -> str | None:
-    """Tell why a job's result cannot be used, if so."""
     if result["type"] == "buffering-failed" and result.get("discarded"):
         return result["error"]
     covers = pending["covers"]
@@ -189,7 +191,7 @@ def _find_misfit(
 def discarded_event(
     record: MemoryRecord,
     operation: Operation,
-    job: PendingJob | Chunk | BufferedReflection,
+    job: PendingJob | Chunk | BufferedReflection | CycleStarted,
     now: datetime,
     why: str,
     *,
@@ -200,8 +202,6 @@ def discarded_event(
     It does not count as a failure of the model.
 
     Args:
-        operation: What the job is for.
-        job: The pending job, the chunk or the buffered reflection.
         why: One word that names the case, a colon, and the reason.
         paid: What says how long the work took and what it cost, where no other event does.
     """
@@ -213,6 +213,7 @@ def discarded_event(
         "at": iso(now),
         "record_id": record["id"],
         "thread_id": record["thread_id"],
+        "resource_id": record["resource_id"],
         "tokens": job["tokens"],
         "duration_ms": spent.get("duration_ms", 0),
         "usage": spent.get("usage") or Tally().usage(),
@@ -302,7 +303,7 @@ def has_begun(expires_in: float, grace: float) -> bool:
 
 def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
     """Build the result of a job that could not be carried out; it counts as a failure."""
-    return _end_without(request, str(error) or type(error).__name__)
+    return _end_without(request, error=str(error) or type(error).__name__)
 
 
 def discard_request(request: JobRequest, why: str) -> BufferingFailed:
@@ -311,11 +312,10 @@ def discard_request(request: JobRequest, why: str) -> BufferingFailed:
     Args:
         why: One word that names the case, a colon, and the reason.
     """
-    failed = {**_end_without(request, why), **mark_discarded(why)}
-    return cast("BufferingFailed", failed)
+    return _end_without(request, error=why, **mark_discarded(why))
 
 
-def _end_without(request: JobRequest, error: str) -> BufferingFailed:
+def _end_without(request: JobRequest, **said: Any) -> BufferingFailed:
     event = {
         "type": "buffering-failed",
         "operation": request["operation"],
@@ -327,7 +327,7 @@ def _end_without(request: JobRequest, error: str) -> BufferingFailed:
         "tokens": 0,  # whoever takes it in knows how many
         "duration_ms": 0,
         "usage": Tally().usage(),
-        "error": error,
+        **said,
     }
     return cast("BufferingFailed", event)
 
@@ -346,23 +346,12 @@ def build_deferred(
     settings: Settings, record: MemoryRecord, window: Window, job: Cycle
 ) -> BufferingFailed:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
-    operation = job.start["operation"]
+    operation = job.info.operation
     size = size_of(operation, record, window)
-    threshold = settings.thresholds.due(operation)
     why = "deferred: the executor is closed, or has no room for this job now"
-    about = {key: value for key, value in job.start.items() if key not in ("config", "covers")}
-    event = {
-        **about,
-        "type": "buffering-failed",
-        "error": why,
-        **mark_discarded(why),
-        "duration_ms": 0,
-        "usage": Tally().usage(),
-        "failures": count_failures(record, operation),
-        "at_tokens": size,
-        "retry_at_tokens": back_off(1, size, threshold),
-    }
-    return cast("BufferingFailed", event)
+    deferred = discarded_event(record, operation, job.start, job.info.started, why)
+    retry_at = back_off(1, size, settings.thresholds.due(operation))
+    return _wait_for_growth(record, deferred, size, retry_at)
 
 
 def buffer_in_place(
@@ -488,9 +477,6 @@ def carry_out(
 ) -> EffectFlow[None]:
     """Carry out a decision, waiting for what it needs; the events change memory when folded.
 
-    Args:
-        decision: To activate, observe, reflect or buffer.
-
     Raises:
         ObserverError: When nothing came of it, with `on_error="raise"`.
     """
@@ -522,7 +508,6 @@ def describe_job(
     """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        decision: To buffer.
         cycle_id: The id of a job of a feature that was asked for already; what it is about may have
             gone on since.
 

@@ -180,7 +180,6 @@ def run_blocking(
 
     Args:
         size: How large is by now what the operation is about, in tokens.
-        last_message: The key of the last message of the conversation.
 
     Returns:
         The event with which it ended; `None` when nothing came of it.

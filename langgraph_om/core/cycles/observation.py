@@ -107,9 +107,7 @@ def build_groups(
     """Return what an observation becomes in the log: a group for each day.
 
     Args:
-        noted: What was noted of the messages.
         entries: The messages; at least one.
-        times: When they were written.
     """
     settings = info.settings
     days = split_days(noted.text, times, timezone=settings.timezone)
@@ -133,7 +131,6 @@ def sort_notes(
     """Let features take items of theirs out of what was observed.
 
     Args:
-        groups: What was observed, a group for each day.
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
 
@@ -179,9 +176,7 @@ def split_days(
     """Return the days of an observation, oldest first; at least one.
 
     Args:
-        text: What the Observer wrote.
         times: When each of the messages was written, as the transcript said; at least one.
-        timezone: The zone in which the transcript wrote days.
     """
     whole = [NotesOfDay(0, len(times), text)]
     dated = _split_sections(text)
@@ -204,7 +199,6 @@ def split_days(
 
 
 def _date_messages(times: Sequence[datetime | None], timezone: tzinfo) -> list[date]:
-    """Return of which day each message is; nothing when no day is known."""
     known: list[date | None] = []
     for time in times:
         local = to_local(time, timezone)
@@ -308,7 +302,6 @@ def _observe(
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
     Args:
-        times: When they were written.
         chunks: What was observed ahead of the messages before them.
         moved: How far the conversation is observed then.
     """
@@ -347,7 +340,6 @@ def _observe(
 def _describe_chunk(
     info: CycleInfo, entries: Sequence[Entry], groups: Sequence[Group]
 ) -> dict[str, Any]:
-    """Say what a chunk holds, and of which messages."""
     return {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
@@ -384,10 +376,7 @@ def ask_observer(
     """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
-        entries: The messages to observe.
-        times: When they were written.
         known: The observations that it shall not repeat.
-        hints: The current ones, by name.
 
     Returns:
         What the Observer answered, `ok` or `none`, and how much it was not shown.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -76,9 +77,7 @@ def split_transcript(
     """Split a transcript into as many parts as it takes to show each message whole.
 
     Args:
-        transcript: The messages to read.
         tokens: About how many tokens one question holds.
-        count: Returns the tokens of a text.
         most: How many questions the messages may take that are longer than one question, together.
             The middle of a longer one is left out; nothing else ever is.
     """
@@ -140,7 +139,6 @@ def _join_days(texts: Sequence[str]) -> str:
 
 
 def _find_places(transcript: Transcript, texts: Sequence[str]) -> list[int]:
-    """Return in which text each attachment's placeholder stands first."""
     return [
         next((at for at, text in enumerate(texts) if attachment.label in text), 0)
         for attachment in transcript.attachments
@@ -246,7 +244,6 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
 
     Args:
         tokens: Tokens of a piece; one character may count more.
-        count: Says what a text counts.
     """
     total = count(text)
     if total <= tokens or len(text) < 2:  # noqa: PLR2004 a character is not split
@@ -359,8 +356,6 @@ def review_answers(
     """Let features look at what the Observer wrote.
 
     Args:
-        cycle: The cycle.
-        asked: The question that was answered.
         answers: The usable answers, by thread id.
 
     Returns:
@@ -495,7 +490,6 @@ def ask_for_values(
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        info: The cycle.
         asked: The last question to the Observer; `None`: the Reflector is asked, about a log.
         text: The Observer's answer, or that log.
         chunks: Observations made ahead of the messages that are not activated yet.
@@ -507,7 +501,7 @@ def ask_for_values(
     wanted = {values.__self__: values(info, chunks) for values in hooks}
     answers = dict[str, ValueAnswer]()
     hook = "after_reflection" if asked is None else "after_observation"
-    for answer in (yield from _ask(asked, text, [*_flatten(wanted.values())])):
+    for answer in (yield from _ask(asked, text, [*chain.from_iterable(wanted.values())])):
         is_told = answer.error is not None
         kept = answer if is_told else (yield from _redact(info, answer, hook))
         answers[answer.value.name] = kept
@@ -521,10 +515,6 @@ def ask_for_values(
         if own:
             found[feature.name] = yield from feature.write_entries(info, own)
     return found
-
-
-def _flatten(lists: Iterable[Sequence[AskedValue]]) -> Iterable[AskedValue]:
-    return (value for values in lists for value in values)
 
 
 def _ask(
@@ -632,7 +622,6 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
     """Let features say what an observation has changed of theirs; it has taken effect.
 
     Args:
-        at: When.
         event: The event of the cycle or of its activation.
     """
     found: Found = event.get("found", {})

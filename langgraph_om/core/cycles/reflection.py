@@ -261,7 +261,6 @@ def _rewrite(
     """Have the log written anew; one that is about several threads, each thread's for itself.
 
     Args:
-        questions: How often it is asked at most.
         shown: What the Reflector is shown of each group, if a hook was asked already.
 
     Raises:
@@ -291,7 +290,6 @@ def _rewrite(
 def _rewrite_thread(
     cycle: CycleInfo, groups: Sequence[Group], questions: int, shown: Sequence[str] | None
 ) -> EffectFlow[Reflection]:
-    """Have the log of one thread written anew."""
     settings = cycle.settings
     if shown is None:
         given = {"observations": write_log(groups)}

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
@@ -60,9 +61,7 @@ def select_previous(
     that the Observer sees what it denies or changes. They come last: the beginning holds still.
 
     Args:
-        groups: The log.
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
         about: The transcript of the conversation that is to be observed; empty for none.
     """
     if budget is False:
@@ -102,7 +101,7 @@ def _add_touched(
 ) -> str:
     """Return an excerpt with further items behind it that a conversation may touch."""
     intro = f"{excerpt.text}\n\n{_TOUCHED}".lstrip()
-    usual = sum(item.tokens for item in items) // len(items)
+    usual = sum(map(_get_tokens, items)) // len(items)
     room = budget - counter.count_text(intro)
     while room > 0:
         picker = _Picker(items, room)
@@ -148,7 +147,7 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> I
                     best[at] = min(best.get(at, place), place)
             new = sorted(best.keys() - seen, key=lambda at: (best[at], at))
             seen.update(new)
-            yield from (items[-at] for at in new)
+            yield from [items[-at] for at in new]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ class _SharedWords:
             if not left:
                 break
         length = math.sqrt(len(words))
-        return sorted((score / (length * self.lengths[at]), -at) for at, score in scores.items())
+        return sorted([(score / (length * self.lengths[at]), -at) for at, score in scores.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +229,9 @@ class _Item:
         return 0 if "🔴" in text else 1 if "✅" in text else 2
 
 
+_get_tokens = attrgetter("tokens")
+
+
 def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
     items: list[tuple[list[str], bool]] = []
     for line in filter(str.strip, text.split("\n")):
@@ -251,17 +253,16 @@ def _choose_items(items: Sequence[_Item], budget: int) -> set[int]:
     which a provider's cache needs.
     """
     step = max(1, budget // _BATCHES)
-    ends = list(accumulate(item.tokens for item in items))
+    ends = list(accumulate(map(_get_tokens, items)))
     settled = bisect_right(ends, ends[-1] // step * step)
     newer = items[settled:]
     room = budget - step
-    if sum(item.tokens for item in newer) > step:  # a long one began in the batch before
+    if sum(map(_get_tokens, newer)) > step:  # a long one began in the batch before
         settled, newer, room = len(items), [], budget
     return _choose_settled(items, settled, room) | {item.at for item in newer}
 
 
 def _choose_settled(items: Sequence[_Item], stop: int, budget: int) -> set[int]:
-    """Choose among the items before one, with the heading that it stands under."""
     picker = _Picker(items, budget)
     newest = list(reversed(items[:stop]))
     if stop < len(items):

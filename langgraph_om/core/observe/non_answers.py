@@ -79,54 +79,15 @@ _FILL: Final = _collect(
 )
 _SPACED: Final = ("tidak ada", "không có", "लاشيء", "कुछ नहीं", "कोई नहीं")
 _SPACED_NOTHING: Final = ("لا شيء", "لا يوجد", "لا توجد", *_SPACED)
-_HAN_NOTHING: Final = (
-    *(
-        "暂无",
-        "暫無",
-        "没有",
-        "沒有",
-        "无",
-        "無し",
-        "無",
-        "空",
-        "なし",
-        "ありません",
-        "ございません",
-    ),
-    "ない",
+_HAN_NOTHING: Final = _collect(
+    "暂无 暫無 没有 沒有 无 無し 無 空 なし ありません ございません ない"
 )
-_HAN_NOTES: Final = (
-    *(
-        "观察结果",
-        "观察",
-        "觀察",
-        "值得记录",
-        "值得記錄",
-        "记录",
-        "記錄",
-        "特記事項",
-        "観察事項",
-        "観察",
-    ),
-    *("観測", "記録"),
+_HAN_NOTES: Final = _collect(
+    "观察结果 观察 觀察 值得记录 值得記錄 记录 記錄 特記事項 観察事項 観察 観測 記録"
 )
-_HAN_FILL: Final = (
-    *(
-        "新的",
-        "新",
-        "的",
-        "内容",
-        "內容",
-        "任何",
-        "可",
-        "需要",
-        "信息",
-        "特に",
-        "特記",
-        "新しい",
-        "新たな",
-    ),
-    *("新規", "事項", "すべき", "する", "こと", "該当", "は", "の", "に", "も"),
+_HAN_FILL: Final = _collect(
+    "新的 新 的 内容 內容 任何 可 需要 信息 特に 特記 新しい 新たな",
+    "新規 事項 すべき する こと 該当 は の に も",
 )
 _WORD: Final = compile_late(
     "|".join(
@@ -137,9 +98,9 @@ _WORD: Final = compile_late(
         )
     )
 )
-_ALONE: Final = _NOTHING | {*_SPACED_NOTHING, *_HAN_NOTHING}
-_STRONG: Final = _NOTES | {*_HAN_NOTES}
-_KNOWN: Final = _ALONE | _NOT | _STRONG | _MATTER | _FILL | {*_HAN_FILL}
+_ALONE: Final = _NOTHING | _HAN_NOTHING | {*_SPACED_NOTHING}
+_STRONG: Final = _NOTES | _HAN_NOTES
+_KNOWN: Final = _ALONE | _NOT | _STRONG | _MATTER | _FILL | _HAN_FILL
 
 
 def says_nothing_to_note(text: str) -> bool:

@@ -91,7 +91,6 @@ def ask_until_usable(
     """Ask the Observer, and once more when its answer cannot be used.
 
     Args:
-        read: Says what an answer holds.
         retry: The name of the prompt that asks once more.
 
     Raises:

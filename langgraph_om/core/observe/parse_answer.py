@@ -317,7 +317,6 @@ def parse_output(text: str, *, cut_off: bool = False) -> ParsedAnswer:
     """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
 
     Args:
-        text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early. The status is then
             `cut_off`, and `observations` holds what arrived, for display only.
     """
@@ -468,7 +467,7 @@ def read_hint(split: Split, name: str) -> str | None:
 
 
 def _tidy_text(text: str) -> str:
-    lines = "\n".join(_clip(line.rstrip()) for line in text.split("\n"))
+    lines = "\n".join([_clip(line.rstrip()) for line in text.split("\n")])
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
@@ -525,7 +524,6 @@ def strip_reasoning(text: str, *, may_be_open: bool = False) -> str:
     """Drop what stands in think tags before the first block, even when one tag is missing.
 
     Args:
-        text: The answer.
         may_be_open: Whether a block that ends the answer counts although it stands in reasoning
             that was never closed.
     """

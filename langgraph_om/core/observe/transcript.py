@@ -116,9 +116,6 @@ def transcribe(
 
     Args:
         messages: The messages, oldest first; system messages and removals are skipped.
-        timezone: The zone in which days and times are written.
-        counter: Measures the texts that have a limit.
-        limits: How much of each kind of content is shown.
         hidden_tools: Names of tools whose calls and results are left out.
 
     Returns:
@@ -136,20 +133,6 @@ def transcribe(
     text = escape_tags(written, _WRAPPING_TAG)
     most = writer.bound_tokens(counter, len(text)) if text == written else None
     return Transcript(text, find_attachments(writer.placeholders.parts), most)
-
-
-def write_transcript_text(
-    messages: Sequence[TimedMessage],
-    *,
-    timezone: tzinfo,
-    counter: TokenCounter,
-    limits: TranscriptLimits = DEFAULT_LIMITS,
-    hidden_tools: Collection[str] = (),
-) -> str:
-    """Return only the text of `transcribe`."""
-    return transcribe(
-        messages, timezone=timezone, counter=counter, limits=limits, hidden_tools=hidden_tools
-    ).text
 
 
 def format_day(day: date) -> str:
@@ -282,7 +265,6 @@ class _TranscriptWriter:
         return "\n".join(filter(str.strip, pieces))
 
     def _write_tool_line(self, part: Part, clock: str) -> str:
-        """Return the line of a call, a result or an error."""
         is_call = part.kind == "tool-call"
         body = self._write_arguments(part.body) if is_call else self._write_result(part.body)
         name = self._name_tool(part)

@@ -125,11 +125,7 @@ def split_days(groups: Sequence[Group]) -> list[Day]:
 
 
 def render_log(record: MemoryRecord) -> Html:
-    """Render the log.
-
-    Args:
-        record: The memory of the thread, or of a resource.
-    """
+    """Render the log."""
     shown = [group for group in record["log"] if group["text"]]
     if not shown:
         return element("p", "No observations yet.", class_="note")
@@ -281,12 +277,7 @@ _POLICY: Final = (
 
 
 def render_page(fragment: Html, title: str) -> str:
-    """Return a page of its own around what `render_memory_view` wrote.
-
-    Args:
-        fragment: The content.
-        title: Of the page.
-    """
+    """Return a page of its own around what `render_memory_view` wrote."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -335,10 +326,7 @@ def render_memory_view(
         record: The memory of a thread, or of a resource.
         status: The `data` of `data-om-status`.
         history: The last record of each generation, newest first, to show what each changed.
-        sizes: What the Actor is sent in place of the conversation.
         is_closed: Whether nothing is done in the background any more.
-        apart: What the Actor is shown apart from the log.
-        sections: What features say of it.
     """
     windows = [_render_window(window) for window in list_windows(status)]
     log = select_log(record, apart)
@@ -371,7 +359,6 @@ def _render_head(record: MemoryRecord, sizes: Sizes | None, actor: str) -> Html:
 
 
 def _render_trouble(record: MemoryRecord) -> Html | None:
-    """Say what went wrong last, if anything."""
     lines = [
         element("p", element("b", f"{name.capitalize()} failed: "), text)
         for name, text in list_failures(record)

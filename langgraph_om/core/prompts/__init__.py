@@ -12,6 +12,7 @@ The files are read once, when this module is imported, so that no model call eve
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 
 __all__ = ["add", "fill", "load", "names"]
@@ -48,14 +49,19 @@ def fill(template_name: str, /, **slots: str) -> str:
     the heading above it when nothing else stands under that heading.
 
     Args:
-        template_name: The file's name without `.md`.
         **slots: The text of every slot the prompt has, and of no other.
 
     Raises:
         ValueError: There is no such prompt, a slot has no value, or a value has no slot.
     """
     pieces = _SLOT.split(load(template_name))  # text, slot, text, ..., slot, text
-    _check_slots(template_name, pieces[1::2], slots)
+    if slots.keys() != {*pieces[1::2]}:
+        wanted, given = _quoted(dict.fromkeys(pieces[1::2])), _quoted(slots)
+        msg = (
+            f"Prompt `{template_name}` has the slots {wanted}, and was given {given}; give each "
+            f"of them a text (an empty one leaves it out)."
+        )
+        raise ValueError(msg)
     done: list[str] = []
     text = pieces[0]
     for index in range(1, len(pieces), 2):
@@ -86,23 +92,8 @@ def _close_gap(before: str, after: str, *, first: bool, last: bool) -> str:
     return head + "\n" * newlines + tail
 
 
-def _check_slots(name: str, wanted: list[str], given: dict[str, str]) -> None:
-    missing = [slot for slot in dict.fromkeys(wanted) if slot not in given]
-    if missing:
-        msg = (
-            f"Prompt `{name}` has no value for {_quoted(missing)}; "
-            "give every slot a text (an empty one leaves it out)."
-        )
-        raise ValueError(msg)
-    unknown = [slot for slot in given if slot not in wanted]
-    if unknown:
-        known = _quoted(list(dict.fromkeys(wanted))) or "none"
-        msg = f"Prompt `{name}` has no slot {_quoted(unknown)}; its slots are: {known}."
-        raise ValueError(msg)
-
-
-def _quoted(words: list[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words) or "none"
 
 
 def _without_comment(text: str) -> str:
@@ -113,9 +104,6 @@ def _without_comment(text: str) -> str:
 
 def add(package: str) -> None:
     """Add the prompts that lie beside the code of a feature.
-
-    Args:
-        package: The name of the feature's package.
 
     Raises:
         ValueError: When there is a prompt of the same name already.

@@ -144,26 +144,15 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
 
 
 def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) -> None:
-    """Put what a cycle of the turn came to into the log."""
+    """Put what a cycle of the turn came to into the log, where that is still as it was then."""
     added = added_operations().get(event["operation"])
     if added is not None:
         added.finish(record, event)
     elif event["operation"] == "observation":
-        _finish_observation(record, event)
-    else:
-        _finish_reflection(record, event)
-
-
-def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
-    """Add observations to the log; the cursor moves only from where the Observer began."""
-    if _extend_log(record, event, event["groups"]):
-        run_beside("observed", record, event)
-        note_success(record, event)
-
-
-def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
-    """Replace exactly the groups that a reflection read."""
-    if _replace_groups(record, event):
+        if _extend_log(record, event, event["groups"]):
+            run_beside("observed", record, event)
+            note_success(record, event)
+    elif _replace_groups(record, event):
         note_success(record, event)
 
 
@@ -346,7 +335,6 @@ def fail_buffering(record: MemoryRecord, event: BufferingFailed) -> None:
 
 
 def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
-    """Remove this job from the pending ones; return whether it was one of them."""
     operation = event["operation"]
     job = record["pending"].get(operation)
     if job is None or job["cycle_id"] != event["cycle_id"]:
@@ -383,9 +371,6 @@ _BY_OPERATION: Final = frozenset({"pending", "attempts", "usage"})
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
     """Refuse an edit that cannot be meant.
-
-    Args:
-        edit: Keys of the record with their new values.
 
     Raises:
         ConfigurationError: For an unknown key, a value of another type, or a missing part.
@@ -432,7 +417,6 @@ def check_record(record: Mapping[Any, Any]) -> None:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    """Return the type of each key of the record."""
     return {**get_type_hints(MemoryRecord), **added_types()}
 
 

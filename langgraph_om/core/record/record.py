@@ -250,7 +250,6 @@ def collect_sources(group: Group, others: Sequence[Group]) -> list[list[str]]:
     """Return the ranges of other groups of its thread from which a group's items come.
 
     Args:
-        group: The group with the items.
         others: Groups before it from which items were joined into it.
     """
     found: dict[tuple[str, str], None] = {}
@@ -359,13 +358,7 @@ def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> Buffer
 
 
 def place_changes(log: Sequence[Group], changes: LogChanges, cycle_id: str) -> Substitution | None:
-    """Return what edits replace in a log: the shortest run with all changes that fit.
-
-    Args:
-        log: The log as it is by now.
-        changes: What becomes of which groups.
-        cycle_id: Id of the cycle that made them.
-    """
+    """Return what edits replace in a log: the shortest run with all changes that fit."""
     present = {group["id"] for group in log}
     fitting = {group_id for ids in changes.together if present.issuperset(ids) for group_id in ids}
     if not fitting:
@@ -393,9 +386,7 @@ def replace_groups(
     """Replace exactly the groups that a reflection read; `None` when they are not there any more.
 
     Args:
-        log: The log as it is by now.
         read: Their ids, in log order.
-        written: What the reflection made of them.
     """
     start = find_groups(log, read)
     if start is None:

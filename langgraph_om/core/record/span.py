@@ -351,7 +351,6 @@ class Span:
         return rest
 
     def _cut(self, start: int, stop: int) -> Span:
-        """Return the span of the entries from `start` up to `stop`."""
         rest = Span(
             self.start + start,
             self.names[start:stop],

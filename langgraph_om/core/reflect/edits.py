@@ -24,10 +24,6 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
 # The log as numbered items: a line with what belongs to it, and what it may be judged by.
-#
-# A group's text is read line by line. A line at the outermost level that begins an item begins
-# one; what follows up to the next item, heading or end belongs to it, but for blank lines at its
-# end. So each line is a heading, a blank, or in exactly one item.
 
 
 _CAPTION: Final = compile_late(
@@ -108,7 +104,6 @@ def render_items(items: Sequence[Item], division: Division | None = None) -> str
     """Write items with their numbers and sizes, under their days.
 
     Args:
-        items: The items, in the order of their numbers.
         division: How they are shown thread by thread; `None`: without sections.
     """
     if division is None:
@@ -228,7 +223,6 @@ def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
     """Return the edits that an answer holds, in its order.
 
     Args:
-        text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early: its last edit may lack
             its end, and does not count.
     """
@@ -341,10 +335,6 @@ def check_edits(
 
     Rewordings come first, each item's first one counts; an item that has a new text is not dropped
     as well.
-
-    Args:
-        edits: The edits of an answer, in its order.
-        items: The numbered items that it is about.
     """
     checked = CheckedEdits()
     taken: set[int] = set()
@@ -402,7 +392,6 @@ def _check_drops(
 
 
 def _name(edit: Rewording) -> str:
-    """Name an edit by its first numbers."""
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in edit.numbers[:4]]
     return "+".join(shown) + ("+..." if len(edit.numbers) > len(shown) else "")
 

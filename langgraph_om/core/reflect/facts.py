@@ -162,7 +162,6 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
     Args:
         text: The new text, without mark and time.
         sources: The texts that it replaces.
-        headings: The date headings above them.
     """
     said, given = normalize(text), [normalize(source) for source in sources]
     days = [day for heading in headings if (day := observation_date(heading)) is not None]
@@ -258,7 +257,6 @@ def _without_days(text: str, days: Collection[date]) -> str:
 
 
 def _name_parts(days: Iterable[date]) -> Iterator[str]:
-    """Yield the month and the weekday of days."""
     for day in days:
         yield _MONTH_NAMES[day.month - 1][:3]
         yield _DAY_NAMES[day.weekday()][:3]

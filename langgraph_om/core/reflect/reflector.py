@@ -71,9 +71,7 @@ def regroup(
 
     Args:
         sources: The groups that were read, in log order.
-        text: What the Reflector wrote.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
-        reflected_at: ISO time.
     """
     sections = _split_sections(text)
     days = [section.day for section in sections]
@@ -155,20 +153,27 @@ def is_small_enough(tokens: int, target: int) -> bool:
     return tokens < target * _TOLERANCE
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedLog:
+    """What is wanted of a condensed log."""
+
+    target: int
+    """Tokens to stay under."""
+    instruction: str | None = None
+    """Of the user."""
+    prompt: str = "default"
+    """Which of the Observer's prompts wrote the log."""
+    features: Features = NO_FEATURES
+    """Those that tell of hints."""
+
+
 @dataclass(frozen=True, slots=True)
-class ReflectorInput:
+class ReflectorInput(WantedLog):
     """All that the Reflector is given about the log of one thread."""
 
     log: str
     tokens: int
     """Tokens of the log; an answer has to have fewer."""
-    target: int
-    """Tokens to stay under."""
-    instruction: str | None = None
-    prompt: str = "default"
-    """Which of the Observer's prompts wrote the log."""
-    features: Features = NO_FEATURES
-    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,26 +183,6 @@ class Reflection:
     text: str
     tokens: int
     hints: Mapping[str, str] = field(default_factory=dict)
-
-
-class WantedSize(Protocol):
-    """What is wanted of a condensed log."""
-
-    @property
-    def target(self) -> int:
-        """Tokens to stay under."""
-
-    @property
-    def instruction(self) -> str | None:
-        """Of the user."""
-
-    @property
-    def prompt(self) -> str:
-        """Which of the Observer's prompts wrote the log."""
-
-    @property
-    def features(self) -> Features:
-        """Those that tell of hints."""
 
 
 class CondensedLog(Protocol):
@@ -244,9 +229,7 @@ def ask_reflector(
     """Ask until an answer is small enough, and return the best one.
 
     Args:
-        read: Says what an answer comes to.
         target: Tokens to stay under.
-        questions: How often it is asked at most.
 
     Raises:
         ObserverError: When no answer is of use.
@@ -313,14 +296,12 @@ def _describe_problem(parsed: ParsedAnswer) -> str:
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def build_question(request: WantedSize, task: str, log: str, tokens: int) -> list[BaseMessage]:
+def build_question(request: WantedLog, task: str, log: str, tokens: int) -> list[BaseMessage]:
     """Return the question to the Reflector.
 
     Args:
-        request: What it is given.
         task: The name of the prompt that contains the log.
         log: The log, its tags escaped.
-        tokens: Tokens of the log.
     """
     system = fill(
         "reflector",
@@ -365,11 +346,7 @@ class EditedLog:
         return sum(group["tokens"] for group in self.groups)
 
     def apply(self, checked: CheckedEdits, items: Sequence[Item], counter: TokenCounter) -> None:
-        """Apply checked edits.
-
-        Args:
-            items: The numbered items that they name.
-        """
+        """Apply checked edits."""
         cuts: dict[int, dict[LineSpan, str]] = {}
         for number in checked.dropped:
             item = items[number - 1]
@@ -412,7 +389,6 @@ class EditedLog:
 
         Args:
             cycle_id: Id of the cycle; the groups' ids are derived from it.
-            reflected_at: ISO time.
         """
         together: dict[int, list[str]] = {}
         becomes: dict[str, Group] = {}
@@ -517,7 +493,6 @@ def _build_question(
     """Return the question: the log as it is now, and what is still to go.
 
     Args:
-        request: What the Reflector is given.
         log: The log with the edits so far.
         given: Tokens of the log at first.
         refused: Why edits of the former answer were left out.

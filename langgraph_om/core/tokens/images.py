@@ -8,9 +8,10 @@ block, or into its `extras` or `metadata`.
 from __future__ import annotations
 
 import re
-from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import imagesize
@@ -75,7 +76,7 @@ class AttachmentFormula:
     def _image(self, places: Sequence[Mapping[str, Any]], payload: Payload | None) -> int:
         size = _stated_size(places)
         if size is None and payload:
-            size = _Header(payload).image_size()
+            size = _read_size(payload)
         length = payload.size if payload else None
         if self.provider == "google":
             return google_tokens(size, self.model, first_string(places, _RESOLUTION_KEYS))
@@ -220,9 +221,8 @@ def _mime_of_name(name: str) -> str:
 
 # --- Its bytes -----------------------------------------------------------------------------------
 
-_SPACE: Final = re.compile(r"\s")
-_LINE: Final = 200
-_MAX_BYTES: Final = MIB
+_MOST_BYTES: Final = (64 * KIB, 4 * MIB)
+"""How much is decoded: enough for nearly all, then for those with a long preface."""
 _MAX_READS: Final = 4_000
 _RASTER: Final = re.compile(
     rb"\x89PNG|GIF8|\xff\xd8\xff|RIFF....WEBP|BM|II\*\x00|MM\x00\*|....ftyp|\x00\x00\x00\x0cjP",
@@ -230,59 +230,24 @@ _RASTER: Final = re.compile(
 )
 
 
-class _Header:
-    """A payload, read as a file is, of which only what is asked for is decoded."""
+class _Header(BytesIO):
+    """The first bytes of an image, which end after too many reads: hostile ones need a million."""
 
-    def __init__(self, payload: Payload) -> None:
-        data = payload.data
-        self._data = data if isinstance(data, str) else bytes(data[:_MAX_BYTES])
-        self._start, self._size = payload.start, payload.size
-        self._at = self._reads = 0
-        self._left = _MAX_BYTES
+    reads = 0
 
-    def image_size(self) -> ImageSize | None:
-        """Return what the header of the image says; `None` when it says nothing sensible."""
-        try:
-            self._join_lines()
-            if not _RASTER.match(self.read(16)):  # a drawing in XML has no pixels
-                return None
-            self.seek(0)
-            width, height = imagesize.get(self)
-        except Exception:  # noqa: BLE001  (whatever is wrong with the data, the size is not known)
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size) if self.reads <= _MAX_READS else b""
+
+
+def _read_size(payload: Payload) -> ImageSize | None:
+    """Return what the header of an image says; `None` when it says nothing sensible."""
+    for most in _MOST_BYTES:
+        head = payload.head(most)
+        if not _RASTER.match(head):  # a drawing in XML has no pixels
             return None
-        return ImageSize(width, height) if min(width, height) > 0 else None
-
-    def _join_lines(self) -> None:
-        head = self._data[self._start : self._start + _MAX_BYTES]
-        if isinstance(head, str) and _SPACE.search(head, 0, _LINE):
-            self._data, self._start = _SPACE.sub("", head), 0
-
-    def read(self, count: int = -1) -> bytes:
-        """Return the next bytes, none at the end or after too many of them or too many calls."""
-        self._reads += 1
-        if self._reads > _MAX_READS:
-            return b""
-        count = min(count, self._left) if count >= 0 else self._left
-        found = self._slice(self._at, self._at + count)
-        self._at += len(found)
-        self._left -= len(found)
-        return found
-
-    def _slice(self, start: int, end: int) -> bytes:
-        if isinstance(self._data, bytes):
-            return self._data[start:end]
-        # Three bytes are four letters.
-        first = start // 3
-        letters = self._data[self._start + 4 * first : self._start + 4 * -(-end // 3)]
-        letters = letters.replace("-", "+").replace("_", "/").rstrip("=")
-        whole = a2b_base64(letters + "=" * (-len(letters) % 4))
-        return whole[start - 3 * first : end - 3 * first]
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place, as in a file."""
-        self._at = max(0, offset + (0, self._at, self._size)[whence])
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place of the next byte."""
-        return self._at
+        with suppress(Exception):  # whatever is wrong with the data, the size is not known
+            size = ImageSize(*imagesize.get(_Header(head)))
+            if min(size) > 0:
+                return size
+    return None

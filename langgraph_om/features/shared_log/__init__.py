@@ -9,10 +9,12 @@ Actor (`threads`), and observed when it becomes too much (`observing`), by one t
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -69,6 +71,27 @@ class Rest(NamedTuple):
     """Where the next part begins; `None` where this was the last."""
 
 
+MAX_HOLD_SECONDS = 5.0
+"""How long a thread keeps others of its resource from a log before the next one begins beside it,
+as the archive may hang."""
+MAX_WAIT_SECONDS = 60.0
+"""How long a thread waits for others, however many there are, before it begins beside them."""
+
+
+class LogPlace:
+    """The right to exchange with a log alone in this process, until it is left or forgotten."""
+
+    def __init__(self, resource_id: str, leave: Callable[[LogPlace], None]) -> None:
+        self.resource_id, self._leave = resource_id, leave
+        self.ends = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leave(self)
+
+
 class _Read(NamedTuple):
     mark: ReadMark
     found: Any
@@ -88,9 +111,38 @@ class LogCache:
         self._logs: Recent[tuple[int, SharedLog]] = Recent(MAX_LOGS)
         self._rests: Recent[Any] = Recent(MAX_LOGS)
         """Per resource, where the look at its quiet threads goes on."""
-        self._lock = threading.Lock()
+        self._lock, self._left = threading.Lock(), threading.Condition()
+        self._places: WeakValueDictionary[str, LogPlace] = WeakValueDictionary()
+        """By resource, who exchanges with its log; a cancelled run leaves nothing behind."""
         self._reads: OrderedDict[str, _Read] = OrderedDict()
         self._weight = 0
+
+    def wait_for_log(self, resource_id: str) -> LogPlace:
+        """Wait until no other thread of this process exchanges with a log, or for long enough.
+
+        Other processes do so at the same time, so whoever has the place may be refused still.
+        """
+        place = LogPlace(resource_id, self._leave_log)
+        gives_up = time.monotonic() + MAX_WAIT_SECONDS
+        with self._left:
+            while (held := self._places.get(resource_id)) is not None:
+                now = time.monotonic()
+                if now >= gives_up:
+                    return place
+                if now >= held.ends:
+                    break
+                left = min(held.ends, gives_up) - now
+                del held  # or else it would be kept from being forgotten
+                self._left.wait(left)
+            place.ends = time.monotonic() + MAX_HOLD_SECONDS
+            self._places[resource_id] = place
+        return place
+
+    def _leave_log(self, place: LogPlace) -> None:
+        with self._left:
+            if self._places.get(place.resource_id) is place:
+                del self._places[place.resource_id]
+                self._left.notify_all()
 
     def read_log(self, resource_id: str) -> SharedLog:
         """Return the shared log as it is now.

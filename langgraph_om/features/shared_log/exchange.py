@@ -98,14 +98,16 @@ def exchange(
     """
     is_new_turn = window.request != record["turn"]["request"]
     try:
-        done = yield from _exchange_log(settings, record, messages, now, is_new_turn=is_new_turn)
-        if done.events or is_new_turn:
-            described = [
-                as_event(event)
-                for event in (yield from _describe_others(settings, done.record, now))
-            ]
-            record_now = read_sharing(fold(done.record, [described]))
-            done = ExchangeOutcome(record_now, [*done.events, *described], done.named)
+        # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
+        if not (is_new_turn or record["outbox"] or (yield from _is_changed(record))):
+            return ExchangeOutcome(record, [])
+        # At once, threads of a resource would refuse each other's commits, and read the same.
+        with (yield from call_storage("wait_for_log", record["resource_id"])):
+            done = yield from _exchange_log(settings, record, messages, now)
+            if done.events or is_new_turn:
+                described = yield from _describe_others(settings, done.record, now)
+                record_now = read_sharing(fold(done.record, [described]))
+                done = ExchangeOutcome(record_now, [*done.events, *described], done.named)
     except ArchiveError as error:
         text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
         arguments = (record["thread_id"], error)
@@ -212,20 +214,18 @@ def find_left_behind(
 # --- The log -------------------------------------------------------------------------------------
 
 
+def _is_changed(record: SharingRecord) -> EffectFlow[bool]:
+    revision = yield from call_storage("record_revision", record["resource_id"])
+    return bool(revision != record["revision"])
+
+
 def _exchange_log(
     settings: Settings,
     record: SharingRecord,
     messages: Sequence[BaseMessage],
     now: datetime,
-    *,
-    is_new_turn: bool,
 ) -> EffectFlow[ExchangeOutcome]:
     resource, changes = str(record["resource_id"]), record["outbox"]
-    # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
-    if not changes and not is_new_turn:
-        revision = yield from call_storage("record_revision", resource)
-        if revision == record["revision"]:
-            return ExchangeOutcome(record, [])
     shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
     kept = read_sharing(fold(record, [noted]))
     yield from _archive_groups(resource, kept, shared, now)
@@ -434,7 +434,7 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 
 def _describe_others(
     settings: Settings, record: SharingRecord, now: datetime
-) -> EffectFlow[list[OthersDescribed]]:
+) -> EffectFlow[list[Event]]:
     """Describe the other threads, when that is news."""
     threads, rest = yield from read_other_threads(settings, record)
     counts = count_in_others(settings, record, threads, now)
@@ -448,4 +448,7 @@ def _describe_others(
         show_id=settings.show_id,
         timezone=settings.timezone,
     )
-    return [{"type": "others", "others": found}] if found != record["others"] else []
+    if found == record["others"]:
+        return []
+    event: OthersDescribed = {"type": "others", "others": found}
+    return [as_event(event)]

@@ -298,7 +298,8 @@ def _find_start(thread_id: str, cursor: Sequence[str], shared: SharedLog) -> Eff
         return newest
     newest = found.position + 1
     for key in ends[:MAX_ENDS]:
-        newest = max(newest, (yield from _find_behind(thread_id, key)))
+        if key != found.key:
+            newest = max(newest, (yield from _find_behind(thread_id, key)))
     return newest
 
 

@@ -34,6 +34,7 @@ from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
     Trial,
+    WantedLog,
     ask_reflector,
     build_question,
     regroup,
@@ -417,18 +418,11 @@ def _label_attachments(threads: Sequence[ThreadInput]) -> list[Attachment]:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadsReflectorInput:
-    """All that the Reflector is given about the log of several threads."""
+class ThreadsReflectorInput(WantedLog):
+    """All that the Reflector is given about the log of several threads, together."""
 
     groups: Sequence[Group]
     show_id: ShowId
-    target: int
-    """Tokens of all groups together, to stay under."""
-    instruction: str | None = None
-    prompt: str = "default"
-    """Which of the Observer's prompts wrote the log."""
-    features: Features = NO_FEATURES
-    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)

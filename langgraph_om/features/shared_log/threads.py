@@ -19,7 +19,7 @@ from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     TranscriptLimits,
-    write_transcript_text,
+    transcribe,
 )
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -269,7 +269,7 @@ def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzi
     newest = zip(entries[first:], times[first:], strict=True)
     start = len(thread.entries) + thread.rest - count
     timed = [TimedMessage(entry.message, time) for entry, time in newest]
-    text = write_transcript_text(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
+    text = transcribe(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS).text
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
     title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
     name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'

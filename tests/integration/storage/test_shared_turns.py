@@ -13,6 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, SQLAlchemyArchive
+from langgraph_om.features import shared_log
 from langgraph_om.features.shared_log import reading as log_lease
 from langgraph_om.features.shared_log import reading as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
@@ -107,6 +108,58 @@ def test_turns_at_once_beside_one_unobserved_thread_ask_once(files: SQLAlchemyAr
     assert asked_observer(model) == 1
     agent.say("t0")
     assert "noisy" in {group["thread_id"] for group in agent.state("t0")[0]["log"]}
+
+
+class Counted(SQLAlchemyArchive):
+    """An archive that is slow to read, and counts what is read and refused."""
+
+    refused = 0
+
+    def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
+        found = super().load_record(resource_id)
+        time.sleep(0.02)
+        return found
+
+    def commit_record(self, *args: Any, **options: Any) -> bool:
+        is_ours = super().commit_record(*args, **options)
+        self.refused += not is_ours
+        return is_ours
+
+
+def test_turns_at_once_do_not_refuse_each_others_changes(tmp_path: Any) -> None:
+    """Each refused change is made anew; with hundreds at once, most were."""
+    files, together = Counted(f"sqlite:///{tmp_path}/memory.db"), threading.Barrier(8, timeout=120)
+
+    def say(number: int) -> None:
+        together.wait()
+        for _ in range(4):
+            agent.say(f"t{number}")
+
+    observation = {"message_tokens": 100, "buffer_tokens": False}
+    agent = Agent(sharing(files, extractive(), observation=observation), InMemorySaver())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(say, range(8)))
+    assert files.record_revision(USER) >= 8
+    assert files.refused == 0
+
+
+def test_a_thread_that_hangs_or_is_given_up_holds_up_no_other(
+    files: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 0.3)
+    cache, began = shared_log.LogCache(files), time.monotonic()
+    with cache.wait_for_log(USER):
+        for _ in range(3):  # the first one waits, and the next begin where it has left
+            with cache.wait_for_log(USER):
+                pass
+    assert 0.2 < time.monotonic() - began < 5
+    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 600)
+    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 0.3)
+    with cache.wait_for_log(USER), cache.wait_for_log(USER):
+        pass  # where many wait before it, it does not wait for all of them
+    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 600)
+    cache.wait_for_log(USER)  # which nobody leaves, as nobody has it any more
+    cache.wait_for_log(USER)
 
 
 def test_a_second_chat_does_not_stall_nor_shrink_the_first(files: SQLAlchemyArchive) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -97,7 +98,7 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
         "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
         "threads": {"work": {"cursor": ["w2"], "hints": {}}},
     }
-    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, [], []]
+    answers = [nullcontext(), (None, 0), {}, False, (theirs, 1), {}, True, None, theirs, [], []]
     run = exchanging(record, answers)
     commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
     assert [each.options["expected"] for each in commits] == [0, 1]
@@ -109,7 +110,7 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
 
 def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     record = opened("resource", outbox=[extension("t", "g1")])
-    run = exchanging(record, [(None, 0), {}, False] * MAX_COMMITS)
+    run = exchanging(record, [nullcontext(), *[(None, 0), {}, False] * MAX_COMMITS])
     assert run.result[1] == []
     assert run.result[0]["outbox"] == record["outbox"]
     [warning] = warnings(run)
@@ -311,7 +312,7 @@ def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
     own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
     own |= {"note_loss", "note_outage"}
     cached = {"read_log", "remember_log", "find_threads", "recall_reads", "remember_read"}
-    cached |= {"find_rest", "leave_rest"}
+    cached |= {"find_rest", "leave_rest", "wait_for_log"}
     stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
     stored |= {
         "claim",
