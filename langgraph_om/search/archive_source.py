@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
@@ -17,7 +16,7 @@ from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import parts_of, role_of
-from langgraph_om.core.search import Filter, tools_in
+from langgraph_om.core.search import tools_in
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -95,6 +94,14 @@ class ArchiveSource:
     """
     knows_all: bool = False
     """Whether no other thread has observations, as the log is a shared one."""
+    _looked_up: dict[str, ArchivedThread | None] = field(default_factory=dict, init=False)
+    """The threads looked up so far; one answer asks for the same ones again."""
+    _readable: set[str] = field(default_factory=set, init=False)
+    """The threads in which a message was found."""
+    _adjacent: dict[_Span, RecallMessage] = field(default_factory=dict, init=False)
+    """Per span of one message, that message, which was read along with others."""
+    _read_logs: dict[str, Collection[str]] = field(default_factory=dict, init=False)
+    """By thread id, the ids of observations as the archive was told them last."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -230,12 +237,7 @@ class ArchiveSource:
             self._read_logs[thread_id] = {group["id"] for group in found}
         return self._read_logs[thread_id]
 
-    @cached_property
-    def _read_logs(self) -> dict[str, Collection[str]]:
-        """By thread id, the ids of observations as the archive was told them last."""
-        return {}
-
-    @cached_property
+    @property
     def _is_shared(self) -> bool:
         return self.scope == "resource" and bool(self.who.resource_id)
 
@@ -265,16 +267,6 @@ class ArchiveSource:
             return self._is_in_reach(thread_id)
         return self._find_thread(thread_id) is not None
 
-    @cached_property
-    def _readable(self) -> set[str]:
-        """The threads in which a message was found."""
-        return set()
-
-    @cached_property
-    def _adjacent(self) -> dict[_Span, RecallMessage]:
-        """Per span of one message, that message, which was read along with others."""
-        return {}
-
     def _is_in_reach(self, thread_id: str) -> bool:
         """Return whether a thread is the current one, or others may be read too."""
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
@@ -296,11 +288,6 @@ class ArchiveSource:
             return True
         # A thread may be stored before its resource is known, and some of its runs may have none.
         return is_current and None in {thread.resource_id, self.who.resource_id}
-
-    @cached_property
-    def _looked_up(self) -> dict[str, ArchivedThread | None]:
-        """The threads looked up so far; one answer asks for the same ones again."""
-        return {}
 
     def _to_recall_messages(self, found: Sequence[ArchivedMessage]) -> list[RecallMessage]:
         """Return messages of one thread that follow each other, with their times."""
@@ -341,16 +328,10 @@ def _join(
             continue
         role = None if found is None else role_of(found.message)
         at = hit.updated if found is None else found.at
-        if asked.wanted.is_empty or _passes(asked.wanted, found, at, role):
+        tools = tools_in(parts_of(found.message), {}) if found is not None else ()
+        if asked.wanted.is_empty or asked.wanted.passes(at, role, tools):
             kept.append(replace(hit, thread=thread, role=role, updated=at))
     return join_hits(by_words, kept)[: asked.most]
-
-
-def _passes(
-    wanted: Filter, found: RecallMessage | None, at: datetime | None, role: str | None
-) -> bool:
-    tools = set[str]() if found is None else tools_in(parts_of(found.message), {})
-    return wanted.passes(at, role, tools)
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

@@ -150,7 +150,7 @@ def make_view(
         shown,
         asides,
         find_lines(settings, record, window),
-        select_instructions(messages),
+        [messages[at] for at in find_others(messages) if is_instruction(messages[at])],
     )
 
 
@@ -277,12 +277,6 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
 
 
 # --- The system message --------------------------------------------------------------------------
-
-
-def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the agent's own system messages in a conversation."""
-    others = (messages[at] for at in find_others(messages))
-    return [message for message in others if is_instruction(message)]
 
 
 def _join_system_messages(
