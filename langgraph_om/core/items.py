@@ -180,9 +180,6 @@ def _find_ended_headings(
     return ended
 
 
-# List the items of a log, each with an id by which a person can name it.
-
-
 _ID_LENGTH: Final = 8
 
 
@@ -231,9 +228,6 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
             name = key if seen[key] == 1 else f"{key}-{seen[key]}"
             items.append(LogItem(name, group, span, text, chunk))
     return items
-
-
-# What a person pinned or wrote is changed by nobody else (law 15).
 
 
 def is_protected(group: Mapping[str, object]) -> bool:

@@ -54,9 +54,6 @@ from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
-# Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
-
-
 _LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
 
 
@@ -189,9 +186,6 @@ def assemble(
         record, view.shown, view.asides, lines=view.lines, with_reasoning=with_reasoning
     )
     return out
-
-
-# The parts of an input, for people who look at what it is made of.
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +408,6 @@ def _render_group(
         frame: What stands before it.
         tail: What stands after it: the line that names its messages, or nothing.
         previous: The day with which the group before it ends.
-
-    Returns:
-        The block, and the day with which the group ends.
     """
     shown = escape(hide_low_marks(text))
     for tag in tag_ends():  # the next group may begin with it

@@ -96,9 +96,6 @@ def observation_date(line: str) -> date | None:
 
     Spaces around it, Markdown emphasis and heading marks, a weekday, a time and a closing remark
     in parentheses are accepted. Any other words, or a date without a day, make it plain text.
-
-    Returns:
-        The day, or `None` when the line is no heading.
     """
     stripped = line.strip()
     heading = _HEADING.match(stripped)
@@ -110,9 +107,6 @@ def observation_date(line: str) -> date | None:
     if phrase and phrase.grain == "day" and _HEADING_TAIL.fullmatch(rest, phrase.end):
         return phrase.day
     return None
-
-
-# Reading dates
 
 
 def find_phrase(text: str) -> Phrase | None:

@@ -133,9 +133,6 @@ def sort_notes(
     Args:
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
-
-    Returns:
-        The groups, and the features' entries about them.
     """
     found: Found = {}
     for sort in info.settings.features.having("sort_notes"):

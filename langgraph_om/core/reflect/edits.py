@@ -23,9 +23,6 @@ from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
-# The log as numbered items: a line with what belongs to it, and what it may be judged by.
-
-
 _CAPTION: Final = compile_late(
     r"\[[^\[\]\n]{0,60}?\b(?:image|picture|photo|screenshot|video|gif)\b[^\[\]\n]*+\]",
     re.IGNORECASE,

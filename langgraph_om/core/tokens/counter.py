@@ -327,9 +327,6 @@ def _rule_for(block: Mapping[str, Any]) -> _Rule:
     return RULES["attachment" if is_attachment else "other"]
 
 
-# What a text counts exactly, by one of tiktoken's vocabularies.
-
-
 # tiktoken needs more than linear time, and much stack, for one long run of letters.
 _RUN_LENGTH: Final = 4000
 
