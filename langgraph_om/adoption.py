@@ -218,7 +218,7 @@ class ObservingActs(Handle):
     ) -> Requests[AdoptReport]:
         """Observe the thread, or reflect on it, and write what that came to into its state."""
         runner, config, node = self._runner, self._config, self._as_node
-        is_on = may_write(runner, config)
+        is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
         check_idle(state)
         messages, record = runner.conversation(state), runner.record(state)
@@ -305,11 +305,6 @@ def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[No
         outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
 
 
-def may_write(runner: StepRunner, config: Any) -> bool:
-    """Return whether a run may change memory."""
-    return runner.runs.is_on(config) and not runner.runs.is_read_only(config)
-
-
 def end_session(
     runner: StepRunner,
     record: MemoryRecord | None,
@@ -319,7 +314,7 @@ def end_session(
 ) -> RunFlow[StepResult]:
     """Observe all of a conversation outside of any graph, and end with the Actor's input."""
     memory, conversation = complete_record(record), read_messages(messages)
-    if not may_write(runner, config):
+    if not runner.runs.may_write(config):
         return StepResult(memory, [], list(conversation), aborted=False)
     identity = runner.identity(config, thread_id=thread_id)
     outcome = yield from Adoption(runner, memory, conversation, identity, everything=True).flow()

@@ -7,35 +7,22 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.archive.protocol import list_thread_ids
+from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
+from langgraph_om.runtime.drivers import aperform, fulfil
 from langgraph_om.runtime.executors import ForgettingExecutor
+from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """What a deletion asks of the checkpointer."""
-
-    method: Literal["delete", "list"]
-    name: str
-    """The thread to delete; or the resource whose checkpoints to list."""
-    limit: int = 0
-
-
-_Flow: TypeAlias = Generator[_Ask, list[str] | None, list[str]]
-"""Yields what is asked of the checkpointer, is sent the threads that it listed, and returns those
-whose checkpoints are left."""
 
 
 class Deletable:
@@ -59,7 +46,6 @@ class Deletable:
         it, or for a pause of it, are deleted there, last of all.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is, where no archive knows.
             store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
                 texts there.
@@ -78,8 +64,7 @@ class Deletable:
             Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
                 where it is not reached; call again then. A run that is left does nothing.
         """
-        flow = self._delete_thread(thread_id, resource_id, store, checkpointer)
-        return _drive(flow, checkpointer)
+        return fulfil(self._delete_thread(thread_id, resource_id, store, checkpointer))
 
     def delete_resource(
         self, resource_id: str, *, store: Any = None, checkpointer: Any = None
@@ -91,7 +76,6 @@ class Deletable:
         belongs to another resource in the archive stays.
 
         Args:
-            resource_id: The resource.
             store: The graph's store; needed where it has texts of search by meaning, or working
                 memory.
             checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
@@ -105,7 +89,7 @@ class Deletable:
             ArchiveError: As `delete_thread`.
             Exception: As `delete_thread`.
         """
-        return _drive(self._delete_resource(resource_id, store, checkpointer), checkpointer)
+        return fulfil(self._delete_resource(resource_id, store, checkpointer))
 
     async def adelete_thread(
         self,
@@ -116,23 +100,22 @@ class Deletable:
         checkpointer: Any = None,
     ) -> list[str]:
         """Do the same as `delete_thread` without blocking the event loop."""
-        flow = self._delete_thread(thread_id, resource_id, store, checkpointer)
-        return await _adrive(flow, checkpointer)
+        return await _afulfil(self._delete_thread(thread_id, resource_id, store, checkpointer))
 
     async def adelete_resource(
         self, resource_id: str, *, store: Any = None, checkpointer: Any = None
     ) -> list[str]:
         """Do the same as `delete_resource` without blocking the event loop."""
-        return await _adrive(self._delete_resource(resource_id, store, checkpointer), checkpointer)
+        return await _afulfil(self._delete_resource(resource_id, store, checkpointer))
 
     def _delete_thread(
         self, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
-    ) -> _Flow:
+    ) -> Requests[list[str]]:
         runner, owner = self._runner, resource_id
         keepers = self._list_keepers("delete_thread")
         self._check_reach(store, checkpointer, _name_uses(keepers))
         if checkpointer is not None:
-            yield _Ask("delete", thread_id)
+            yield from call_graph(checkpointer, "delete_thread", thread_id)
         runner.spans.clear()
         for erase in runner.settings.features.having("erase_thread"):
             owner = erase(thread_id, resource_id, runner.clock)
@@ -143,15 +126,17 @@ class Deletable:
         others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
         return others if checkpointer is not None else [thread_id, *others]
 
-    def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
+    def _delete_resource(
+        self, resource_id: str, store: Any, checkpointer: Any
+    ) -> Requests[list[str]]:
         runner = self._runner
         keepers = self._list_keepers("delete_resource")
         self._check_reach(store, checkpointer, _name_uses(keepers))
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
-                yield _Ask("delete", thread_id)
-            found, left = yield from self._delete_unarchived(resource_id)
+                yield from call_graph(checkpointer, "delete_thread", thread_id)
+            found, left = yield from self._delete_unarchived(resource_id, checkpointer)
             threads += found
         else:
             left = [*threads]
@@ -165,12 +150,12 @@ class Deletable:
         return left
 
     def _delete_unarchived(
-        self, resource_id: str
-    ) -> Generator[_Ask, list[str] | None, tuple[list[str], list[str]]]:
+        self, resource_id: str, checkpointer: Any
+    ) -> Requests[tuple[list[str], list[str]]]:
         """Delete threads that only the checkpointer knows; return these, and those that stay."""
         done, left, limit = list[str](), list[str](), PAGE
         while True:
-            listed = (yield _Ask("list", resource_id, limit)) or []
+            listed = yield from _list_threads(checkpointer, resource_id, limit)
             new = [key for key in dict.fromkeys(listed) if key not in done and key not in left]
             if not new and len(listed) < limit:
                 return done, left
@@ -180,7 +165,7 @@ class Deletable:
                 if known is not None and known.resource_id not in {None, resource_id}:
                     left.append(thread_id)
                     continue
-                yield _Ask("delete", thread_id)
+                yield from call_graph(checkpointer, "delete_thread", thread_id)
                 done.append(thread_id)
                 if known is not None:  # it is nobody's there
                     for erase in self._runner.settings.features.having("erase_thread"):
@@ -193,7 +178,6 @@ class Deletable:
         return has_log or any(feature.shows_other_threads for feature in features)
 
     def _list_archived(self, resource_id: str) -> list[str]:
-        """Return the threads of a resource that the archive knows."""
         return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
     def _list_keepers(self, hook: str) -> list[Feature]:
@@ -202,7 +186,6 @@ class Deletable:
         return [keeper for keeper in keepers if hook in vars(type(keeper))]
 
     def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
-        """Check that a deletion reaches what there is."""
         runner, archive = self._runner, self.archive
         used = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):
@@ -230,36 +213,35 @@ def _name_uses(keepers: Sequence[Feature]) -> dict[StoreUse, str]:
     return {keeper.store_use: keeper.kept_in_store for keeper in keepers}
 
 
-def _drive(flow: _Flow, checkpointer: Any) -> list[str]:
-    listed: list[str] | None = None
+def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[list[str]]:
+    """Return the threads of a resource's newest checkpoints."""
+    wanted = {"filter": {"resource_id": resource_id}, "limit": limit}
+
+    def read() -> list[str]:
+        return [_thread_of(each) for each in checkpointer.list(None, **wanted)]
+
+    async def aread() -> list[str]:
+        return [_thread_of(each) async for each in checkpointer.alist(None, **wanted)]
+
+    reply: CallReply = yield Call(read, "om_graph", awaited=aread)
+    threads: list[str] = reply.unwrap()
+    return threads
+
+
+async def _afulfil(flow: Requests[list[str]]) -> list[str]:
+    """Fulfil what a flow asks of the checkpointer; the flow itself blocks, so it has a thread."""
+    reply: Any = None
     while True:
-        ask, left = _go_on(flow, listed)
-        if ask is None:
+        request, left = await asyncio.to_thread(_go_on, flow, reply)
+        if request is None:
             return left
-        if ask.method == "delete":
-            checkpointer.delete_thread(ask.name)
-        else:
-            found = checkpointer.list(None, filter={"resource_id": ask.name}, limit=ask.limit)
-            listed = [_thread_of(each) for each in found]
+        reply = await aperform(request)
 
 
-async def _adrive(flow: _Flow, checkpointer: Any) -> list[str]:
-    listed: list[str] | None = None
-    while True:
-        ask, left = await asyncio.to_thread(_go_on, flow, listed)
-        if ask is None:
-            return left
-        if ask.method == "delete":
-            await checkpointer.adelete_thread(ask.name)
-        else:
-            found = checkpointer.alist(None, filter={"resource_id": ask.name}, limit=ask.limit)
-            listed = [_thread_of(each) async for each in found]
-
-
-def _go_on(flow: _Flow, listed: list[str] | None) -> tuple[_Ask | None, list[str]]:
+def _go_on(flow: Requests[list[str]], reply: Any) -> tuple[Any, list[str]]:
     """Return what a flow asks for next, or its end."""
     try:
-        return flow.send(listed), []
+        return flow.send(reply), []
     except StopIteration as end:
         return None, end.value
 

@@ -241,7 +241,6 @@ class SearchingActs(Handle):
             after: Only what was said at this time or later.
             role: Only messages of this role.
             tool_name: Only calls of this tool and their results.
-            limit: How many hits to return at most.
 
         Raises:
             ConfigurationError: When an argument cannot be meant.
@@ -324,7 +323,6 @@ class Searchable:
         the query is an operator; a query without words finds nothing.
 
         Args:
-            query: What to look for.
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
                 a filter of your own that leaves no thread never searches all.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
@@ -375,10 +373,8 @@ class Searchable:
         """Return the threads of a user or entity with titles and times, last updated first.
 
         Args:
-            resource_id: The user or entity.
             before: Only threads created before this time, or its ISO text.
             after: Only threads created after this time.
-            limit: How many to return at most.
             page: Which page of that size, from 0.
             graph: The agent's graph, where to look without an archive: threads are known by the
                 `resource_id` in `configurable` that their runs had. All checkpoints of the user are

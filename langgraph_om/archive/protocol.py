@@ -100,8 +100,6 @@ class ThreadEndsArchive(Protocol):
         Those that were updated at the same time come in an order that holds still.
 
         Args:
-            resource_id: The resource.
-            limit: How many threads at most.
             behind: Begin with the thread that comes behind this one, as it was when it was read.
         """
 
@@ -136,7 +134,6 @@ class ListingArchive(Protocol):
         Args:
             text: Keep threads with this text in their title, id or resource, in any case.
             resource_id: Keep the threads of this resource; `None` for all.
-            limit: How many threads at most.
             behind: Begin behind the thread that was updated then and has this id.
         """
 
@@ -168,7 +165,6 @@ class MovingArchive(Protocol):
         about them, cannot finish.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is; `None` for nobody's.
             to_resource_id: Whose it is to be.
 
@@ -228,7 +224,6 @@ class MessageArchive(Protocol):
             after: The key of the message before the first one, `None` when they start the
                 conversation. One that is unknown stands for the end of the branch.
             now: The current time, noted if something is new.
-            title: The thread's new title.
             times: By key, when a message was written or first seen, where that is known. The first
                 time that is given for a message stays.
             parent: The thread within which this one runs, as a subagent's does. It is then deleted
@@ -269,9 +264,7 @@ class MessageArchive(Protocol):
         A thread that runs within another one, which is there too, is left out.
 
         Args:
-            resource_id: The resource.
             page: Which page, 0-based.
-            limit: Threads to a page.
             before: Keep threads created before this time.
             after: Keep threads created after this time.
         """
@@ -290,8 +283,6 @@ class MessageArchive(Protocol):
         several branches for that of `branch`, else of the current one.
 
         Args:
-            key: The message.
-            thread_id: The thread to look in.
             resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
             branch: With `thread_id`, the name of a branch; see `append`.
 
@@ -314,10 +305,8 @@ class MessageArchive(Protocol):
         """Return messages of a branch, always in the order of the conversation.
 
         Args:
-            thread_id: The thread.
             start: The first position.
             stop: The position to end before.
-            limit: How many to return at most.
             newest_first: Whether `limit` and `offset` count from the end.
             offset: How many to leave out at that end.
             visible_only: Whether messages that users may not see are left out.
@@ -337,8 +326,6 @@ class MessageArchive(Protocol):
         """Return messages in the order of their keys; those that are not there are left out.
 
         Args:
-            thread_id: The thread.
-            keys: The messages.
             branch: The name of the branch whose words are wanted, as for `find`.
         """
 
@@ -377,9 +364,6 @@ class MessageArchive(Protocol):
         """Return the groups of a thread or resource, newest observed first.
 
         Args:
-            thread_id: The thread.
-            resource_id: The resource.
-            limit: How many to return at most.
             in_log: Whether history is left out; see `add_groups`.
 
         Raises:
@@ -403,9 +387,7 @@ class MessageArchive(Protocol):
         it. Without a record nothing is done.
 
         Args:
-            resource_id: The resource.
             change: Given a record, returns what takes its place; it may be called more than once.
-            now: The current time.
         """
 
     def commit_record(
@@ -417,10 +399,8 @@ class MessageArchive(Protocol):
         kept as history.
 
         Args:
-            resource_id: The resource.
             record: The new record; its `generation` is an int.
             expected: The revision that the new record was computed from, 0 for none.
-            now: The current time.
         """
 
     def record_history(
@@ -432,8 +412,6 @@ class MessageArchive(Protocol):
         `begun_at` (when the first one of its generation was).
 
         Args:
-            resource_id: The resource.
-            limit: How many to return at most.
             until: Keep generations that had begun by this time, so that the first entry is of the
                 generation in force then. It may have grown since.
         """
@@ -454,7 +432,6 @@ class MessageArchive(Protocol):
 
         Args:
             job_id: The job; it is made if it is new.
-            owner: Who asks.
             seconds: How long the lease lasts unless it is renewed.
             thread_id: The thread that the job works for; deleting it ends the job.
             resource_id: The resource that the job works for.
@@ -558,15 +535,11 @@ class SearchableArchive(Protocol):
         The query is text: nothing in it is an operator, and nothing raises.
 
         Args:
-            query: What to look for.
-            thread_id: The thread to look in.
             resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
             before: Only what was said before this time.
             after: Only what was said at this time or later.
             role: Only messages of this role: `user`, `assistant`, `tool`.
             tool_name: Only calls of this tool and its results.
-            limit: How many to return at most.
-            offset: How many to leave out before.
             branches: By thread id, the names of branches (see `MessageArchive.append`) that are
                 searched; of other threads the current ones are.
             groups: By thread id, the ids of the groups that are searched; of other threads those

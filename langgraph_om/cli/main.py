@@ -243,7 +243,8 @@ def _search_archive(
     asked = build_request(args.words, args.limit + 1, UTC)
     found = lookup.search_archive(asked, args.thread, source.resource)
     logged: list[dict[str, Any]] = []
-    if args.thread is None and _has_log(source):
+    resource = source.resource
+    if args.thread is None and resource and source.archive.load_record(resource)[0] is not None:
         # What stands in the shared log now, with what a person wrote into it.
         logged = _search_log(memory, source.state(None), args.words)
         found = [hit for hit in found if hit.kind == "message"]
@@ -258,12 +259,6 @@ def _search_archive(
         }
         for hit in found
     ]
-
-
-def _has_log(source: ArchiveSource) -> bool:
-    return (
-        source.resource is not None and source.archive.load_record(source.resource)[0] is not None
-    )
 
 
 def _search_log(memory: ObservationalMemory, state: Any, words: str) -> list[dict[str, Any]]:
@@ -452,14 +447,6 @@ def _cut(text: str, words: list[str]) -> str:
     return f"{'…' if at else ''}{cut}{'…' if at + _MAX_SHOWN < len(line) else ''}"
 
 
-def write_error(error: Exception, args: Namespace) -> str:
-    """Write what went wrong for the terminal."""
-    said = str(error)
-    for place in filter(None, (args.checkpointer, args.archive, args.url)):
-        said = hide_password(said, place)
-    return write_json({"error": said}) if args.json else for_terminal(f"langgraph-om: {said}")
-
-
 BAD_USE: Final = 2
 NO_SOURCE: Final = 3
 NO_ITEM: Final = 4
@@ -603,7 +590,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_count(text: str) -> int:
-    """Return a number of things to show."""
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
     msg = f"{text!r} is no whole number from 1 on"
@@ -623,7 +609,6 @@ def _read_prices(text: str) -> tuple[float, float]:
 
 
 def _read_place(text: str) -> tuple[str, int]:
-    """Return where a server listens."""
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
         return host or "127.0.0.1", int(port)
@@ -666,7 +651,6 @@ def _add_acts(add: _Add) -> None:
 
 
 def _load_graph(name: str | None) -> Any:
-    """Import the agent's graph."""
     if name is None:
         return None
     module, _, attribute = name.partition(":")
@@ -683,5 +667,9 @@ def _load_graph(name: str | None) -> Any:
 
 
 def _fail(error: Exception, args: Namespace, code: int) -> int:
-    print(write_error(error, args), file=sys.stderr)  # noqa: T201 a command
+    said = str(error)
+    for place in filter(None, (args.checkpointer, args.archive, args.url)):
+        said = hide_password(said, place)
+    text = write_json({"error": said}) if args.json else for_terminal(f"langgraph-om: {said}")
+    print(text, file=sys.stderr)  # noqa: T201 a command
     return code

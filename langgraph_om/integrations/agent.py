@@ -68,7 +68,7 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
         state: The graph's state before the Actor's call.
     """
     try:
-        if not runner.runs.is_on() or runner.runs.is_read_only():
+        if not runner.runs.may_write():
             return True
         return _is_idle(runner, state)
     except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
@@ -194,16 +194,13 @@ def _build_actor_node(
     Args:
         actor: The Actor's model with all tools.
         reader: The same without those that write memory, for runs in which nothing is written.
-        memory: The memory.
         prompt: The agent's own system prompt.
         entry: What the node begins with.
     """
     runner, name = runner_of(memory), name_actor(actor)
 
     def choose() -> Runnable[Any, BaseMessage]:
-        if actor is reader or (runner.runs.is_on() and not runner.runs.is_read_only()):
-            return actor
-        return reader
+        return actor if actor is reader or runner.runs.may_write() else reader
 
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:

@@ -1,10 +1,7 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-A turn of memory runs where the model is called, once however often and from wherever it is, and is
-written with the answer: a node before the model's would be a superstep of each call, and a
-checkpoint. A graph of its own is entered only when there is work to do. Its events come back
-through its state, so that a run that is taken up after a crash, or a failure of the model, has them
-too.
+A turn of memory runs where the model is called, and is written with the answer. Work has a graph of
+its own, whose state has the events for a run that is taken up.
 """
 
 from __future__ import annotations
@@ -115,7 +112,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
 
     Args:
-        memory: The memory.
         replaces: The name of a middleware that this one takes the place of. deepagents matches
             names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
             also in its general-purpose subagent. `None`: it is one more.
@@ -605,7 +601,6 @@ class _Found:
 
 
 def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
-    """Run a turn, and return what it came to."""
     if not runner.runs.is_on():
         return _Taken()
     if _is_summarised(state):

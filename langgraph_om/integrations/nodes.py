@@ -1,9 +1,7 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
-`MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as `om_status`; a node whose turn it is not returns nothing. An Actor's
-node may inspect by itself, see `IdleStep` of the ready agent. `MemoryTransformer` projects memory's
-parts out of LangGraph's event stream (version 3).
+The router and the nodes decide anew from what they see, by the same function as `om_status`; a node
+whose turn it is not returns nothing.
 """
 
 from __future__ import annotations
@@ -222,7 +220,7 @@ class MemoryNodes:
     def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""
         runner = self.runner
-        if not runner.runs.is_on() or runner.runs.is_read_only():
+        if not runner.runs.may_write():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         who = runner.identity()
@@ -232,7 +230,7 @@ class MemoryNodes:
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.runner.runs.is_on() or self.runner.runs.is_read_only():
+        if not self.runner.runs.may_write():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):

@@ -86,7 +86,6 @@ def add_observational_memory(
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
             `om`.
-        memory: The memory.
         before: The node that calls the Actor's model.
         end: Where a turn goes that memory aborts (`on_error="abort"`).
 

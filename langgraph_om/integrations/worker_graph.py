@@ -86,8 +86,9 @@ class JobLease:
         self._cycle_id = request["cycle_id"]
         if sender is not None:
             is_gone = self._archive.job(self._cycle_id) is None
-        else:
-            is_gone = self._is_deleted(request)
+        else:  # the thread may have been deleted since, so that nobody wants the job any more
+            found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
+            is_gone = sum(found.values()) > find_deletions(request["record"]).number
         if is_gone:
             return None
         answers: list[Claim] = []
@@ -103,11 +104,6 @@ class JobLease:
         self._leases.ask(self._cycle_id, *whose, tell, about=about)
         is_answered.wait()
         return answers[0]
-
-    def _is_deleted(self, request: JobRequest) -> bool:
-        """Return whether the thread was deleted since, so that nobody wants the job any more."""
-        found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
-        return sum(found.values()) > find_deletions(request["record"]).number
 
     def keep(self, cycle_id: str, result: JobResult) -> bool:
         """Keep the job's result, and return whether it counts."""

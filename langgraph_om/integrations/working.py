@@ -42,7 +42,6 @@ def add_working_memory(
 
     Args:
         builder: The graph; its node `before` has been added already.
-        working: The memory.
         before: The node that calls the Actor's model.
         messages_key: The state's key of the conversation.
 

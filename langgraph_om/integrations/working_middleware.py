@@ -30,9 +30,6 @@ class WorkingMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     With observations too: `ObservationalMemory(..., working_memory=...)` and its middleware.
 
-    Args:
-        working: The memory.
-
     Raises:
         ConfigurationError: When it is something else.
     """

@@ -317,7 +317,6 @@ def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampl
 
 
 def _check_settings_apply(models: ModelPool) -> None:
-    """Refuse model settings that a model object cannot be given."""
     for role, owner in (("observer", "observation"), ("reflector", "reflection")):
         for _, leaf in leaves_of("model", models.values[role]):
             check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])

@@ -111,7 +111,6 @@ class DelayingExecutor(Executor, Protocol):
 
         Args:
             seconds: After how many.
-            cycle_id: The job's id.
             key: Whose pause it is.
             request: Returns the job as plain JSON.
 
@@ -208,7 +207,8 @@ class BackgroundBuffering:
         self._queue = queue
         self._exit_timeout = exit_timeout
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._closed = False
+        self.is_closed = False
+        """Whether no more jobs are taken."""
         self._leases: Leases | None = None
         self.begin_anew()
         begin_anew_after_fork(self)
@@ -280,7 +280,7 @@ class BackgroundBuffering:
             most = self._queue + self._workers
             if job.loop is not None:
                 most += self._tasks - len(self._awaited)
-            if self._closed or busy or most <= len(self._waiting) + len(self._asked):
+            if self.is_closed or busy or most <= len(self._waiting) + len(self._asked):
                 return False
             self._jobs[cycle_id] = job
             self._forget_old()
@@ -377,7 +377,7 @@ class BackgroundBuffering:
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more jobs, drop those that wait, and return whether all at work have ended."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             for job in (*self._waiting, *self._asked):
                 self._end(job, None)
                 self._leave(job)
@@ -388,11 +388,6 @@ class BackgroundBuffering:
                 self._end(job, None)
                 self._leave(job)
         return self.flush(timeout)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more jobs are taken."""
-        return self._closed
 
     def leave(self, timeout: float = 1.0) -> None:
         """Let other workers begin again what is at work here, because the process ends."""
@@ -477,7 +472,7 @@ class BackgroundBuffering:
             if job not in self._awaited or job.is_ending:
                 return
             self._leave_task(job)
-            if self._closed:
+            if self.is_closed:
                 self._end(job, None)
                 self._leave(job)
             else:

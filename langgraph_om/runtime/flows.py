@@ -207,7 +207,6 @@ class _Cycle:
     """What is renewed while it is waited for."""
 
     def begin(self, event: CycleStarted) -> None:
-        """Take in the start of a cycle."""
         self.begun.add(event["cycle_id"])
         self.about, self.tally = describe_cycle(event), Tally()
 

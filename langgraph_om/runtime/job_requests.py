@@ -26,8 +26,8 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import only_blocks
 from langgraph_om.models.model_value import leaves_of
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import Buffering, JobWork
-from langgraph_om.runtime.flows import RunContext, RunFlow, Submit
+from langgraph_om.runtime.executors import JobWork
+from langgraph_om.runtime.flows import RunContext
 
 VERSION = 1
 """Of the form of a request."""
@@ -84,7 +84,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
         values |= {
             f"{option}.{name}": value for name, value in vars(config).items() if name != "model"
         }
-    return {name: derive_id("setting", _write(value)) for name, value in sorted(values.items())}
+    write = partial(json.dumps, default=_name, sort_keys=True)
+    return {name: derive_id("setting", write(value)) for name, value in sorted(values.items())}
 
 
 def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle | None]:
@@ -157,10 +158,6 @@ def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
     return cast("JobRequest", request)
 
 
-def _write(value: Any) -> str:
-    return json.dumps(value, default=_name, sort_keys=True)
-
-
 def _name(value: Any) -> Any:
     """Name what is no JSON so that another process names it alike."""
     if isinstance(value, type):
@@ -193,45 +190,9 @@ class _Awaitable(_Blocking):
         return cast("JobResult", (await adrive(run_job(self.job), self.context)).events[-1])
 
 
-def _choose_work(job: Cycle, context: RunContext) -> JobWork:
+def choose_work(job: Cycle, context: RunContext) -> JobWork:
     """Return a job that can be awaited, unless one of the models only blocks."""
     values = context.calls.models.values.items()
     leaves = [leaf for role, value in values for _, leaf in leaves_of(role, value)]
     blocks = any(isinstance(leaf, Runnable) and only_blocks(leaf) for leaf in leaves)
     return (_Blocking if blocks else _Awaitable)(job, context)
-
-
-# Hand work to the executor: a job ahead of need, or what a feature does beside the run.
-
-
-def submit_job(
-    buffering: Buffering,
-    job: Cycle,
-    messages: Sequence[BaseMessage],
-    decision: Decision,
-    *,
-    now: datetime,
-    context: RunContext,
-) -> RunFlow[bool]:
-    """Hand a job to the executor.
-
-    Args:
-        context: What the job is driven with, where it runs in this process.
-
-    Returns:
-        Whether the executor has taken it.
-    """
-    record = job.info.record
-    is_taken: bool = yield Submit(
-        partial(
-            buffering.submit,
-            job.cycle_id,
-            job.key,
-            _choose_work(job, context),
-            thread_id=record["thread_id"],
-            resource_id=record["resource_id"],
-            about=job.about,
-            request=partial(build_request, job, messages, decision, now),
-        )
-    )
-    return is_taken

@@ -184,7 +184,9 @@ class Leases:
         took long to fail is left in peace for as long again.
         """
         began = now = time.monotonic()
-        found = None if began < self._blind_until else self._look_up(job_id)
+        found = (
+            None if began < self._blind_until else self._call(lambda: [self.archive.job(job_id)])
+        )
         if isinstance(found, Exception):
             now = time.monotonic()
             self._blind_until = now + (now - began)
@@ -198,9 +200,6 @@ class Leases:
             self._call(partial(self.archive.renew, job_id, job.owner, seconds=0))
             return "expired"
         return _state_of(job)
-
-    def _look_up(self, job_id: str) -> list[JobView | None] | Exception:
-        return self._call(lambda: [self.archive.job(job_id)])
 
     def _is_stranded(self, job_id: str, job: JobView) -> bool:
         """Return whether nobody renews a lease that ends later than any lease can."""
@@ -281,7 +280,6 @@ class Leases:
             self._lock.notify_all()
 
     def _attend(self, lease: _Lease) -> None:
-        """Do what is due for a lease."""
         with self._lock:
             stage, lease.due = lease.stage, self._later()
         if stage == "asked":

@@ -70,6 +70,10 @@ class Runs:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`)."""
         return _read_flag("om_read_only", config, default=False)
 
+    def may_write(self, config: RunnableConfig | None = None) -> bool:
+        """Return whether this run may change memory."""
+        return self.is_on(config) and not self.is_read_only(config)
+
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about.
 
@@ -168,7 +172,6 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
-    """Return what a run says of a flag."""
     said = _read_said(name, read_configurable(config))
     if not said:
         return default

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -27,7 +28,7 @@ from langgraph_om.core.config.thresholds import (
 )
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle, waive
+from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
@@ -50,9 +51,9 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Work, log_events
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_events
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.job_requests import carry_out_request, submit_job
+from langgraph_om.runtime.job_requests import build_request, carry_out_request, choose_work
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     MAX_SPANS,
@@ -88,8 +89,6 @@ of them."""
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """Work that was done."""
-
     name: str
     count: int
     """How many of the window's oldest messages it has read."""
@@ -386,13 +385,12 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        return any(feature.has_last_step for feature in self.settings.features.all)
+        return any(self.settings.features.having("has_last_step"))
 
     @property
     def removes_by(self) -> str:
         """The option that has messages taken out of a graph's state; empty where none are."""
-        found = (feature.removes_by for feature in self.settings.features.all)
-        return next(filter(None, found), "")
+        return str(self.settings.features.first("removes_by") or "")
 
     @property
     def is_closed(self) -> bool:
@@ -552,19 +550,24 @@ class StepRunner:
         if job is None:
             started: Event = waive(window, decision.operation)
         else:
-            context = self.job_context(job, config)
-            is_taken = yield from submit_job(
-                self.buffering, job, messages, decision, now=now, context=context
+            whose = job.info.record
+            is_taken: bool = yield Submit(
+                partial(
+                    self.buffering.submit,
+                    job.cycle_id,
+                    job.key,
+                    choose_work(job, replace(self._context_ahead(config), opening=job.start)),
+                    thread_id=whose["thread_id"],
+                    resource_id=whose["resource_id"],
+                    about=job.about,
+                    request=partial(build_request, job, messages, decision, now),
+                )
             )
             for release in () if is_taken else self.settings.features.having("release"):
                 yield from release(record, decision.operation)
             started = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
-
-    def job_context(self, job: Cycle, config: RunnableConfig | None = None) -> RunContext:
-        """Return what a job is driven with, wherever it runs."""
-        return replace(self._context_ahead(config), opening=job.start)
 
     def run_request(
         self, request: Mapping[str, Any], config: RunnableConfig | None = None

@@ -293,7 +293,8 @@ class ServerBuffering:
         self._graph, self._max_pending, self._keeps = graph, max_pending, keep_runs
         self._calls = ServerCalls(url, client)
         self._leases: Leases | None = None
-        self._closed = False
+        self.is_closed = False
+        """Whether no more jobs are taken."""
         self.begin_anew()
         begin_anew_after_fork(self)
 
@@ -321,11 +322,6 @@ class ServerBuffering:
         with self._lock:
             self._leases = share_leases(self._leases, archive, self._lease, "ServerBuffering")
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more jobs are taken."""
-        return self._closed
-
     # --- Sending ---------------------------------------------------------------------------------
 
     def submit(
@@ -351,7 +347,7 @@ class ServerBuffering:
         """
         del key, work
         archive, sender = self._in_force.archive, uuid4().hex
-        if self._closed or request is None:
+        if self.is_closed or request is None:
             return False
         claim = archive.claim(
             cycle_id,
@@ -407,7 +403,7 @@ class ServerBuffering:
             Exception: Whatever the client raises where the server does not take it.
         """
         del cycle_id
-        if self._closed:
+        if self.is_closed:
             return False
         job = request()
         newest = self._calls.start(
@@ -550,7 +546,7 @@ class ServerBuffering:
 
     def close(self, timeout: float = 5.0) -> bool:
         """Send no more jobs, and return whether those that were sent have ended in time."""
-        self._closed = True
+        self.is_closed = True
         is_done = self.flush(timeout)
         self._calls.close()
         return is_done

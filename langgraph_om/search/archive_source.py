@@ -94,14 +94,16 @@ class ArchiveSource:
     """
     knows_all: bool = False
     """Whether no other thread has observations, as the log is a shared one."""
-    _looked_up: dict[str, ArchivedThread | None] = field(default_factory=dict, init=False)
-    """The threads looked up so far; one answer asks for the same ones again."""
-    _readable: set[str] = field(default_factory=set, init=False)
-    """The threads in which a message was found."""
-    _adjacent: dict[_Span, RecallMessage] = field(default_factory=dict, init=False)
-    """Per span of one message, that message, which was read along with others."""
-    _read_logs: dict[str, Collection[str]] = field(default_factory=dict, init=False)
+    _read_logs: dict[str, Collection[str]] = field(init=False, compare=False, default_factory=dict)
     """By thread id, the ids of observations as the archive was told them last."""
+    _readable: set[str] = field(init=False, compare=False, default_factory=set)
+    """The threads in which a message was found."""
+    _adjacent: dict[_Span, RecallMessage] = field(init=False, compare=False, default_factory=dict)
+    """Per span of one message, that message, which was read along with others."""
+    _looked_up: dict[str, ArchivedThread | None] = field(
+        init=False, compare=False, default_factory=dict
+    )
+    """The threads looked up so far; one answer asks for the same ones again."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -356,7 +358,6 @@ def _step_before(moment: datetime | None) -> datetime | None:
 
 
 def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
-    """Yield the ids of the user's threads, the last updated first."""
     for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
         found, has_more = source.threads(
             page=page, limit=MAX_THREADS_PER_READ, before=None, after=None

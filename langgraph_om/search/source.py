@@ -109,7 +109,6 @@ class RecallSource(Protocol):
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
-        ...
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
@@ -121,11 +120,9 @@ class RecallSource(Protocol):
             before: Only threads created before this time.
             after: Only threads created at this time or later.
         """
-        ...
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
         """Return the message of this key, visible or not, without a thread from any of them."""
-        ...
 
     def messages(
         self,
@@ -143,11 +140,9 @@ class RecallSource(Protocol):
             stop: The position to stop before; None for the end.
             newest_first: Whether the last ones of the span are returned instead of the first.
         """
-        ...
 
     def search(self, asked: SearchRequest) -> list[RecallHit]:
         """Return messages and observations that match, the best first, none of them twice."""
-        ...
 
 
 def is_hidden(hit: RecallHit, asked: SearchRequest, current_thread: str) -> bool:

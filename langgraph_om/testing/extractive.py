@@ -131,7 +131,6 @@ class ExtractiveObserver(OfflineChatModel):
         return self._answer(prompt, transcript)
 
     def _answer(self, prompt: str, transcript: str) -> str:
-        """Return the observations of one conversation."""
         notes = self._take_notes(_read_transcript(transcript), marks=_ORDER_MARK in prompt)
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
@@ -349,7 +348,6 @@ class ExtractiveReflector(OfflineChatModel):
         return self._answer(log)
 
     def _answer(self, log: str) -> str:
-        """Return the condensed observations of one conversation."""
         items = _read_log(log)
         if not items:
             return NO_OBSERVATIONS
@@ -378,7 +376,6 @@ class ExtractiveReflector(OfflineChatModel):
         return len(self._condense(_read_log(plain), len(plain)))
 
     def _edit(self, log: str) -> list[str]:
-        """Return edits of one conversation's numbered items."""
         numbered = _find_numbered(log)
         plain = _write_plain(log)
         items = _read_log(plain)
@@ -425,7 +422,6 @@ def _find_numbered(log: str) -> list[re.Match[str]]:
 
 
 def _write_plain(log: str) -> str:
-    """Return a log without the numbers of its items."""
     return "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
 
 

@@ -287,17 +287,17 @@ def _find_role(names: Iterable[str | None], metadata: Mapping[str, object]) -> R
 
 def _estimate_usage(messages: list[BaseMessage], answer: AIMessage) -> UsageMetadata:
     """Make up a usage: four characters are a token."""
-    received = sum(_count_characters(message) for message in messages) // 4
-    written = _count_characters(answer) // 4
+    received, written = _count_characters(messages) // 4, _count_characters([answer]) // 4
     return UsageMetadata(
         input_tokens=received, output_tokens=written, total_tokens=received + written
     )
 
 
-def _count_characters(message: BaseMessage) -> int:
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    called = sum(len(call["name"]) + len(json.dumps(call["args"], default=str)) for call in calls)
-    return len(join_text(message)) + called
+def _count_characters(messages: Sequence[BaseMessage]) -> int:
+    answers = [message for message in messages if isinstance(message, AIMessage)]
+    calls = [call for message in answers for call in message.tool_calls]
+    called = [call["name"] + json.dumps(call["args"], default=str) for call in calls]
+    return sum(map(len, [*map(join_text, messages), *called]))
 
 
 def join_text(message: BaseMessage) -> str:
@@ -406,10 +406,10 @@ def weigh(text: str, words: int) -> int:
     found = text.split()
     weighed = found[:words]
     names = sum(map(_is_name, weighed[1:]))
-    numbers = sum(_DIGIT.search(word) is not None for word in weighed)
+    numbers = len([*filter(_DIGIT.search, weighed)])
     if text.startswith("["):
         return 1  # The placeholder of a picture or a file: better than nothing.
-    own = any(_FIRST_PERSON.fullmatch(word) for word in weighed)
+    own = any(map(_FIRST_PERSON.fullmatch, weighed))
     total = 3 * numbers + 2 * names + sum(map(_is_long, weighed)) + own
     if text.endswith(QUESTION_MARKS) and (total or len(found) >= _ASKS_SOMETHING):
         return max(2, total - 2)  # A fact before a question.

@@ -44,12 +44,10 @@ class _Chance:
         self._state = f"{seed}\0{said}".encode("utf-8", "replace")
 
     def draw(self) -> float:
-        """Return the next number, 0 or more and below 1."""
         self._state = hashlib.blake2b(self._state, digest_size=8).digest()
         return int.from_bytes(self._state, "big") / 2**64
 
     def around(self, spread: float) -> float:
-        """Return the next factor, 1 give or take a spread."""
         return 1 + spread * (2 * self.draw() - 1)
 
 

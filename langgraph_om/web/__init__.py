@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Final
@@ -195,7 +194,8 @@ def memory_app(
     if authorize is None and allowed_hosts is None:
         authorize = _is_local
     threads = _choose_threads(check_memory(memory), graph, client)
-    pages = _Pages(memory, threads, authorize, Look(edit, limit, _check_prices(prices)))
+    _check_prices(prices)
+    pages = _Pages(memory, threads, authorize, edit=edit, limit=limit, prices=prices)
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
     register_url_convertor("om_thread", _AnyThread())
@@ -210,18 +210,7 @@ def memory_app(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How the pages look."""
-
-    edit: bool
-    """Whether they have forms."""
-    limit: int
-    """Threads on a page of the list."""
-    prices: Prices | None
-
-
-def _check_prices(prices: Prices | None) -> Prices | None:
+def _check_prices(prices: Prices | None) -> None:
     for name, given in (prices or {}).items():
         is_read = name in ("agent", "memory") and len(given) in (2, 3)
         if not is_read or not all(isinstance(each, int | float) for each in given):
@@ -230,7 +219,6 @@ def _check_prices(prices: Prices | None) -> Prices | None:
                 f"million tokens, in and out, such as (3, 15)"
             )
             raise ConfigurationError(msg)
-    return prices
 
 
 class _AnyThread(Convertor[str]):
@@ -278,22 +266,22 @@ def _connect() -> Any:
 
 
 class _Pages:
-    """Answers requests."""
-
     def __init__(
         self,
         memory: ObservationalMemory,
         threads: Threads,
         authorize: Authorize | None,
-        look: Look,
+        *,
+        edit: bool,
+        limit: int,
+        prices: Prices | None,
     ) -> None:
         self._memory, self._threads, self._authorize = memory, threads, authorize
-        self._look = look
+        self._edit, self._limit, self._prices = edit, limit, prices
         self._refusal = _FOREIGN_HOST if authorize is _is_local else "You may not see this."
         self._streams = 0
 
     async def static(self, request: Request) -> Response:
-        """Answer with a file that the pages need."""
         found = _STATIC.get(request.path_params["name"])
         if found is None:
             return Response(status_code=404)
@@ -302,7 +290,6 @@ class _Pages:
         return Response(body, media_type=kind, headers={**_HEADERS, **headers})
 
     async def list(self, request: Request) -> Response:
-        """Answer with the list of threads."""
         if not await self._may(request, None):
             return _refuse(request, self._refusal, 403)
         asked = request.query_params
@@ -314,7 +301,7 @@ class _Pages:
                 if listed is None:
                     is_cut = True
                 elif await self._may(request, listed.id):
-                    if len(found) == self._look.limit:
+                    if len(found) == self._limit:
                         has_more = True
                         break
                     found.append(listed)
@@ -331,7 +318,7 @@ class _Pages:
             older=urlencode(older) if older else None,
             newest=urlencode(_kept(wanted)) if wanted.behind else None,
             thresholds=self._memory.thresholds,
-            prices=self._look.prices,
+            prices=self._prices,
         )
 
     async def thread(self, request: Request) -> Response:
@@ -347,19 +334,17 @@ class _Pages:
         asks = "history" in request.query_params
         history = self._memory.history(await self._threads.history(thread)) if asks else ()
         query = dict(request.query_params)
-        shown = await asyncio.to_thread(
-            read_page, self._memory, thread, state, query, self._look.prices
-        )
+        shown = await asyncio.to_thread(read_page, self._memory, thread, state, query, self._prices)
         done = DONE.get(query.get("done", ""))
         return _render(
             request,
             "thread.html",
             **shown,
             thread=thread,
-            acts=ACTS if self._look.edit else (),
+            acts=ACTS if self._edit else (),
             done=done,
             place=_find_place(self._memory, request, shown["record"]) if done else None,
-            undo=_find_undo(query) if self._look.edit else None,
+            undo=_find_undo(query) if self._edit else None,
             generations=list(pairwise(history)),
             has_history=asks,
             is_live=True,
@@ -421,7 +406,6 @@ class _Pages:
 
 
 def _kept(wanted: Wanted) -> dict[str, str]:
-    """Return what of a query the next page keeps."""
     return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
 
 
@@ -563,7 +547,6 @@ def _fill(tokens: int, ahead: int, threshold: int) -> tuple[float, float]:
 
 
 def _list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
-    """Return what went wrong last."""
     trip = record.get("tripwire")
     ended = [("The last turn ended", trip["reason"])] if trip else []
     return [

@@ -350,8 +350,6 @@ def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The newest checkpoint of a thread."""
-
     id: str
     channels: Mapping[str, Any]
     updated: datetime | None

@@ -1,7 +1,7 @@
-"""The archive in SQLite or PostgreSQL: messages, observation groups, and records of resources.
+"""The archive in SQLite or PostgreSQL: messages, groups, records of resources, and jobs.
 
-Messages are read by page, by key and by branch. Groups only grow; one writer replaces the record
-of a resource.
+Messages are read by page, by key and by branch. Groups only grow; one writer replaces the record of
+a resource; one worker at a time holds a job, by a lease, and only who holds it can finish it.
 """
 
 from __future__ import annotations
@@ -91,11 +91,49 @@ _SHOWN = (
     message_rows.c.written,
 )
 
+_RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
 
-class SQLMessages:
-    """The messages of an archive in SQL."""
 
-    _database: Database
+class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
+    """An archive in an SQLite file or a PostgreSQL database, shared by threads and processes.
+
+    Its tables, and a function in PostgreSQL, are named `om_...` and are made on first use; making
+    the object opens no connection.
+
+        SQLAlchemyArchive("sqlite:///memory.db")
+        SQLAlchemyArchive("postgresql://user:secret@host/database")
+
+    Args:
+        url_or_engine: SQLAlchemy's URL, or an engine, which stays the caller's: `close` leaves it
+            open, and an engine for SQLite is used with the settings it has.
+
+    Raises:
+        ConfigurationError: When the URL cannot be used, or its driver is not installed.
+    """
+
+    def __init__(self, url_or_engine: str | Engine) -> None:
+        self._database = Database(url_or_engine)
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without a password; for warnings."""
+        url = self._database.engine.url.set(query={})
+        return url.render_as_string(hide_password=True)
+
+    def setup(self) -> None:
+        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
+
+        Raises:
+            ArchiveError: When the database fails.
+            ConfigurationError: When the tables are those of another version of this package.
+        """
+        self._database.setup()
+
+    def close(self) -> None:
+        """Let go of connections, unless the engine is the caller's; a later call opens new ones."""
+        self._database.close()
+
+    # --- Messages ---------------------------------------------------------------------------------
 
     def append(
         self,
@@ -248,47 +286,7 @@ class SQLMessages:
             rows = _read_contents(connection, thread_id, chosen)
         return [decode_message(row.key, row.body) for row in rows]
 
-
-def _read_contents(connection: Connection, thread_id: str, places: Sequence[Row]) -> list[Row]:
-    """Read what stands at places of a thread, in their order."""
-    found: dict[str, Row] = {}
-    for nodes in split_into_chunks([row.node for row in places]):
-        is_one = (message_rows.c.thread_id == thread_id, message_rows.c.node.in_(nodes))
-        found |= {row.node: row for row in connection.execute(select(*_SHOWN).where(*is_one))}
-    return [found[row.node] for row in places]
-
-
-def _encode_entries(
-    messages: Sequence[tuple[str, BaseMessage, bool]], times: Mapping[str, datetime]
-) -> dict[str, StoredMessage]:
-    """Write messages as they are stored, by key; of a key that comes twice, the last content."""
-    entries: dict[str, StoredMessage] = {}
-    for key, message, is_visible in messages:
-        check_name("key", key)
-        body = encode_message(key, message)
-        digest = hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
-        check_time("times", times.get(key))
-        entries[key] = StoredMessage(message, body, digest, is_visible, times.get(key))
-    return entries
-
-
-def _read_message(row: Row, path: Branch = CURRENT) -> ArchivedMessage:
-    at = path.find(row)
-    return ArchivedMessage(
-        key=row.key,
-        thread_id=row.thread_id,
-        position=row.position if at is None else at,
-        message=decode_message(row.key, row.body),
-        is_visible=row.is_visible,
-        is_current=at is not None,
-        at=row.written,
-    )
-
-
-class SQLGroups:
-    """The observation groups of an archive in SQL."""
-
-    _database: Database
+    # --- Observation groups -----------------------------------------------------------------------
 
     def add_groups(
         self,
@@ -344,63 +342,7 @@ class SQLGroups:
         with self._database.read("read groups") as connection:
             return [json.loads(body) for body in connection.execute(query).scalars()]
 
-
-def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
-    """Return when a group was observed, as far as it says so."""
-    try:
-        at = datetime.fromisoformat(group["observed_at"])
-    except (KeyError, TypeError, ValueError):
-        return now
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _select_known_ids(connection: Connection, thread_id: str, ids: list[str]) -> set[str]:
-    known: set[str] = set()
-    for some in split_into_chunks(ids):
-        where = (group_rows.c.thread_id == thread_id, group_rows.c.id.in_(some))
-        known.update(connection.execute(select(group_rows.c.id).where(*where)).scalars())
-    return known
-
-
-def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, Any]]) -> None:
-    """Add groups behind the last one; the thread is locked and says whose they are."""
-    last = select(func.max(group_rows.c.ordinal)).where(group_rows.c.thread_id == thread_id)
-    first = (connection.execute(last).scalar() or 0) + 1
-    owner = select(thread_rows.c.resource_id).where(thread_rows.c.id == thread_id)
-    place = {"thread_id": thread_id, "resource_id": connection.execute(owner).scalar()}
-    numbered = [{**row, **place, "ordinal": first + i} for i, row in enumerate(rows)]
-    connection.execute(insert(group_rows), numbered)
-
-
-def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
-    """Note which groups of a thread its log has."""
-    is_it = group_rows.c.thread_id == thread_id
-    query = select(group_rows.c.id, group_rows.c.in_log).where(is_it)
-    known = {row.id: row.in_log for row in connection.execute(query)}
-    for in_log in (True, False):
-        changed = [key for key, was in known.items() if (key in log) == in_log != was]
-        for ids in split_into_chunks(changed):
-            where = (is_it, group_rows.c.id.in_(ids))
-            connection.execute(update(group_rows).where(*where).values(in_log=in_log))
-
-
-def _insert_record(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Add the first record of a resource, unless there is one."""
-    try:
-        with connection.begin_nested():
-            connection.execute(insert(record_rows).values(**values))
-    except IntegrityError:
-        return False
-    return True
-
-
-_RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
-
-
-class SQLRecords:
-    """The records of resources in an archive in SQL."""
-
-    _database: Database
+    # --- Records of resources ---------------------------------------------------------------------
 
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
         """Return the record of a resource and its revision, `(None, 0)` when there is none."""
@@ -492,16 +434,7 @@ class SQLRecords:
             for row in rows[:limit]
         ]
 
-
-# Jobs: one worker at a time holds one, by a lease, and only who holds it can finish it.
-#
-# All times are the database's, in the statements themselves.
-
-
-class SQLJobs:
-    """The jobs of an archive in SQL."""
-
-    _database: Database
+    # --- Jobs: all times are the database's, in the statements themselves -------------------------
 
     def claim(
         self,
@@ -585,48 +518,91 @@ class SQLJobs:
             return pruned
 
 
+def _read_contents(connection: Connection, thread_id: str, places: Sequence[Row]) -> list[Row]:
+    """Read what stands at places of a thread, in their order."""
+    found: dict[str, Row] = {}
+    for nodes in split_into_chunks([row.node for row in places]):
+        is_one = (message_rows.c.thread_id == thread_id, message_rows.c.node.in_(nodes))
+        found |= {row.node: row for row in connection.execute(select(*_SHOWN).where(*is_one))}
+    return [found[row.node] for row in places]
+
+
+def _encode_entries(
+    messages: Sequence[tuple[str, BaseMessage, bool]], times: Mapping[str, datetime]
+) -> dict[str, StoredMessage]:
+    """Write messages as they are stored, by key; of a key that comes twice, the last content."""
+    entries: dict[str, StoredMessage] = {}
+    for key, message, is_visible in messages:
+        check_name("key", key)
+        body = encode_message(key, message)
+        digest = hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
+        check_time("times", times.get(key))
+        entries[key] = StoredMessage(message, body, digest, is_visible, times.get(key))
+    return entries
+
+
+def _read_message(row: Row, path: Branch = CURRENT) -> ArchivedMessage:
+    at = path.find(row)
+    return ArchivedMessage(
+        key=row.key,
+        thread_id=row.thread_id,
+        position=row.position if at is None else at,
+        message=decode_message(row.key, row.body),
+        is_visible=row.is_visible,
+        is_current=at is not None,
+        at=row.written,
+    )
+
+
+def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a group was observed, as far as it says so."""
+    try:
+        at = datetime.fromisoformat(group["observed_at"])
+    except (KeyError, TypeError, ValueError):
+        return now
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _select_known_ids(connection: Connection, thread_id: str, ids: list[str]) -> set[str]:
+    known: set[str] = set()
+    for some in split_into_chunks(ids):
+        where = (group_rows.c.thread_id == thread_id, group_rows.c.id.in_(some))
+        known.update(connection.execute(select(group_rows.c.id).where(*where)).scalars())
+    return known
+
+
+def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, Any]]) -> None:
+    """Add groups behind the last one; the thread is locked and says whose they are."""
+    last = select(func.max(group_rows.c.ordinal)).where(group_rows.c.thread_id == thread_id)
+    first = (connection.execute(last).scalar() or 0) + 1
+    owner = select(thread_rows.c.resource_id).where(thread_rows.c.id == thread_id)
+    place = {"thread_id": thread_id, "resource_id": connection.execute(owner).scalar()}
+    numbered = [{**row, **place, "ordinal": first + i} for i, row in enumerate(rows)]
+    connection.execute(insert(group_rows), numbered)
+
+
+def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
+    """Note which groups of a thread its log has."""
+    is_it = group_rows.c.thread_id == thread_id
+    query = select(group_rows.c.id, group_rows.c.in_log).where(is_it)
+    known = {row.id: row.in_log for row in connection.execute(query)}
+    for in_log in (True, False):
+        changed = [key for key, was in known.items() if (key in log) == in_log != was]
+        for ids in split_into_chunks(changed):
+            where = (is_it, group_rows.c.id.in_(ids))
+            connection.execute(update(group_rows).where(*where).values(in_log=in_log))
+
+
+def _insert_record(connection: Connection, values: Mapping[str, Any]) -> bool:
+    """Add the first record of a resource, unless there is one."""
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(record_rows).values(**values))
+    except IntegrityError:
+        return False
+    return True
+
+
 def _is_held(job_id: str, owner: str) -> ColumnElement[bool]:
     """Build the condition that this owner holds the job, whether or not the lease has ended."""
     return and_(job_rows.c.id == job_id, job_rows.c.owner == owner, job_rows.c.result.is_(None))
-
-
-class SQLAlchemyArchive(
-    SQLThreads, SQLMessages, SQLSearch, SQLGroups, SQLRecords, SQLJobs, MessageArchive
-):
-    """An archive in an SQLite file or a PostgreSQL database, shared by threads and processes.
-
-    Its tables, and a function in PostgreSQL, are named `om_...` and are made on first use; making
-    the object opens no connection.
-
-        SQLAlchemyArchive("sqlite:///memory.db")
-        SQLAlchemyArchive("postgresql://user:secret@host/database")
-
-    Args:
-        url_or_engine: SQLAlchemy's URL, or an engine, which stays the caller's: `close` leaves it
-            open, and an engine for SQLite is used with the settings it has.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
-
-    def __init__(self, url_or_engine: str | Engine) -> None:
-        self._database = Database(url_or_engine)
-
-    @property
-    def place(self) -> str:
-        """Where the database is, without a password; for warnings."""
-        url = self._database.engine.url.set(query={})
-        return url.render_as_string(hide_password=True)
-
-    def setup(self) -> None:
-        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are those of another version of this package.
-        """
-        self._database.setup()
-
-    def close(self) -> None:
-        """Let go of connections, unless the engine is the caller's; a later call opens new ones."""
-        self._database.close()

@@ -428,7 +428,6 @@ class _Tree:
         return known or self._read(branch, position, position)[0].node
 
     def _read(self, branch: Branch, first: int, last: int) -> list[Row]:
-        """Read the places of a branch from one position to another."""
         values = {"of_thread": self.thread_id, "base": first, "last": min(last, branch.last)}
         current = _STRETCH.fetch(self.connection, values) if first <= branch.last else []
         return [*current, *branch.list_off(first, last + 1)]

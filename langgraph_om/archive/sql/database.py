@@ -332,8 +332,6 @@ _BOUND_WAITS = (
 
 
 class _Begin(NamedTuple):
-    """How a transaction begins."""
-
     statement: str | None
     """What is executed first."""
     level: Literal["READ COMMITTED", "REPEATABLE READ"] | None = None
@@ -516,7 +514,6 @@ class Database:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether the tables are there."""
     if not inspect(connection).has_table(schema_rows.name):
         return False
     version = connection.execute(select(schema_rows.c.version)).scalar()

@@ -66,8 +66,6 @@ MAX_CANDIDATES: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is searched."""
-
     named: dict[str, str]
     """The thread, the resource, or both."""
     marks: tuple[str, ...]
@@ -159,8 +157,6 @@ def _complete_marks(connection: Connection, scope: _Scope) -> tuple[str, ...]:
 
 
 class _Ranked(NamedTuple):
-    """A text that matches."""
-
     row: int
     thread_id: str
     piece: int
@@ -300,7 +296,6 @@ def _is_one_of_ids(dialect: str) -> ColumnElement[bool]:
 
 
 def _is_in(places: tuple[str, ...]) -> list[Any]:
-    """Return the conditions of a scope."""
     columns = {"thread_id": text_rows.c.thread_id, "resource_id": thread_rows.c.resource_id}
     return [columns[name] == bindparam(name, type_=columns[name].type) for name in places]
 
@@ -327,7 +322,6 @@ _IS_GROUP: Final = and_(
 
 
 def _read_hits(connection: Connection, ranked: Sequence[_Ranked]) -> list[ArchivedHit]:
-    """Read the texts of hits."""
     bodies: dict[int, str] = {}
     for kind in _COMPLETE:
         if ids := [each.row for each in ranked if each.found.kind == kind]:

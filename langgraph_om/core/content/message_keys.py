@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +43,14 @@ def content_digest(message: BaseMessage) -> str:
     fields = vars(message)
     content = fields.get("content")
     head = _PLAIN_HEADS.get(type(message))
-    if head is not None and isinstance(content, str) and is_plain(fields):
-        return hashlib.blake2b(head + b"\0" + _utf8(content), digest_size=8).hexdigest()
     # The separator tells a text from a list of blocks; a head holds neither byte.
-    body = b"\0" + _utf8(content) if isinstance(content, str) else b"\1" + _canonical(content)
-    return hashlib.blake2b(_digest_head(fields) + body, digest_size=8).hexdigest()
+    if isinstance(content, str):
+        body = b"\0" + content.encode(errors=_JOINED)
+    else:
+        head, body = None, b"\1" + _canonical(content)
+    if head is None or not is_plain(fields):
+        head = _digest_head(fields)
+    return hashlib.blake2b(head + body, digest_size=8).hexdigest()
 
 
 def is_plain(fields: Mapping[str, Any]) -> bool:
@@ -112,13 +116,15 @@ def _canonical(value: object) -> bytes:
     return text.encode("ascii")
 
 
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Halves of one pair become one character, as JSON would read them.
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        return joined.encode("utf-8", "surrogatepass")
+def _join_halves(error: Any) -> tuple[bytes, int]:
+    """Encode a run of surrogates: halves of one pair become one character, as JSON reads them."""
+    halves = error.object[error.start : error.end].encode("utf-16-le", "surrogatepass")
+    joined = halves.decode("utf-16-le", "surrogatepass")
+    return joined.encode("utf-8", "surrogatepass"), error.end
+
+
+_JOINED: Final = "om-join-halves"
+codecs.register_error(_JOINED, _join_halves)
 
 
 def derive_id(prefix: str, *parts: object) -> str:
