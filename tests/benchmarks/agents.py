@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from conversation import COUNTER, conversation
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict
 
-from langgraph_om import ObservationalMemory, add_observational_memory
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om import ObservationalMemory
+from langgraph_om.core.wire import Group
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
@@ -128,60 +124,6 @@ class PlainState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-def bare_graph(
-    model: BaseChatModel,
-    saver: BaseCheckpointSaver[Any],
-    *,
-    schema: Any = DeltaState,
-    shown: int | None = None,
-    with_gate: bool = False,
-) -> Graph:
-    """An agent without memory.
-
-    Args:
-        model: The Actor's.
-        saver: The checkpointer.
-        schema: The state.
-        shown: How many of the newest messages the model gets; `None`: all.
-        with_gate: Whether a node that does nothing, with a router, comes before the agent, as the
-            gate of memory does.
-    """
-
-    def agent(state: Any) -> dict[str, Any]:
-        messages = state["messages"]
-        kept = messages if shown is None else messages[-shown:]
-        return {"messages": [model.invoke([SystemMessage(PROMPT), *kept])]}
-
-    def gate(state: Any) -> dict[str, Any]:
-        return {}
-
-    builder = StateGraph(schema)
-    builder.add_node("agent", agent)
-    if with_gate:
-        builder.add_node("gate", gate)
-        builder.add_edge(START, "gate")
-        builder.add_conditional_edges("gate", lambda _: "agent", ["agent"])
-    else:
-        builder.add_edge(START, "agent")
-    builder.add_edge("agent", END)
-    return builder.compile(checkpointer=saver)
-
-
-def plain_memory_graph(
-    model: BaseChatModel, memory: ObservationalMemory, saver: BaseCheckpointSaver[Any]
-) -> Graph:
-    """An agent with memory in a hand-made graph with the usual `add_messages` state."""
-
-    def agent(state: Any) -> dict[str, Any]:
-        return {"messages": [model.invoke(memory.llm_input_messages(state, system=PROMPT))]}
-
-    builder = StateGraph(PlainState)
-    builder.add_node("agent", agent)
-    builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
-    builder.add_edge("agent", END)
-    return builder.compile(checkpointer=saver)
-
-
 # --- A thread with a past ------------------------------------------------------------------------
 
 
@@ -210,29 +152,3 @@ def full_log(ids: Sequence[str], groups: int, group_tokens: int = 480) -> list[G
             }
         )
     return log
-
-
-def past(
-    memory: ObservationalMemory,
-    messages: Sequence[BaseMessage],
-    observed: int,
-    *,
-    groups: int = 40,
-    look_every: int = 0,
-) -> MemoryRecord:
-    """The memory of a thread whose first messages are observed and the others are counted.
-
-    Args:
-        memory: With buffering inside the step, so that chunks are there when it returns.
-        messages: The whole conversation.
-        observed: How many of them the log covers.
-        groups: Groups of the log; 0: an empty one.
-        look_every: Messages between two looks; 0: one look at the end.
-    """
-    ids = [str(message.id) for message in messages[:observed]]
-    start: Mapping[str, Any] = {"log": full_log(ids, groups), "cursor": ids[-CURSOR_TAIL:]}
-    record = fold(None, [start])
-    step = look_every or len(messages)
-    for count in range(observed + step, len(messages) + step, step):
-        record = memory.step(record, messages[:count], thread_id="t").record
-    return record

@@ -12,11 +12,10 @@ from typing import Any
 
 from agents import noon
 from bench_peers import Outcome, replay
-from bench_prefix import KEEP
 from conversation import Turn, conversation, turns
 from facts import KINDS, Fact, plant
 from langchain.agents.middleware import SummarizationMiddleware
-from metered import Metered, Summariser
+from metered import KEEP, Metered, Summariser
 from peers import Agent, Make, Saver, count, full_history, with_memory, with_middleware
 from report import Budget, Options, Report, markdown, text_table
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_archive import postgres_server
 from bench_server import TEXT, Seen, count_lost, say
+from databases import postgres_server
 from langgraph_sdk.client import LangGraphClient
 
 from support.langgraph_server import Server, free_port, serve, write_graphs

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from bench_archive import copy_rows, digest, postgres_server
 from conversation import START, conversation
+from databases import copy_rows, digest, postgres_server
 from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import Table
 
@@ -33,6 +33,7 @@ from langgraph_om.archive.sql.schema import encode_message, message_rows, text_r
 from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread
 from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search import read_parts, split_words
+from processes import tell
 
 PER_THREAD = 50
 PER_USER = 2
@@ -154,8 +155,9 @@ def timed(plain: Any, statement: str) -> None:
 
 
 def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    stream = sys.stderr if "--by-turns" in sys.argv else sys.stdout
+    stream.write(f"{line}\n")
+    stream.flush()
 
 
 # --- What is measured ----------------------------------------------------------------------------
@@ -198,6 +200,21 @@ def calls_of(archive: SQLAlchemyArchive, threads: int) -> dict[str, Callable[[in
     }
 
 
+def serve(archive: SQLAlchemyArchive, threads: int) -> None:
+    """Make each call once for each line of input, and tell the milliseconds."""
+    draw, calls = random.Random(SEED), calls_of(archive, threads)  # noqa: S311 repeatable
+    for number, _ in enumerate(sys.stdin):
+        laps: dict[str, float] = {}
+        for name, call in calls.items():
+            thread = draw.randrange(threads // 10, threads)
+            if name.startswith("delete"):  # others than those that are asked for
+                thread = number * PER_USER
+            began = time.perf_counter()
+            call(thread, number)
+            laps[name] = 1000 * (time.perf_counter() - began)
+        tell(laps)
+
+
 def measure(archive: SQLAlchemyArchive, threads: int) -> None:
     draw = random.Random(SEED)  # noqa: S311 repeatable choices, no secret
     say(f"{'':30} median ms   p95 ms   most ms")
@@ -233,6 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure an archive of very many users.")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--keep", help="the folder of a server that stays")
+    parser.add_argument("--by-turns", action="store_true", help="for `run.py`")
     args = parser.parse_args()
     threads = args.messages // PER_THREAD
     with server_at(args.keep) as server, psycopg.connect(server, autocommit=True) as plain:
@@ -243,6 +261,11 @@ def main() -> None:
         known = plain.execute("SELECT count(*) FROM om_threads").fetchone()
         if not known or not known[0]:
             fill(server, threads, plain)
+        if args.by_turns:
+            tell({})
+            serve(archive, threads)
+            archive.close()
+            return
         measure(archive, threads)
         timed(plain, "VACUUM ANALYZE")
         for name, rows, table, indexes in plain.execute(SIZES):

@@ -17,11 +17,10 @@ from random import Random
 from typing import Any
 
 from agents import on_thread
-from bench_bytes import new_saver, stored_bytes
-from bench_prefix import CACHE_MINUTES, Reuse, rendered
 from conversation import Turn, conversation, load, turns
 from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from metered import CACHE_MINUTES, Reuse, rendered
 from peers import (
     AGENTS,
     BILLED,
@@ -37,6 +36,7 @@ from peers import (
 )
 from picture import draw
 from report import Budget, Options, Report, markdown, text_table
+from turns import new_saver, stored_bytes
 
 THRESHOLDS = (6_000, 2_000)
 CACHED_PRICE, OUTPUT_PRICE = 0.1, 5.0
@@ -216,7 +216,7 @@ def replay(
             closing: Turn = ([HumanMessage(QUESTION, id="closing")], [])
             for inputs, _ in [*runs, closing]:
                 prompt = _turn(agent, actor, inputs, outcome)
-            outcome.bytes = stored_bytes(saver.conn)["all"]
+            outcome.bytes = stored_bytes(saver.conn)
             _judge_models(agent, outcome)
             _ask(agent, prompt, facts, calls, outcome)
         finally:

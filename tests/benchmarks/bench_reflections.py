@@ -12,11 +12,10 @@ from typing import Any
 
 from agents import noon
 from bench_facts import ROUGHLY, SEED
-from bench_prefix import common_prefix
 from conversation import conversation
 from facts import Fact, plant, words_of
 from langchain_core.messages import BaseMessage
-from metered import Metered
+from metered import Metered, common_prefix
 from report import Budget, Options, Report, show_alone
 
 from langgraph_om import InlineBuffering, ObservationalMemory

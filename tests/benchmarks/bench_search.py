@@ -1,6 +1,6 @@
 """How fast a search by words is among many archived messages, and what the index costs a write.
 
-Loading takes minutes, so `run.py` does it only by name or with `--all`. Run by itself, this file
+Loading takes minutes. Run by itself, this file
 prints Markdown rows: `python tests/benchmarks/bench_search.py [--messages N] [--only DATABASE]`.
 """
 
@@ -18,8 +18,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from bench_archive import copy_rows, postgres_server
 from conversation import START
+from databases import copy_rows, postgres_server
 from langchain_core.messages import HumanMessage
 from report import Budget, Options, Report, markdown_table, text_table
 from sqlalchemy import text

@@ -20,15 +20,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg
-from bench_archive import postgres_server
+from databases import postgres_server
 from fastapi import FastAPI
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -38,6 +38,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_om import ObservationalMemory, SQLAlchemyArchive, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from processes import ROOT, environment
 
 OPTIONS: dict[str, Any] = {
     "retrieval": True,
@@ -175,18 +176,14 @@ def read_cpu(address: str) -> float:
 
 
 @contextmanager
-def serving(kind: str, database: str, workers: int, profile: str = "") -> Iterator[str]:
-    """A server of so many processes; its address."""
+def serving(
+    kind: str, database: str, workers: int, tree: Path = ROOT, profile: str = ""
+) -> Iterator[str]:
+    """A server of so many processes, with the package of a tree; its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), str(here.parent.parent), os.environ.get("PYTHONPATH", "")]
-    given = {
-        **os.environ,
-        ENVIRONMENT: f"{kind}|{database}|{profile}",
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
+    given = {**environment(tree), ENVIRONMENT: f"{kind}|{database}|{profile}"}
     command = [sys.executable, "-m", "uvicorn", "bench_server:make_app", "--factory"]
     command += ["--workers", str(workers), "--port", str(port), "--log-level", "error"]
     command += ["--timeout-keep-alive", "120"]  # or else it closes what a round uses
@@ -219,6 +216,13 @@ class Seen:
     cpu: float = 0.0
     """Seconds of CPU time of the server's workers."""
 
+    lost: int = 0
+    """Messages that the archive has not."""
+
+    @property
+    def cpu_of_turn(self) -> float:
+        return self.cpu / len(self.laps)
+
     @property
     def rate(self) -> float:
         return len(self.laps) / self.seconds
@@ -229,7 +233,7 @@ class Seen:
     def row(self, name: str) -> str:
         return (
             f"{name:8} {self.rate:7.1f} turns/s  p50 {self.quantile(0.5):6.2f} s  "
-            f"p99 {self.quantile(0.99):6.2f} s  CPU {1000 * self.cpu / len(self.laps):5.1f} ms  "
+            f"p99 {self.quantile(0.99):6.2f} s  CPU {1000 * self.cpu_of_turn:5.1f} ms  "
             f"errors {sum(self.errors.values())}"
         )
 
@@ -274,46 +278,56 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def compare(server: str, args: argparse.Namespace) -> None:
-    """Ask both servers by turns, and print a line for each round."""
+def compare(
+    trees: Mapping[str, Path], args: argparse.Namespace, note: Callable[[str], None]
+) -> dict[str, Seen]:
+    """Ask a server without memory and one for each tree by turns, and note each round."""
     folder = tempfile.mkdtemp(prefix="om-profile-")
-    databases = {}
-    for kind in ("bare", "memory"):
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {kind}")
-        databases[kind] = server.replace("/postgres?", f"/{kind}?")
-        with PostgresSaver.from_conn_string(databases[kind]) as saver:
-            saver.setup()
-    profile = f"{folder}/samples" if args.profile else ""
-    with (
-        serving("bare", databases["bare"], args.workers) as bare,
-        serving("memory", databases["memory"], args.workers, profile) as memory,
-    ):
-        rows: dict[str, Seen] = {"bare": Seen(), "memory": Seen()}
-        for address in (bare, memory):
+    rows = {name: Seen() for name in ("bare", *trees)}
+    with ExitStack() as stack:
+        server = stack.enter_context(postgres_server())
+        databases, addresses = {}, {}
+        for name in rows:
+            with psycopg.connect(server, autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}")
+            databases[name] = server.replace("/postgres?", f"/{name}?")
+            with PostgresSaver.from_conn_string(databases[name]) as saver:
+                saver.setup()
+            profile = f"{folder}/{name}" if args.profile else ""
+            kind, tree = "bare" if name == "bare" else "memory", trees.get(name, ROOT)
+            addresses[name] = stack.enter_context(
+                serving(kind, databases[name], args.workers, tree, profile)
+            )
+        for address in addresses.values():
             asyncio.run(ask(address, args.conversations, 1, 0))
         for round_ in range(1, args.rounds + 1):
-            ways = [("bare", bare), ("memory", memory)]
-            for name, address in ways if round_ % 2 else ways[::-1]:
-                before = read_cpu(address)
-                seen = asyncio.run(ask(address, args.conversations, args.turns, round_))
-                seen.cpu = read_cpu(address) - before
-                say(f"{round_}  {seen.row(name)}  {dict(seen.errors) or ''}")
+            for name in [*rows] if round_ % 2 else [*rows][::-1]:
+                before = read_cpu(addresses[name])
+                seen = asyncio.run(ask(addresses[name], args.conversations, args.turns, round_))
+                seen.cpu = read_cpu(addresses[name]) - before
+                note(f"{round_}  {seen.row(name)}  {dict(seen.errors) or ''}")
                 kept = rows[name]
                 kept.laps += seen.laps
                 kept.errors += seen.errors
                 kept.seconds += seen.seconds
                 kept.cpu += seen.cpu
-        without, with_ = rows["bare"], rows["memory"]
-        for name, seen in rows.items():
-            say(f"all {seen.row(name)}")
-        rate, late = with_.rate / without.rate, with_.quantile(0.99) / without.quantile(0.99)
         threads = [f"user-{number}:trip" for number in range(args.conversations)]
-        lost = count_lost(databases["memory"], threads, 1 + args.rounds * args.turns)
-        cpu = with_.cpu / len(with_.laps) / without.cpu * len(without.laps)
-        say(f"turns a second x{rate:.2f}, p99 x{late:.2f}, CPU x{cpu:.2f}, messages lost {lost}")
+        for name in trees:
+            turns = 1 + args.rounds * args.turns
+            rows[name].lost = count_lost(databases[name], threads, turns)
     for path in sorted(Path(folder).iterdir()):
-        say(f"--- {path.name}\n{path.read_text()}")
+        note(f"--- {path.name}\n{path.read_text()}")
+    return rows
+
+
+def show(rows: Mapping[str, Seen]) -> None:
+    """Print what each server did, and how it stands to the one without memory."""
+    bare = rows["bare"]
+    for name, seen in rows.items():
+        rate, late = seen.rate / bare.rate, seen.quantile(0.99) / bare.quantile(0.99)
+        cpu = seen.cpu_of_turn / bare.cpu_of_turn
+        say(f"all {seen.row(name)}")
+        say(f"  turns a second x{rate:.2f}, p99 x{late:.2f}, CPU x{cpu:.2f}, lost {seen.lost}")
 
 
 # --- What a quiet turn sends ---------------------------------------------------------------------
@@ -346,7 +360,7 @@ def count(server: str) -> Iterator[str]:
             yield "  " + ", ".join(seen.statements)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure servers with memory and without.")
     parser.add_argument("--conversations", type=int, default=200)
     parser.add_argument("--turns", type=int, default=5, help="of each conversation in a round")
@@ -354,13 +368,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--count", action="store_true", help="only count what a turn sends")
     parser.add_argument("--profile", action="store_true", help="also where the time goes")
-    args = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    args = read_arguments()
+    if not args.count:
+        show(compare({"memory": ROOT}, args, say))
+        return
     with postgres_server() as server:
-        if args.count:
-            for line in count(server):
-                say(line)
-        else:
-            compare(server, args)
+        for line in count(server):
+            say(line)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench_archive import postgres_server
+from databases import DATABASES
 from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import Engine, event
 
 from langgraph_om import ObservationalMemory, SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from processes import tell
 
 USER = "ada"
 TURNS = 40
@@ -51,23 +49,6 @@ def fill(archive: SQLAlchemyArchive, threads: int) -> None:
         ]
         rows = [(str(each.id), each, True) for each in said]
         archive.append(name, USER, rows, after=None, now=START)
-
-
-@contextmanager
-def sqlite_file() -> Iterator[str]:
-    """The URL of an empty file."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield f"sqlite:///{Path(folder)}/memory.db"
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """The URL of an empty database on a server of its own."""
-    with postgres_server() as url:
-        yield url.replace("postgresql://", "postgresql+psycopg://", 1)
-
-
-DATABASES = {"sqlite": sqlite_file, "postgres": postgres}
 
 
 def measure(threads: int, database: str = "sqlite") -> Cost:
@@ -117,7 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--only", choices=DATABASES)
+    parser.add_argument("--json", action="store_true", help="only figures, for `run.py`")
     options = parser.parse_args(arguments)
+    if options.json:
+        tell({each: measure(each, options.only)._asdict() for each in options.threads})
+        return
     write = sys.stdout.write
     write("database | threads | statements | at most | CPU of a turn | CPU of the first\n")
     for database in [options.only] if options.only else DATABASES:

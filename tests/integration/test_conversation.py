@@ -180,11 +180,14 @@ def test_shown_messages_are_the_threads_own(conversation: Conversation) -> None:
 
 
 @cache
-def kept_by(door: str) -> tuple[list[Part], dict[str, Any]]:
+def kept_by(door: str) -> tuple[list[Part], dict[str, Any], list[dict[str, Any]]]:
     """What a door shows and keeps of one conversation."""
     agent = make_agent(door, InMemorySaver())
     parts = talk(agent.graph, CONFIG, turns(14, lookups=LOOKUPS))
-    return parts, record_of(agent.graph, CONFIG)
+    kept = [
+        m.model_dump(exclude={"usage_metadata"}) for m in values(agent.graph, CONFIG)["messages"]
+    ]
+    return parts, record_of(agent.graph, CONFIG), kept
 
 
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "agent"])
@@ -262,7 +265,7 @@ def off_by_call(door: str, saver: InMemorySaver) -> tuple[Agent, RunnableConfig]
     return make_agent(door, saver), on_thread(om_enabled=False)
 
 
-@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize("door", [*CHANNELS, "middleware"])
 @pytest.mark.parametrize("off", [off_by_setting, off_by_call])
 def test_switched_off_it_is_as_if_it_were_not_there(
     door: str, off: Callable[[str, InMemorySaver], tuple[Agent, RunnableConfig]]

@@ -18,7 +18,6 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from langgraph_om import (
-    ConfigurationError,
     EstimatingCounter,
     ObserverError,
     add_observational_memory,
@@ -28,6 +27,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.agents import (
     DOORS,
+    MIDDLEWARE,
     Agent,
     Part,
     asay,
@@ -327,17 +327,7 @@ def test_abort_during_tool_calls_leaves_a_thread_that_goes_on() -> None:
     assert refusals(agent.prompts()) == []
 
 
-async def test_abort_async() -> None:
-    model = scripted(observer=ConnectionError("away"))
-    agent = make_agent("agent", InMemorySaver(), model=model, on_error="abort")
-    parts = [part for at in range(6) for part in await asay(agent.graph, CONFIG, turn(at))]
-    assert len(of_kind(parts, "tripwire")) > 0
-    state = (await agent.graph.aget_state(CONFIG)).values
-    answers = [m for m in state["messages"] if isinstance(m, AIMessage)]
-    assert len(answers) == 6 - len(of_kind(parts, "tripwire"))
-
-
-@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
 def test_raise_raises_and_keeps_nothing(door: str) -> None:
     model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
     agent = make_agent(door, InMemorySaver(), model=model, on_error="raise")
@@ -351,13 +341,6 @@ def test_raise_raises_and_keeps_nothing(door: str) -> None:
     assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
     assert len(record_of(agent.graph, CONFIG)["log"]) == 1
     assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
-
-
-async def test_raise_async() -> None:
-    model = scripted(observer=ConnectionError("away"))
-    agent = make_agent("agent", InMemorySaver(), model=model, on_error="raise")
-    with pytest.raises(ObserverError, match="away"):
-        await asay(agent.graph, CONFIG, *turns(8))
 
 
 @pytest.mark.parametrize("door", CHANNELS)
@@ -473,8 +456,9 @@ def test_nothing_said(door: str, given: dict[str, Any]) -> None:
     assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
-def test_no_thread_id_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    agent = make_agent("agent")
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_no_thread_id_is_one_warning(door: str, caplog: pytest.LogCaptureFixture) -> None:
+    agent = make_agent(door)
     with caplog.at_level(logging.WARNING):
         results = [agent.graph.invoke({"messages": turns(8)}) for _ in range(3)]
     assert [record.name for record in caplog.records] == ["langgraph_om"]
@@ -495,15 +479,10 @@ def test_threads_do_not_share_memory() -> None:
     assert of_kind(parts, "status")[0]["recordId"] != record_of(agent.graph, on_thread("one"))["id"]
 
 
-def test_clock_without_a_zone_is_named() -> None:
-    memory = remembering(scripted(), lambda: Clock()().replace(tzinfo=None))
-    with pytest.raises(ConfigurationError, match="`clock` returned"):
-        memory.step(None, turns(1))
-
-
+@pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 async def test_provider_that_says_the_prompt_is_too_long_gets_a_shorter_one(
-    *, is_async: bool
+    door: str, *, is_async: bool
 ) -> None:
     limit = 14
 
@@ -514,7 +493,7 @@ async def test_provider_that_says_the_prompt_is_too_long_gets_a_shorter_one(
         return AIMessage("ok")
 
     agent = make_agent(
-        "agent", InMemorySaver(), model=scripted(actor=crowded), messages=10_000, log=10_000
+        door, InMemorySaver(), model=scripted(actor=crowded), messages=10_000, log=10_000
     )
     parts: list[dict[str, Any]] = []
     for message in turns(9):
@@ -530,27 +509,6 @@ async def test_provider_that_says_the_prompt_is_too_long_gets_a_shorter_one(
     assert state["messages"][-1].text == "ok"
     shown = [prompt for prompt in agent.prompts() if len(prompt) <= limit]
     assert refusals(shown) == []
-
-
-@pytest.mark.parametrize(
-    ("edit", "named"),
-    [
-        ({"pending": None}, "`om.pending`"),
-        ({"log": "text"}, "`om.log`"),
-        ({"chunks": None}, "`om.chunks`"),
-        ({"token_cache": {}}, "'counter'"),
-        ({"log": [{"text": "x"}]}, "'id'"),
-        ({"generation": True}, "`om.generation`"),
-        ({"reflection": {"cycle_id": "x"}}, "'group_ids'"),
-        ({"attempts": {"observation": {"failures": 1}}}, "'at_tokens'"),
-    ],
-)
-def test_edit_of_another_shape_is_refused_when_it_is_made(edit: Any, named: str) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, CONFIG, turns(2))
-    with pytest.raises(ConfigurationError, match=named):
-        agent.graph.update_state(CONFIG, {"om": edit})
-    say(agent.graph, CONFIG, turn(3))
 
 
 def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
     InlineBuffering,
-    ObserverError,
     ParallelBuffering,
 )
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
@@ -35,7 +32,6 @@ from support.agents import (
     Graph,
     actor,
     asay,
-    dumped,
     make_agent,
     of_kind,
     on_thread,
@@ -172,17 +168,6 @@ def test_memory_is_in_the_output_and_not_in_the_input(door: str) -> None:
     assert "om" in agent.graph.get_output_jsonschema()["properties"]
 
 
-@both_doors
-def test_parts_arrive_once_with_and_without_sub_graphs(door: str) -> None:
-    one, other = ready(door), ready(door)
-    given: Any = {"messages": [turn(6, "1")]}
-    plain = list(one.graph.stream(given, CONFIG, stream_mode="custom"))
-    items = list(other.graph.stream(given, CONFIG, stream_mode="custom", subgraphs=True))
-    assert {space for space, _ in items} == {()}
-    assert [part for _, part in items] == plain
-    assert len(of_kind(plain, "observation-end")) == 2
-
-
 # --- What the model is given ---------------------------------------------------------------------
 
 
@@ -216,65 +201,10 @@ async def test_own_prompt_stays_in_front_as_it_is(
     assert refusals(agent.prompts()) == []
 
 
-def test_state_is_what_it_is_without_memory() -> None:
-    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
-    bare = create_agent(scripted(), [search], system_prompt=SYSTEM, checkpointer=InMemorySaver())
-    said = turns(10, lookups=("", "2,1"))
-    talk(agent.graph, CONFIG, said)
-    talk(bare, CONFIG, said)
-
-    def plain(graph: Graph) -> list[dict[str, Any]]:
-        return [
-            {**each, "usage_metadata": None} for each in dumped(values(graph, CONFIG)["messages"])
-        ]
-
-    assert plain(agent.graph) == plain(bare)
-
-
-@pytest.mark.slow
-def test_three_hundred_turns() -> None:
-    agent = make_agent("middleware", InMemorySaver(), messages=2000, log=1000)
-    for number, message in enumerate(turns(300, lookups=("", "", "", "", "2"))):
-        say(agent.graph, CONFIG, message)
-        if number % 60 == 59:
-            assert nothing_lost(agent)
-    assert len(values(agent.graph, CONFIG)["messages"]) == 600 + 60 * 3
-    assert max(len(prompt) for prompt in agent.prompts()) < 70
-    assert record_of(agent.graph, CONFIG)["generation"] > 2
-    assert refusals(agent.prompts()[::10]) == []
-
-
 # --- A provider that says the prompt is too long -------------------------------------------------
 
 
-def crowded(limit: int) -> Callable[[list[BaseMessage]], AIMessage]:
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        if len(messages) > limit:
-            msg = "too long"
-            raise ContextOverflowError(msg)
-        return AIMessage("ok")
-
-    return answer
-
-
 ROOMY = {"messages": 10_000, "log": 10_000}
-
-
-@both_ways
-async def test_prompt_too_long_is_shortened_once(*, is_async: bool) -> None:
-    agent = with_memory(scripted(actor=crowded(12)), limits=ROOMY)
-    parts: list[dict[str, Any]] = []
-    for message in turns(8):
-        parts += await said_to(agent, message, is_async=is_async)
-    first, *_ = of_kind(parts, "view-trimmed")
-    assert first["droppedMessages"] > 0
-    state = values(agent.graph, CONFIG)
-    assert state["messages"][-1].text == "ok"
-    assert len(state["messages"]) == 16
-    sizes = [len(prompt) for prompt in agent.prompts()]
-    at = next(i for i, size in enumerate(sizes) if size > 12)
-    assert sizes[at + 1] <= 12
-    assert refusals(p for p in agent.prompts() if len(p) <= 12) == []
 
 
 @both_ways
@@ -320,20 +250,6 @@ async def test_abort_ends_the_run_and_still_says_farewell(*, is_async: bool) -> 
     assert agent.graph.get_state(CONFIG).next == ()
     await said_to(agent, turn(7), is_async=is_async)
     assert values(agent.graph, CONFIG)["messages"][-1].id == "h7-answer"
-    assert nothing_lost(agent)
-
-
-@both_ways
-@both_doors
-async def test_raise_raises_and_the_run_can_be_taken_up(door: str, *, is_async: bool) -> None:
-    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
-    agent = make_agent(door, InMemorySaver(), model=model, on_error="raise")
-    with pytest.raises(ObserverError, match="ConnectionError: away"):
-        await run(agent.graph, {"messages": turns(8)}, CONFIG, is_async=is_async)
-    assert agent.graph.get_state(CONFIG).next == (HOOK,)
-    await run(agent.graph, None, CONFIG, is_async=is_async)
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h7-answer"
-    assert len(record_of(agent.graph, CONFIG)["log"]) == 1
     assert nothing_lost(agent)
 
 
@@ -407,18 +323,6 @@ async def test_killed_at_each_checkpoint_of_the_work(left: int, *, is_async: boo
     assert outcome(values(agent.graph, CONFIG)) == outcome(values(unharmed.graph, CONFIG))
 
 
-def test_killed_in_the_hook() -> None:
-    saver = InMemorySaver()
-    agent = make_agent("middleware", saver, **LIMITS)
-    talk(agent.graph, CONFIG, turns(6))
-    stream = agent.graph.stream({"messages": [NEXT]}, CONFIG, stream_mode="custom")
-    next(part for part in stream if part["type"] == "data-om-observation-start")
-    stream.close()  # type: ignore[attr-defined]  # a generator, whatever it is declared as
-    agent.graph.invoke(None, CONFIG)
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h6-answer"
-    assert nothing_lost(agent)
-
-
 def test_new_message_instead_of_a_resume() -> None:
     saver = InMemorySaver()
     dying = make_agent("middleware", saver, model=scripted(reflector=Killed()), **LIMITS)
@@ -468,29 +372,6 @@ def test_fork_remembers_its_own_branch(door: str) -> None:
     on_main = agent.graph.get_state(main).values
     assert "Narnia" not in str(on_main["om"])
     assert uncovered(agent.memory, on_main) == []
-
-
-def test_branch_from_an_earlier_turn_goes_on_from_its_memory() -> None:
-    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
-    talk(agent.graph, CONFIG, turns(3))
-    point = agent.graph.get_state(CONFIG).config
-    talk(agent.graph, CONFIG, turns(8, start=3))
-    assert record_of(agent.graph, CONFIG)["log"] != []
-    agent.graph.invoke({"messages": [HumanMessage("hi", id="h90")]}, point)
-    assert record_of(agent.graph, CONFIG)["log"] == []
-    talk(agent.graph, CONFIG, turns(8, start=91))
-    assert nothing_lost(agent)
-
-
-@pytest.mark.needs("hints")
-def test_edit_by_hand() -> None:
-    agent = ready()
-    say(agent.graph, CONFIG, NEXT)
-    edit = {"current_task": "find a hotel with a piano"}
-    agent.graph.update_state(CONFIG, {"om": edit})
-    say(agent.graph, CONFIG, turn(7))
-    assert "find a hotel with a piano" in str(agent.prompts()[-1][0].content)
-    assert nothing_lost(agent)
 
 
 # --- Buffering -----------------------------------------------------------------------------------
@@ -556,32 +437,12 @@ async def test_switched_off_for_a_call(*, is_async: bool) -> None:
     assert nothing_lost(agent)
 
 
-def test_switched_off_for_good() -> None:
-    agent = make_agent("middleware", InMemorySaver(), enabled=False, **LIMITS)
-    assert talk(agent.graph, CONFIG, turns(8)) == []
-    assert not values(agent.graph, CONFIG).get("om", {}).get("log")
-    assert {call["role"] for call in agent.model.calls} == {"actor"}
-
-
 def test_provider_error_of_a_switched_off_memory_is_not_caught() -> None:
     model = scripted(actor=ContextOverflowError("too long"))
     agent = make_agent("middleware", InMemorySaver(), model=model)
     with pytest.raises(ContextOverflowError):
         agent.graph.invoke({"messages": turns(6)}, on_thread(om_enabled=False))
     assert len(agent.prompts()) == 1
-
-
-def test_without_thread_and_saver_it_works_within_the_run(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent = make_agent("middleware", messages=300)
-    with caplog.at_level(logging.WARNING):
-        results = [agent.graph.invoke({"messages": turns(8)}) for _ in range(2)]
-    assert [record.name for record in caplog.records] == ["langgraph_om"]
-    assert "thread_id" in caplog.text
-    for result in results:
-        assert len(result["om"]["log"]) == 1
-        assert uncovered(agent.memory, result) == []
 
 
 def test_small_recursion_limit_holds_a_turn_with_several_calls() -> None:

@@ -249,20 +249,9 @@ def well_read() -> Agent:
     [
         ({}, "cursor", "h0"),
         ({"page": "1"}, "page", 1),
-        ({"cursor": "h1", "page": -1}, "cursor", "h1"),
-        ({"limit": 3}, "count", 3),
-        ({"limit": 3}, "has_next_page", True),
-        ({"cursor": "h0", "detail": "high"}, "limit", 1),
-        ({"cursor": "h0", "part_index": 0}, "message_id", "h0"),
-        ({"page": "two"}, "error", "`page` is"),
         ({"page": [1]}, "error", "`page` is"),
-        ({"cursor": {"id": 1}}, "error", "`cursor` is"),
         ({"colour": "red"}, "error", "no argument"),
-        ({"cursor": "h0:h1"}, "hint", "is a range"),
-        ({"cursor": "nowhere"}, "error", "no such message"),
         ({"mode": "search", "query": "walks"}, "page", 1),
-        ({"mode": "search"}, "error", "`query` is missing"),
-        ({"mode": "threads"}, "count", 1),
         # Names that a call of a function, or LangChain, takes for its own.
         *(
             ({name: "x"}, "error", "no argument")

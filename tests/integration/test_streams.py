@@ -359,50 +359,8 @@ def told() -> tuple[Agent, list[Part]]:
     return agent, say(agent.graph, CONFIG, REQUEST)
 
 
-def is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def check_time(value: str) -> None:
     assert datetime.fromisoformat(value).tzinfo is not None
-
-
-def test_status_fields(told: tuple[Agent, list[Part]]) -> None:
-    agent, parts = told
-    status = of_kind(parts, "status")[-1]
-    assert set(status) == {
-        "windows",
-        "recordId",
-        "threadId",
-        "stepNumber",
-        "generationCount",
-    }
-    active, buffered = status["windows"]["active"], status["windows"]["buffered"]
-    assert set(status["windows"]) == {"active", "buffered"}
-    assert set(active) == {"messages", "observations"}
-    assert {frozenset(window) for window in active.values()} == {frozenset({"tokens", "threshold"})}
-    record = record_of(agent.graph, CONFIG)
-    assert active["observations"] == {
-        "tokens": sum(group["tokens"] for group in record["log"]),
-        "threshold": 130,
-    }
-    assert active["messages"]["threshold"] == 300
-    assert is_count(active["messages"]["tokens"])
-    assert buffered["observations"] == {
-        "chunks": 0,
-        "messageTokens": 0,
-        "projectedMessageRemoval": 0,
-        "observationTokens": 0,
-        "status": "idle",
-    }
-    assert buffered["reflection"] == {
-        "inputObservationTokens": 0,
-        "observationTokens": 0,
-        "status": "idle",
-    }
-    assert (status["recordId"], status["threadId"]) == (record["id"], "t")
-    assert status["recordId"]
-    assert (status["stepNumber"], status["generationCount"]) == (2, record["generation"])
 
 
 def test_status_counts_the_window_that_the_actor_gets() -> None:
@@ -424,59 +382,16 @@ def by_operation(parts: list[Part], kind: str) -> dict[str, dict[str, Any]]:
     return {data["operationType"]: data for data in of_kind(parts, kind)}
 
 
-def test_observation_start_fields(told: tuple[Agent, list[Part]]) -> None:
-    agent, parts = told
-    starts = by_operation(parts, "observation-start")
-    assert set(starts) == {"observation", "reflection"}
-    for start in starts.values():
-        assert set(start) == {
-            "cycleId",
-            "operationType",
-            "startedAt",
-            "tokensToObserve",
-            "recordId",
-            "threadId",
-            "threadIds",
-            "config",
-        }
-        check_time(start["startedAt"])
-        assert start["recordId"] == record_of(agent.graph, CONFIG)["id"]
-        assert (start["threadId"], start["threadIds"]) == ("t", ["t"])
-        assert start["config"] == {
-            "messageTokens": 300,
-            "observationTokens": 130,
-            "scope": "thread",
-        }
-        assert start["tokensToObserve"] > 0
-    assert starts["observation"]["cycleId"] != starts["reflection"]["cycleId"]
-
-
 @pytest.mark.needs("hints")
-def test_observation_end_fields(told: tuple[Agent, list[Part]]) -> None:
+def test_what_an_observation_end_says_follows_from_its_cycle(
+    told: tuple[Agent, list[Part]],
+) -> None:
     _, parts = told
     starts = by_operation(parts, "observation-start")
     ends = by_operation(parts, "observation-end")
     assert set(ends) == {"observation", "reflection"}
     for operation, end in ends.items():
         start = starts[operation]
-        beside = (
-            {"currentTask", "suggestedResponse"}
-            if operation == "observation"
-            else {"edits", "dropped", "joined", "shortened"}
-        )
-        assert beside <= set(end)
-        assert set(end) - beside == {
-            "cycleId",
-            "operationType",
-            "completedAt",
-            "durationMs",
-            "tokensObserved",
-            "observationTokens",
-            "observations",
-            "recordId",
-            "threadId",
-            "usage",
-        }
         assert end["cycleId"] == start["cycleId"]
         assert end["tokensObserved"] == start["tokensToObserve"]
         assert end["recordId"] == start["recordId"]

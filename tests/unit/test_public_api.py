@@ -43,22 +43,6 @@ def test_all_is_sorted_and_names_each_thing_once() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_name_can_be_imported(name: str) -> None:
-    scope: dict[str, object] = {}
-    exec(f"from langgraph_om import {name}", scope)  # noqa: S102 - the very statement users write
-    assert name in scope
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_name_is_documented(name: str) -> None:
-    value = getattr(langgraph_om, name)
-    text = inspect.getdoc(value) if callable(value) else value.__doc__
-    assert text, f"`{name}` has no docstring"
-    generated = f"{name}("  # what `dataclass` writes where nobody wrote anything
-    assert not text.startswith(generated), f"`{name}` has no docstring of its own"
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_name_is_ours(name: str) -> None:
     module = getattr(langgraph_om, name).__module__
     assert module.partition(".")[0] == "langgraph_om"
@@ -319,7 +303,9 @@ def _module(name: str) -> ModuleType:
 
 def find_undocumented(value: object, name: str) -> list[str]:
     """Name a value, and methods and properties of a class, that have no docstring."""
-    found = [] if inspect.getdoc(value) else [name]
+    text = inspect.getdoc(value) or ""
+    generated = f"{name}("  # what `dataclass` writes where nobody wrote anything
+    found = [name] if not text or text.startswith(generated) else []
     if isinstance(value, type):
         for member, held in vars(value).items():
             is_code = callable(held) or isinstance(held, property | classmethod | staticmethod)

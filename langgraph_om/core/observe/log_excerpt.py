@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
@@ -100,7 +101,7 @@ def _add_touched(
 ) -> str:
     """Return an excerpt with further items behind it that a conversation may touch."""
     intro = f"{excerpt.text}\n\n{_TOUCHED}".lstrip()
-    usual = sum(item.tokens for item in items) // len(items)
+    usual = sum(map(_get_tokens, items)) // len(items)
     room = budget - counter.count_text(intro)
     while room > 0:
         picker = _Picker(items, room)
@@ -146,7 +147,7 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> I
                     best[at] = min(best.get(at, place), place)
             new = sorted(best.keys() - seen, key=lambda at: (best[at], at))
             seen.update(new)
-            yield from (items[-at] for at in new)
+            yield from [items[-at] for at in new]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ class _SharedWords:
             if not left:
                 break
         length = math.sqrt(len(words))
-        return sorted((score / (length * self.lengths[at]), -at) for at, score in scores.items())
+        return sorted([(score / (length * self.lengths[at]), -at) for at, score in scores.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,9 @@ class _Item:
         return 0 if "🔴" in text else 1 if "✅" in text else 2
 
 
+_get_tokens = attrgetter("tokens")
+
+
 def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
     items: list[tuple[list[str], bool]] = []
     for line in filter(str.strip, text.split("\n")):
@@ -249,11 +253,11 @@ def _choose_items(items: Sequence[_Item], budget: int) -> set[int]:
     which a provider's cache needs.
     """
     step = max(1, budget // _BATCHES)
-    ends = list(accumulate(item.tokens for item in items))
+    ends = list(accumulate(map(_get_tokens, items)))
     settled = bisect_right(ends, ends[-1] // step * step)
     newer = items[settled:]
     room = budget - step
-    if sum(item.tokens for item in newer) > step:  # a long one began in the batch before
+    if sum(map(_get_tokens, newer)) > step:  # a long one began in the batch before
         settled, newer, room = len(items), [], budget
     return _choose_settled(items, settled, room) | {item.at for item in newer}
 

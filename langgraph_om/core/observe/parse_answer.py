@@ -461,7 +461,7 @@ def read_hint(split: Split, name: str) -> str | None:
 
 
 def _tidy_text(text: str) -> str:
-    lines = "\n".join(_clip(line.rstrip()) for line in text.split("\n"))
+    lines = "\n".join([_clip(line.rstrip()) for line in text.split("\n")])
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 

@@ -72,8 +72,10 @@ class Rest(NamedTuple):
 
 
 MAX_HOLD_SECONDS = 5.0
-"""How long a thread holds up others of its resource: one that takes longer waits for the archive,
-and they need not wait for that one after the other."""
+"""How long a thread keeps others of its resource from a log before the next one begins beside it,
+as the archive may hang."""
+MAX_WAIT_SECONDS = 60.0
+"""How long a thread waits for others, however many there are, before it begins beside them."""
 
 
 class LogPlace:
@@ -124,17 +126,21 @@ class LogCache:
         self._rests = OrderedDict()
 
     def wait_for_log(self, resource_id: str) -> LogPlace:
-        """Wait until no other thread of this process exchanges with a log, or one takes too long.
+        """Wait until no other thread of this process exchanges with a log, or for long enough.
 
         Other processes do so at the same time, so whoever has the place may be refused still.
         """
+        place = LogPlace(resource_id, self._leave_log)
+        gives_up = time.monotonic() + MAX_WAIT_SECONDS
         with self._left:
-            place = LogPlace(resource_id, self._leave_log)
             while (held := self._places.get(resource_id)) is not None:
-                left = held.ends - time.monotonic()
-                del held  # or else it would be kept from being forgotten
-                if left <= 0:
+                now = time.monotonic()
+                if now >= gives_up:
                     return place
+                if now >= held.ends:
+                    break
+                left = min(held.ends, gives_up) - now
+                del held  # or else it would be kept from being forgotten
                 self._left.wait(left)
             place.ends = time.monotonic() + MAX_HOLD_SECONDS
             self._places[resource_id] = place

@@ -146,18 +146,20 @@ def test_turns_at_once_do_not_refuse_each_others_changes(tmp_path: Any) -> None:
 def test_a_thread_that_hangs_or_is_given_up_holds_up_no_other(
     files: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 0.2)
-    cache = shared_log.LogCache(files)
+    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 0.3)
+    cache, began = shared_log.LogCache(files), time.monotonic()
     with cache.wait_for_log(USER):
-        began = time.monotonic()
-        for _ in range(3):  # each waits for as long as the one that hangs has left, and no longer
+        for _ in range(3):  # the first one waits, and the next begin where it has left
             with cache.wait_for_log(USER):
                 pass
-        assert 0.1 < time.monotonic() - began < 5
-        cache.wait_for_log("bob")  # which nobody has left, as nobody has it any more
+    assert 0.2 < time.monotonic() - began < 5
     monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 600)
-    for user in (USER, "bob"):
-        cache.wait_for_log(user)
+    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 0.3)
+    with cache.wait_for_log(USER), cache.wait_for_log(USER):
+        pass  # where many wait before it, it does not wait for all of them
+    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 600)
+    cache.wait_for_log(USER)  # which nobody leaves, as nobody has it any more
+    cache.wait_for_log(USER)
 
 
 def test_a_second_chat_does_not_stall_nor_shrink_the_first(files: SQLAlchemyArchive) -> None:

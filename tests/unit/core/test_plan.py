@@ -24,14 +24,13 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import find_safe_cuts
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.testing import check_message_sequence, drive
+from langgraph_om.testing import drive
 from support.examples import examples
 from support.simulation import look
 from support.views import assemble
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-OVERHEAD = 24
 
 
 def words(count: int) -> str:
@@ -301,29 +300,6 @@ def observations(count: int, day: int = 2) -> str:
 
 
 Told = str | Exception | tuple[str, Literal["cut off"]]
-TOLD: dict[str, list[Told]] = {
-    "observer": [
-        observations(10),
-        observations(10, day=3),
-        observations(150),
-        f"{observations(5)}\n<current-task>Go on</current-task>",
-        "<observations>(none)</observations>",
-        "",
-        "I can not help with that.",
-        (observations(10), "cut off"),
-        TimeoutError("no answer"),
-    ],
-    "reflector": [
-        observations(3),
-        f"{observations(2, day=2)}\n{observations(2, day=3)}",
-        observations(90),
-        observations(500),
-        "<observations>(none)</observations>",
-        "no",
-        (observations(3), "cut off"),
-        RuntimeError("overloaded"),
-    ],
-}
 
 
 def reply(told: Told) -> ModelReply:
@@ -337,93 +313,6 @@ def reply(told: Told) -> ModelReply:
 def run(flow: EffectFlow[None], scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:
     """Run a cycle, answering from the script of its role."""
     return drive(flow, lambda call: reply(next(scripts[call.role]))).events
-
-
-def covered(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[int]:
-    """How many committed ranges each message is in."""
-    places = {message.id: at for at, message in enumerate(messages)}
-    times = [0] * len(messages)
-    for group in record["log"]:
-        for first, last in group["ranges"]:
-            for at in range(places[first], places[last] + 1):
-                times[at] += 1
-    return times
-
-
-def check_laws(record: MemoryRecord, messages: list[BaseMessage], before: int) -> Window:
-    """Check what holds after every step; `before` is how much was observed before it."""
-    window = open_window(record, messages, Words())
-    observed = len(messages) - len(window.entries)
-    assert [entry.message for entry in window.entries] == messages[observed:]
-    assert covered(record, messages) == [1] * observed + [0] * len(window.entries)
-    assert observed >= before, "the cursor never moves back"
-    head, tail = messages[:observed], messages[observed:]
-    head_calls = {c["id"] for m in head if isinstance(m, AIMessage) for c in m.tool_calls}
-    assert not head_calls & {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    assert head_calls <= {m.tool_call_id for m in head if isinstance(m, ToolMessage)}
-    check_prompt(record, messages, window)
-    return window
-
-
-def check_prompt(record: MemoryRecord, messages: list[BaseMessage], window: Window) -> None:
-    prompt = assemble(record, messages, window, today=NOW.date())
-    assert check_message_sequence(prompt, "openai") == []
-    assert check_message_sequence(prompt, "anthropic") == []
-    shown = {id(message) for message in prompt}
-    assert all(id(entry.message) in shown for entry in window.entries)
-    requests = [message for message in messages if isinstance(message, HumanMessage)]
-    assert id(requests[-1]) in shown, "the live user request is always there"
-
-
-@examples(60)
-@given(
-    conversations(),
-    st.lists(st.sampled_from(TOLD["observer"]), min_size=1, max_size=8),
-    st.lists(st.sampled_from(TOLD["reflector"]), min_size=1, max_size=8),
-    st.sampled_from(["continue", "continue", "abort"]),
-    st.booleans(),
-)
-def test_the_laws_hold_over_whole_conversations(
-    parts: list[list[BaseMessage]],
-    observer: list[Told],
-    reflector: list[Told],
-    on_error: Literal["continue", "abort"],
-    shared: bool,  # noqa: FBT001
-) -> None:
-    setup = Settings(
-        thresholds=limits(150, 100, share_token_budget=shared),
-        counter=Words(),
-        timezone=UTC,
-        on_error=on_error,
-    )
-    scripts: dict[str, Iterator[Told]] = {
-        "observer": endless(observer),
-        "reflector": endless(reflector),
-    }
-    record = blank_record()
-    messages: list[BaseMessage] = []
-    observed = 0
-    for part in parts:
-        messages += part
-        for _ in range(2 * len(messages) + 10):
-            seen = look(setup, record, messages, NOW)
-            record = seen.record
-            if seen.decision.kind in {"proceed", "abort"}:
-                break
-            flow = (
-                observe_cycle(setup, record, seen.window, seen.decision.count, NOW)
-                if seen.decision.kind == "observe"
-                else reflect_cycle(setup, record, seen.window, NOW)
-            )
-            again = plan(record, seen.window, setup.thresholds, NOW)
-            assert again == seen.decision, "what was decided does not depend on who asks"
-            record = fold(record, [run(flow, scripts)])
-            window = check_laws(record, messages, observed)
-            observed = len(messages) - len(window.entries)
-        else:
-            pytest.fail("the gate does not end")
-        assert seen.decision.kind == "proceed" or on_error == "abort"
-        check_laws(record, messages, observed)
 
 
 @examples(40)

@@ -67,20 +67,6 @@ def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None
     assert executor.peek("c1") == executor.peek("c1") == RESULT
 
 
-def test_known_job_is_not_run_again() -> None:
-    executor, runs = BackgroundBuffering(), []
-
-    def work() -> dict[str, Any]:
-        runs.append(1)
-        return RESULT
-
-    assert executor.submit("c1", "t:observation", work)
-    executor.flush(60)
-    assert executor.submit("c1", "t:observation", work)
-    executor.flush(60)
-    assert runs == [1]
-
-
 def test_one_job_per_thread_and_operation() -> None:
     executor, gate = BackgroundBuffering(), Gate()
     assert executor.submit("c1", "t:observation", gate)
@@ -117,15 +103,6 @@ def test_no_more_jobs_at_once_than_workers() -> None:
         gate.let_go.set()
     assert executor.flush(60)
     assert all(gate.started.is_set() for gate in gates)
-
-
-def test_flush_tells_whether_something_is_left() -> None:
-    executor, gate = BackgroundBuffering(), Gate()
-    assert executor.flush(0)
-    executor.submit("c1", "a", gate)
-    assert not executor.flush(0.01)
-    gate.let_go.set()
-    assert executor.flush(60)
 
 
 def test_close_takes_no_more_jobs_and_drops_those_that_wait() -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import CallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
-from langgraph.prebuilt import ToolNode, tools_condition
 
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.reflect.edits import parse_edits
@@ -191,42 +188,6 @@ def test_ten_megabytes_stream_in_a_bounded_number_of_chunks() -> None:
 def test_streaming_can_be_switched_off() -> None:
     chunks = list(ScriptedChatModel("two words", disable_streaming=True).stream("hi"))
     assert [chunk.content for chunk in chunks] == ["two words"]
-
-
-class State(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-
-
-async def test_an_agent_graph_streams_its_tool_calls_and_ends() -> None:
-    model = ScriptedChatModel([call(query="cats"), "Cats are fine."])
-    agent = model.bind_tools([search])
-
-    async def ask(state: State) -> dict[str, list[AIMessage]]:
-        return {"messages": [await agent.ainvoke(state["messages"])]}
-
-    builder = StateGraph(State)
-    builder.add_node("agent", ask)
-    builder.add_node("tools", ToolNode([search]))
-    builder.add_edge(START, "agent")
-    builder.add_conditional_edges("agent", tools_condition)
-    builder.add_edge("tools", "agent")
-    graph = builder.compile()
-
-    state: State = {"messages": [HumanMessage("cats?")]}
-    streamed = [part async for part, _ in graph.astream(state, stream_mode="messages")]
-    chunks = [part for part in streamed if isinstance(part, AIMessageChunk)]
-    first = [chunk for chunk in chunks if chunk.id == chunks[0].id]
-    assert merged(first).tool_calls == call(query="cats").tool_calls
-    assert "".join(str(chunk.content) for chunk in chunks) == "Cats are fine."
-    assert [part.content for part in streamed if isinstance(part, ToolMessage)] == ["found cats"]
-    assert [message.type for message in model.calls[1]["messages"]] == ["human", "ai", "tool"]
-
-
-def test_it_works_as_the_model_of_create_agent() -> None:
-    agents = pytest.importorskip("langchain.agents")
-    model = ScriptedChatModel([call(query="cats"), "done"])
-    state = agents.create_agent(model, tools=[search]).invoke({"messages": [HumanMessage("hi")]})
-    assert [message.content for message in state["messages"]] == ["hi", "", "found cats", "done"]
 
 
 LONG = (

@@ -151,11 +151,6 @@ def test_an_id_is_given_out_once_so_that_a_repeat_is_appended() -> None:
     assert len(add_messages([], [*answers])) == 3  # type: ignore[arg-type]
 
 
-def test_answers_without_an_id_get_a_new_one_each() -> None:
-    model = ScriptedChatModel("same")
-    assert len({model.invoke("hi").id for _ in range(5)} - {None}) == 5
-
-
 def test_usage_is_made_up_from_characters_unless_scripted() -> None:
     usage = UsageMetadata(input_tokens=7, output_tokens=5, total_tokens=12)
     model = ScriptedChatModel(["x" * 40, AIMessage("", usage_metadata=usage)])

@@ -32,76 +32,29 @@ NAN, INF = float("nan"), float("inf")
 # --- What is out of range, whichever way it comes in ---------------------------------------------
 
 
-OUT_OF_RANGE: list[tuple[str, object]] = [
-    *(
-        (option, value)
-        for option in (
-            "observation.message_tokens",
-            "observation.max_tokens_per_batch",
-            "reflection.observation_tokens",
-        )
-        for value in (0, -1, True, False, None, 1.5, 30_000.0, "30000", NAN, INF)
+NUMBERS = (0, -1, True, False, None, 1.5, 30_000.0, "30000", NAN, INF)
+FACTORS = (0, 1, 1.0, -1.2, 2, 2.5, 20_000, 45_000.5, True, False, "1.2", NAN, INF, -INF)
+PARTS = (0, -0.5, 1.01, True, False, None, NAN, INF)
+OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
+    "observation.message_tokens": NUMBERS,
+    "observation.max_tokens_per_batch": NUMBERS,
+    "reflection.observation_tokens": NUMBERS,
+    "observation.previous_observer_tokens": (-1, True, 0.5),
+    "observation.buffer_tokens": (
+        *(0, 0.0, -0.2, -500, True, None, "0.2", 1.5, 30_000, 45_000, NAN, INF),
     ),
-    ("observation.previous_observer_tokens", -1),
-    ("observation.previous_observer_tokens", True),
-    ("observation.previous_observer_tokens", 0.5),
-    ("observation.buffer_tokens", 0),
-    ("observation.buffer_tokens", 0.0),
-    ("observation.buffer_tokens", -0.2),
-    ("observation.buffer_tokens", -500),
-    ("observation.buffer_tokens", True),
-    ("observation.buffer_tokens", None),
-    ("observation.buffer_tokens", "0.2"),
-    ("observation.buffer_tokens", 1.5),
-    ("observation.buffer_tokens", 30_000),
-    ("observation.buffer_tokens", 45_000),
-    ("observation.buffer_tokens", NAN),
-    ("observation.buffer_tokens", INF),
-    ("observation.buffer_activation", 0),
-    ("observation.buffer_activation", -0.5),
-    ("observation.buffer_activation", -2000),
-    ("observation.buffer_activation", 1.01),
-    ("observation.buffer_activation", 2),
-    ("observation.buffer_activation", 999),
-    ("observation.buffer_activation", 1000.5),
-    ("observation.buffer_activation", 30_000),
-    ("observation.buffer_activation", True),
-    ("observation.buffer_activation", False),
-    ("observation.buffer_activation", None),
-    ("observation.buffer_activation", "0.8"),
-    ("observation.buffer_activation", NAN),
-    ("observation.buffer_activation", INF),
-    ("reflection.buffer_activation", 0),
-    ("reflection.buffer_activation", -0.5),
-    ("reflection.buffer_activation", 1.01),
-    ("reflection.buffer_activation", 2000),
-    ("reflection.buffer_activation", True),
-    ("reflection.buffer_activation", False),
-    ("reflection.buffer_activation", None),
-    ("reflection.buffer_activation", NAN),
-    ("reflection.buffer_activation", INF),
-    *(
-        (option, value)
-        for option in ("observation.block_after", "reflection.block_after")
-        for value in (0, 1, 1.0, -1.2, 2, 2.5, 20_000, 45_000.5, True, False, "1.2", NAN, INF, -INF)
-    ),
-    ("observation.block_after", 30_000),
-    ("reflection.block_after", 40_000),
-    ("observation.prompt", "short"),
-    ("observation.prompt", None),
-    ("reflection.form", "rewriting"),
-    ("reflection.form", None),
-    ("observation.instruction", 5),
-    ("reflection.instruction", ["be brief"]),
-    ("observation.model_settings", None),
-    ("observation.model_settings", [("temperature", 1)]),
-    ("observation.model_settings", {1: 2}),
-    ("reflection.model_settings", "hot"),
-    ("observation.observe_attachments", "image/*"),
-    ("observation.observe_attachments", None),
-    ("observation.observe_attachments", b"image/png"),
-    ("observation.observe_attachments", [1]),
-]
+    "observation.buffer_activation": (*PARTS, -2000, 2, 999, 1000.5, 30_000, "0.8"),
+    "reflection.buffer_activation": (*PARTS, 2000),
+    "observation.block_after": (*FACTORS, 30_000),
+    "reflection.block_after": (*FACTORS, 40_000),
+    "observation.prompt": ("short", None),
+    "reflection.form": ("rewriting", None),
+    "observation.instruction": (5,),
+    "reflection.instruction": (["be brief"],),
+    "observation.model_settings": (None, [("temperature", 1)], {1: 2}),
+    "reflection.model_settings": ("hot",),
+    "observation.observe_attachments": ("image/*", None, b"image/png", [1]),
+}
 
 
 def nested(option: str, value: object) -> dict[str, Any]:
@@ -114,7 +67,10 @@ def shown(value: object) -> str:
     return str(value).removesuffix(".0") if isinstance(value, int | float) else repr(value)
 
 
-@pytest.mark.parametrize(("option", "value"), OUT_OF_RANGE)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [(option, value) for option, values in OUT_OF_RANGE.items() for value in values],
+)
 @pytest.mark.parametrize(
     "resolve",
     [

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
 
 from langgraph_om.core.content.blocks import (
     BYTES_KEYS,
@@ -263,7 +269,19 @@ def test_every_form_reads_the_same_to_all(
 ) -> None:
     message = HumanMessage.model_construct(content=[block])
     transcript = read(message)
-    assert transcript.text == f"Date: Dec 4, 2025\nUser (12:00): {label}"
+    wrapped = [{"type": "tool_result", "tool_use_id": "c", "content": [block]}]
+    places: dict[str, BaseMessage] = {
+        "User (12:00)": message,
+        "Assistant (12:00)": AIMessage.model_construct(content=[block]),
+        "Tool result look (12:00) [c]": ToolMessage.model_construct(
+            content=[block], tool_call_id="c", name="look"
+        ),
+        "Tool result tool (12:00) [c]": HumanMessage.model_construct(content=wrapped),
+    }
+    for place, each in places.items():
+        found = read(each)
+        assert found.text == f"Date: Dec 4, 2025\n{place}: {label}"
+        assert found.attachments == transcript.attachments
     (part,) = parts_of(message)
     assert part_text(part) == label
     assert [attachment.url or attachment.mime for attachment in transcript.attachments] == (

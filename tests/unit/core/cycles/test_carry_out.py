@@ -18,10 +18,9 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import digest_run, open_window
 from langgraph_om.core.step.inspect import build_status
-from langgraph_om.testing import check_message_sequence
 from support.examples import examples
 from support.groups import group
-from support.simulation import GOOD, NOTHING, Simulation, settings
+from support.simulation import GOOD, Simulation, settings
 
 SETTINGS = settings()
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -186,13 +185,6 @@ def test_reflection_leaves_chunks_alone() -> None:
     assert kept
 
 
-def test_nothing_worth_noting_covers_its_messages() -> None:
-    simulation = Simulation(settings(), answers=lambda call: NOTHING)
-    talk(simulation, 80)
-    assert of_type(simulation, "activation")
-    assert simulation.blocking_calls == 0
-
-
 def test_failing_jobs_back_off_and_recover() -> None:
     state = {"down": True}
 
@@ -272,16 +264,6 @@ def test_edited_message_drops_its_chunk_and_those_behind() -> None:
     simulation.step()
     assert simulation.record["chunks"][0]["id"] == first
     assert not set(others) & {chunk["id"] for chunk in simulation.record["chunks"]}
-    talk(simulation, 40)
-
-
-def test_removed_messages_make_their_chunks_stale() -> None:
-    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
-    while len(simulation.record["chunks"]) < 2:
-        simulation.say(30)
-    del simulation.messages[1]
-    simulation.step()
-    assert simulation.record["chunks"] == []
     talk(simulation, 40)
 
 
@@ -375,18 +357,6 @@ def of_type_status(simulation: Simulation) -> int:
     )
     removal: int = data["windows"]["buffered"]["observations"]["projectedMessageRemoval"]
     return removal
-
-
-@pytest.mark.parametrize("tools", [1, 4])
-def test_tool_exchanges_stay_whole_and_the_live_request_stays_in_the_prompt(tools: int) -> None:
-    simulation = Simulation(settings(message_tokens=400, buffer_tokens=100))
-    for _ in range(25):
-        simulation.say(20, tools=tools)
-        prompt = simulation.prompt()[:-1]  # without the answer: what the Actor was called with
-        newest = [m for m in simulation.messages if isinstance(m, HumanMessage)][-1]
-        assert any(message is newest for message in prompt)
-        assert check_message_sequence(prompt, "openai") == []
-        assert set(simulation.coverage()) == {1}
 
 
 @examples(25)

@@ -21,7 +21,6 @@ from langgraph_om.errors import ObserverError
 from support.flows import (
     GOOD,
     ITEM,
-    NONE,
     NOW,
     Talk,
     conversation,
@@ -75,43 +74,6 @@ def test_an_empty_response_ends_the_former_one() -> None:
         record = {**record, "suggested_response": "Hi"}  # type: ignore[typeddict-unknown-key]
 
 
-@pytest.mark.needs("hints")
-def test_the_parts_of_an_observation() -> None:
-    told = f"{GOOD}\n<current-task>Go</current-task>\n<suggested-response>Hi</suggested-response>"
-    events = observed(Talk([later("", 0.5), later(told)]), setup())
-    start, end = (to_part(event) for event in events)
-    assert start == {
-        "type": "data-om-observation-start",
-        "data": {
-            "cycleId": events[0]["cycle_id"],
-            "operationType": "observation",
-            "startedAt": "2026-03-02T09:00:00.000+00:00",
-            "tokensToObserve": 50,
-            "recordId": "r",
-            "threadId": "t",
-            "threadIds": ["t"],
-            "config": {"messageTokens": 100, "observationTokens": 40, "scope": "thread"},
-        },
-    }
-    assert end == {
-        "type": "data-om-observation-end",
-        "data": {
-            "cycleId": events[0]["cycle_id"],
-            "operationType": "observation",
-            "completedAt": "2026-03-02T09:00:01.500+00:00",
-            "durationMs": 1500,
-            "tokensObserved": 50,
-            "observationTokens": 7,
-            "observations": ITEM,
-            "currentTask": "Go",
-            "suggestedResponse": "Hi",
-            "recordId": "r",
-            "threadId": "t",
-            "usage": {"calls": 2, "inputTokens": 20, "outputTokens": 6},
-        },
-    }
-
-
 def test_what_an_observation_leaves_in_memory() -> None:
     record, _ = conversation()
     events = observed(Talk([later(GOOD)]), setup())
@@ -121,13 +83,6 @@ def test_what_an_observation_leaves_in_memory() -> None:
     assert after["log"][0]["id"] == events[0]["cycle_id"]
     assert after["usage"] == {"observation": {"calls": 1, "inputTokens": 10, "outputTokens": 3}}
     assert fold(after, [events]) == after
-
-
-def test_nothing_worth_noting_moves_the_cursor_too() -> None:
-    record, _ = conversation()
-    after = fold(record, [observed(Talk([later(NONE)]), setup(), count=2)])
-    assert after["cursor"] == ["m0", "m1"]
-    assert [(entry["text"], entry["tokens"]) for entry in after["log"]] == [("", 0)]
 
 
 def test_a_repeated_cycle_has_the_same_id_and_a_retry_another() -> None:

@@ -266,22 +266,3 @@ def test_hints_are_shown_where_no_hook_hides_anything() -> None:
 def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
     effects, _, _ = hooked("drop 1-6", hooks=set(), features=NO_FEATURES)
     assert "<current-task>" not in texts(effects[-1])[1]
-
-
-def test_a_hook_changes_what_became_of_the_changed_groups() -> None:
-    effects, events, after = hooked(
-        "drop 1-4\n5: * Secret words",
-        day_log(2, "* [x] words", OPEN),
-        hooks={"after_reflection"},
-    )
-    [call] = [effect for effect in effects if isinstance(effect, CallHook)]
-    assert call.arguments[0] == day_log(2, "* Secret words", OPEN)
-    assert after["log"][1]["text"] == day_log(2, "* [x] words", OPEN)
-    assert "[x]" in events[-1]["observations"]
-
-
-def test_a_hook_that_leaves_nothing_of_a_group_is_a_failure() -> None:
-    for name, answers in (("before_reflection", [" "]), ("after_reflection", ["drop 1-7", " "])):
-        _, events, after = hooked(*answers, *[" "] * 3, hooks={name})
-        assert events[-1]["type"] == "observation-failed"
-        assert after["generation"] == 0

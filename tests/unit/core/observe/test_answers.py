@@ -6,19 +6,17 @@ is asked once more: to refuse a good answer costs a question, to keep a bad one 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
-from support.examples import examples
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
@@ -80,6 +78,9 @@ WITHOUT_TAGS = {
     "two days": bare(f"{LOG}\n\nDate: Nov 23, 2026\n* ✅ (09:00) Walked"),
     "after reasoning": kept(f"<think>\n- maybe tea?\n</think>\n{LOG}"),
     "the opening tag is missing": kept(f"{LOG}\n</observations>\nBye"),
+    "the opening tag is missing, items after": kept(
+        f"{LOG}\n</observations>\n{TEA}", f"{LOG}\n\n{TEA}"
+    ),
     "the opening tag is missing, no marks": kept("* tea\n* milk\n</observations>", "* tea\n* milk"),
     "the opening tag is missing before prose": refused(
         "Here you go:\n* tea\n</observations>",
@@ -280,6 +281,10 @@ AROUND = {
     "a list of JSON": refused('["* 🔴 (10:00) User likes tea"]'),
     "JSON too deep": refused('{"observations": ' + "[" * 900 + "]" * 900 + "}"),
     "a call": refused('<tool_call>\n{"name": "note", "arguments": {}}\n</tool_call>'),
+    "nothing, escaped": nothing("&lt;observations&gt;(none)&lt;/observations&gt;"),
+    "nothing, not closed": nothing("<observations>(none)"),
+    "nothing, in a fence": nothing("```xml\n<observations>\n(none)\n</observations>\n```"),
+    "nothing after thinking": nothing("<think>hm</think><observations>(none)</observations>"),
 }
 
 NOTHING_SAID = [
@@ -404,14 +409,11 @@ def test_what_becomes_of_an_answer(name: str) -> None:
     parsed = parse_output(text)
     assert parsed.status == status
     assert parsed.observations == log
-    assert bool(parsed.problem) is (status not in ("ok", "none"))
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_what_was_kept_is_read_again(name: str) -> None:
-    parsed = parse_output(ANSWERS[name].text)
-    if parsed.status in ("ok", "none"):
+    if status in ("ok", "none"):
+        assert parsed.problem == ""
         assert parse_output(render_output(parsed)) == parsed
+    else:
+        assert re.fullmatch(r".+\.", parsed.problem)
 
 
 def test_a_self_closed_block_says_nothing() -> None:
@@ -496,35 +498,6 @@ def test_who_answers_in_prose_is_asked_for_the_form() -> None:
         assert ask(text, GOOD) == (ParsedAnswer("ok", LOG), 2)
         with pytest.raises(ObserverError, match="malformed"):
             ask(text, text)
-
-
-# --- Whatever is mixed, what was kept is read again ----------------------------------------------
-
-SCRAPS = st.sampled_from(
-    [
-        *(tagged(""), "<observations>", "</observations>", "<observations/>", "<![CDATA[", "]]>"),
-        *("<ul>", "</ul>", "<li>", "</li>", "<ol><li>", "<think>", "</think>", "<scratchpad>"),
-        *("</scratchpad>", TEA, DOG, DAY, "2026-11-22", "11/22/2026", "a) tea", "– tea", "• tea"),
-        *("(none)", "No new observations.", "нет", "* none", "...", "* ...", "Date: <date>"),
-        *("* 🔴 (HH:MM) text", "| 🔴 | tea |", "User likes tea", "I will not record it.", "prose"),
-        *("- I'm sorry, but I can't assist with that.", "  * -> more", "```", "**🔴** tea", HINTS),
-        '{"observations": ["* 🔴 (10:00) tea"]}',
-    ]
-)
-
-
-@examples(400)
-@given(
-    lines=st.lists(st.tuples(SCRAPS, st.sampled_from(["\n", "\n", "\n", "", " "])), max_size=9),
-    is_tagged=st.booleans(),
-)
-def test_a_mixture_is_read_again(*, lines: list[tuple[str, str]], is_tagged: bool) -> None:
-    text = "".join(map("".join, lines))
-    parsed = parse_output(tagged(text) if is_tagged else text)
-    if parsed.status in ("ok", "none"):
-        assert parse_output(render_output(parsed)) == parsed
-    else:
-        assert not parsed.observations
 
 
 # --- Time grows with the text ---------------------------------------------------------------------

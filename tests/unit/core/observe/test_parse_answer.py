@@ -170,18 +170,9 @@ def test_a_block_is_read_whole(text: str, log: str) -> None:
 @pytest.mark.parametrize(
     ("text", "log"),
     [
-        ("**Date: Dec 4, 2025**\n- tea\n- milk", "**Date: Dec 4, 2025**\n- tea\n- milk"),
-        ("## Date: 2025-12-04\n1. tea\n   with milk", "## Date: 2025-12-04\n1. tea\n   with milk"),
         ("### December 4, 2025\n* tea", "### December 4, 2025\n* tea"),
         ("Thursday, 4 Dec 2025:\n* tea", "Thursday, 4 Dec 2025:\n* tea"),
-        (
-            "* 🔴 tea\n  * -> said so\n    and again",
-            "* 🔴 tea\n  * -> said so\n    and again",
-        ),
-        ("```\nDate: Dec 4, 2025\n* tea\n```", "Date: Dec 4, 2025\n* tea"),
-        ("<think>\n- maybe tea?\n</think>\n- 🔴 tea", "- 🔴 tea"),
         ("maybe:\n- milk?\nno.</think>\n- 🔴 tea", "- 🔴 tea"),
-        ("* tea</observations>\nBye", "* tea"),
         ("* tea\n\n\n\n* 🔴 milk", "* tea\n\n* 🔴 milk"),
         ("🟡 (9:05) tea", "🟡 (9:05) tea"),
     ],
@@ -269,27 +260,6 @@ def test_a_hint_keeps_its_lines() -> None:
 # --- Answers that hold no observations ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<observations>(none)</observations>",
-        "<observations>\n ( NONE ) \n</observations>".replace("( ", "(").replace(" )", ")"),
-        "<OBSERVATIONS> (None) </OBSERVATIONS>",
-        "<observations>\n* (none)\n</observations>",
-        "<observations>\nDate: Dec 4, 2025\n(none)\n</observations>",
-        "<observations>None.</observations>",
-        "```xml\n<observations>\n(none)\n</observations>\n```",
-        "<think>hm</think><observations>(none)</observations>",
-        "<observations>(none)",
-        "&lt;observations&gt;(none)&lt;/observations&gt;",
-        "(none)",
-        "- (none)",
-    ],
-)
-def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
-    assert parse_output(text) == ParsedAnswer("none")
-
-
 @pytest.mark.needs("hints")
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
@@ -301,32 +271,15 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     [
         ("empty", ""),
         ("empty", " \n\t\r\n "),
-        ("empty", "<think>The user wants\n* tea\n</think>"),
-        ("empty", "<think>The user wants\n<observations>\n* tea\n</observations>\nor milk"),
-        ("empty", "<observations></observations>"),
-        ("empty", "<observations>\n\n \n</observations>"),
-        ("empty", "<observations/>\nHope this helps!"),
         ("empty", "<observations>\n```\n```\n</observations>"),
         pytest.param(
             "empty", "<current-task>Wait</current-task>", marks=pytest.mark.needs("hints")
         ),
-        ("malformed", "I am sorry, but I can not do that."),
-        ("malformed", "<observations>\nI am sorry, but I can not do that.\n</observations>"),
         ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
-        ("malformed", "Date: Dec 4, 2025\nThe user likes tea."),
         ("malformed", "There was nothing for the `<observations>` tag."),
-        ("malformed", "Date: Dec 4, 2025\n* tea\n\nHope this helps!"),
-        ("malformed", "I noted:\n\n**Date: Dec 4, 2025**\n- tea\n- milk"),
-        ("malformed", "## Date: 2025-12-04\n1. tea\n   with milk\nBye"),
-        ("malformed", "* tea\n  * -> said so\n    and again\nprose\n  more prose"),
-        ("malformed", "<think>\n- maybe tea?\n</think>\n- tea"),
         ("malformed", "maybe:\n- milk?\nno.</think>\n- tea"),
         ("malformed", "* tea\n\n\n\n* milk"),
-        ("malformed", "none"),
         ("malformed", "-no item-"),
-        ("malformed", '{"observations": ["tea"]}'),
-        ("degenerate", "<observations>\n" + "* (10:01) User likes tea\n" * 200),
-        ("degenerate", "<observations>\n* " + "tea " * 20_000 + "\n</observations>"),
     ],
 )
 def test_a_failure_has_a_name_and_a_problem(status: str, text: str) -> None:
@@ -474,6 +427,12 @@ SCRAPS = st.sampled_from(
             "(none)",
             "none",
         ),
+        *("<![CDATA[", "]]>", "<ul>", "</ul>", "<li>", "</li>", "<ol><li>"),
+        *("<scratchpad>", "</scratchpad>", "\n2026-11-22", "\na) tea", "\n– tea", "\n• tea"),
+        *("No new observations.", "\nнет", "\n* none", "...", "\n* ...", "\nDate: <date>"),
+        *("\n* 🔴 (HH:MM) text", "\n| 🔴 | tea |", "\nUser likes tea", "I will not record it."),
+        *("\n- I'm sorry, but I can't assist with that.", "\n  * -> more", "\n**🔴** tea"),
+        '{"observations": ["* 🔴 (10:00) tea"]}',
         *("t" * 60, noise(9_958), noise(10_001)),
     ]
 )
@@ -643,9 +602,3 @@ def test_a_block_of_any_period_is_recognised(lines: int, head: int, seed: int) -
 @given(seed=st.integers(0, 10_000), chars=st.integers(2_000, 40_000))
 def test_distinct_observations_are_never_degenerate(seed: int, chars: int) -> None:
     assert not is_degenerate(prose(chars, seed))
-
-
-def test_a_problem_is_named() -> None:
-    parsed = parse_output(loop(21, 62))
-    assert (parsed.status, parsed.observations) == ("degenerate", "")
-    assert "repeats itself" in parsed.problem

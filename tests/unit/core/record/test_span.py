@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -213,57 +212,6 @@ def test_a_window_is_the_same_with_what_an_earlier_look_has_read(
             story.record = observed(story.record, seen, data.draw(st.sampled_from(cuts)))
 
 
-def change_text(messages: list[BaseMessage]) -> list[BaseMessage]:
-    messages[4].content = "something else"
-    return messages
-
-
-def change_id(messages: list[BaseMessage]) -> list[BaseMessage]:
-    messages[4].id = "other"
-    return messages
-
-
-def replace_one(messages: list[BaseMessage]) -> list[BaseMessage]:
-    return [*messages[:4], HumanMessage("new", id="m4"), *messages[5:]]
-
-
-def say_with(key: str | None, of: type[BaseMessage] = HumanMessage) -> Any:
-    return lambda messages: [*messages, of(content="once more", id=key)]
-
-
-def leave_out(*places: int) -> Any:
-    return lambda messages: [each for at, each in enumerate(messages) if at not in places]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(change_text, change_id, replace_one),
-        *(say_with("m7"), say_with("m4"), say_with("m2"), say_with(None)),
-        say_with("m7", SystemMessage),
-        *(leave_out(0), leave_out(2), leave_out(0, 1, 2), leave_out(4), leave_out(6)),
-        lambda messages: [HumanMessage("late", id="late"), *messages],
-        lambda messages: [*messages[:3], HumanMessage("late", id="late"), *messages[3:]],
-        lambda messages: messages[::-1],
-        list.copy,
-    ],
-)
-@pytest.mark.parametrize("stop", [0, 3])
-def test_what_has_changed_since_is_read_again(change: Any, stop: int) -> None:
-    messages: list[BaseMessage] = [HumanMessage(f"word{at}", id=f"m{at}") for at in range(7)]
-    seen = look(blank_record(), messages)
-    record = seen.record
-    if stop:
-        record = observed(record, seen, stop)
-        seen = look(record, messages, seen.window.span)
-        record = seen.record
-    changed = change(messages)
-    fresh = look(record, changed)
-    known = look(record, changed, seen.window.span)
-    assert (known.window, known.events, known.record) == (fresh.window, fresh.events, fresh.record)
-    check_span(known.window.span)
-
-
 def test_digests_and_cuts_stay_right_when_the_window_moves_on() -> None:
     messages: list[BaseMessage] = [HumanMessage(f"word{at}", id=f"m{at}") for at in range(7)]
     seen = look(blank_record(), messages)
@@ -310,13 +258,6 @@ def test_only_new_messages_are_read() -> None:
     assert counter.counted == ["m2"]
     assert window.entries[:2] == seen.window.entries
     assert window.entries[0] is seen.window.entries[0]
-
-
-def test_a_digest_is_worked_out_once() -> None:
-    messages: list[BaseMessage] = [HumanMessage("one", id="m0"), AIMessage("two", id="m1")]
-    window = look(blank_record(), messages).window
-    assert digest_run(window, 0, 2) is digest_run(window, 0, 2)
-    assert digest_run(window, 0, 2) == digest_entries(window.entries)
 
 
 def calling(value: object) -> AIMessage:
