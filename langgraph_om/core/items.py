@@ -32,7 +32,6 @@ _HEAD: Final = compile_late(
     r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
     r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
 )
-_INDENT: Final = compile_late(r"[ \t]*+")
 
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _NAMED_DAY = (
@@ -94,7 +93,7 @@ def find_spans(text: str) -> list[LineSpan]:
     for at, line in enumerate(lines):
         if not line.strip():
             continue
-        indent = _measure_indent(line)
+        indent = len(line) - len(line.lstrip(" \t"))
         is_below = start >= 0 and indent > level
         is_heading = not is_below and is_date_line(line)
         if start >= 0 and not is_heading and (is_below or not ITEM_START.match(line)):
@@ -181,14 +180,6 @@ def _find_ended_headings(
     return ended
 
 
-def _measure_indent(line: str) -> int:
-    found = _INDENT.match(line)
-    return found.end() if found else 0
-
-
-# List the items of a log, each with an id by which a person can name it.
-
-
 _ID_LENGTH: Final = 8
 
 
@@ -237,9 +228,6 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
             name = key if seen[key] == 1 else f"{key}-{seen[key]}"
             items.append(LogItem(name, group, span, text, chunk))
     return items
-
-
-# What a person pinned or wrote is changed by nobody else (law 15).
 
 
 def is_protected(group: Mapping[str, object]) -> bool:

@@ -160,9 +160,6 @@ def find_beginning(word: str) -> str:
     return f"{word[:BEGINNING]}+" if is_long and not _is_unspaced(word) else word
 
 
-# What of a message can be found by words, and the part of it around those that were found.
-
-
 RECALL: Final = "recall"
 """The name of the tool that looks things up."""
 EXCERPT_CHARACTERS: Final = 240

@@ -26,7 +26,7 @@ from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.parts import Attachment, is_profiled
 from langgraph_om.core.content.text import compile_late
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
@@ -367,7 +367,7 @@ def count_observer_question(
         prompt=config.prompt,
         features=features,
     )
-    prompt = count_messages(counter, next(observe(empty)).messages)
+    prompt = count_messages(counter, build_question(empty).messages)
     return prompt + previous + thresholds.block_messages_at(previous)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
@@ -17,7 +16,7 @@ from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import parts_of, role_of
-from langgraph_om.core.search import Filter, tools_in
+from langgraph_om.core.search import tools_in
 from langgraph_om.search.source import (
     RecallHit,
     RecallMessage,
@@ -240,7 +239,7 @@ class ArchiveSource:
             self._read_logs[thread_id] = {group["id"] for group in found}
         return self._read_logs[thread_id]
 
-    @cached_property
+    @property
     def _is_shared(self) -> bool:
         return self.scope == "resource" and bool(self.who.resource_id)
 
@@ -331,16 +330,10 @@ def _join(
             continue
         role = None if found is None else role_of(found.message)
         at = hit.updated if found is None else found.at
-        if asked.wanted.is_empty or _passes(asked.wanted, found, at, role):
+        tools = tools_in(parts_of(found.message), {}) if found is not None else ()
+        if asked.wanted.is_empty or asked.wanted.passes(at, role, tools):
             kept.append(replace(hit, thread=thread, role=role, updated=at))
     return join_hits(by_words, kept)[: asked.most]
-
-
-def _passes(
-    wanted: Filter, found: RecallMessage | None, at: datetime | None, role: str | None
-) -> bool:
-    tools = set[str]() if found is None else tools_in(parts_of(found.message), {})
-    return wanted.passes(at, role, tools)
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

@@ -360,9 +360,6 @@ def find_near_search(features: Features) -> NearSearch | None:
     return next((each for each in features.all if isinstance(each, NearSearch)), None)
 
 
-# What is searched beside the words.
-
-
 FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
 
 

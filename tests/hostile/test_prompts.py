@@ -18,7 +18,7 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
     TranscriptLimits,
@@ -134,7 +134,7 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     transcript = transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text
     hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
     shown = ObserverInput(transcript, previous=previous, hints=hints)
-    text = question(observe(shown))
+    text = question(observe(build_question(shown)))
     before, opened, rest = text.partition("\n<conversation>\n")
     conversation, closed, request = rest.rpartition("</conversation>\n")
     assert opened

@@ -1,6 +1,7 @@
 """Add relative dates to the log for the Actor: "2 weeks ago", gaps, plans that are likely done.
 
-Text is only added; nothing is taken away or reworded, and what is in a code fence stays as it is.
+Text is only added, of whole days, so that it changes at most once a day. What is in a code fence
+stays as it is.
 """
 
 from __future__ import annotations

@@ -54,9 +54,6 @@ from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
-# Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
-
-
 _LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
 
 
@@ -150,7 +147,7 @@ def make_view(
         shown,
         asides,
         find_lines(settings, record, window),
-        select_instructions(messages),
+        [messages[at] for at in find_others(messages) if is_instruction(messages[at])],
     )
 
 
@@ -189,9 +186,6 @@ def assemble(
         record, view.shown, view.asides, lines=view.lines, with_reasoning=with_reasoning
     )
     return out
-
-
-# The parts of an input, for people who look at what it is made of.
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +271,6 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
 
 
 # --- The system message --------------------------------------------------------------------------
-
-
-def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the agent's own system messages in a conversation."""
-    others = (messages[at] for at in find_others(messages))
-    return [message for message in others if is_instruction(message)]
 
 
 def _join_system_messages(
@@ -420,9 +408,6 @@ def _render_group(
         frame: What stands before it.
         tail: What stands after it: the line that names its messages, or nothing.
         previous: The day with which the group before it ends.
-
-    Returns:
-        The block, and the day with which the group ends.
     """
     shown = escape(hide_low_marks(text))
     for tag in tag_ends():  # the next group may begin with it

@@ -6,7 +6,7 @@ the same text, of the same model, and not older than the provider keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -84,7 +84,8 @@ def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheR
             f"The model changed {changes} times in {len(named)} answers ({names}), and each has a "
             "cache of its own: keep one model for a conversation",
         )
-    times = _list_times(messages, record["stamps"])
+    stamps = (record["stamps"].get(str(message.id)) for message in messages)
+    times = [datetime.fromisoformat(stamp) for stamp in stamps if stamp]
     life = find_cache_life(reversed(messages))
     pauses = sum((after - before).total_seconds() > life for before, after in pairwise(times))
     if pauses and pauses >= _MIN_HITS * len(answers):
@@ -109,9 +110,3 @@ def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheR
         "prompt does (no time of day in it), that its tools keep their order, and that "
         "caching is switched on",
     )
-
-
-def _list_times(messages: Sequence[BaseMessage], stamps: Mapping[str, str]) -> list[datetime]:
-    """Return the times of messages as memory has noted them, in their order."""
-    known = (stamps.get(str(message.id)) for message in messages)
-    return [datetime.fromisoformat(time) for time in known if time]

@@ -102,9 +102,6 @@ def select_learned(record: MemoryRecord, models: Iterable[str]) -> dict[str, Act
     return {model: learned[model] for model in learned if model in named}
 
 
-# Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
-
-
 ConfigT = TypeVar("ConfigT")
 
 

@@ -423,9 +423,6 @@ def _may_be_claude(message: AIMessage) -> bool:
     return not str(metadata.get("model_provider", "")).startswith(_OTHER_PROVIDERS)
 
 
-# Which provider made an answer.
-
-
 def find_provider(message: BaseMessage) -> str | None:
     """Return the provider that an answer names; `None` where it names none."""
     if not isinstance(message, AIMessage):

@@ -1,11 +1,4 @@
-"""What the Actor sees of time: whole days, so a text made from a log changes at most once a day.
-
-The words of a log are never rewritten; relative time is only added, in three places:
-
-1. a date heading ends in how long ago it was: `Date: Dec 4, 2025 (2 weeks ago)`;
-2. a heading that comes two or more days after the one before it follows a gap line;
-3. a dated mark tells its distance: `(meaning Dec 12, 2025 - in 8 days)`, and a plan whose last
-   day has passed is `likely done by now`.
+"""Read dates: the phrases and headings of a log, and the times of messages.
 
 Dates are read with tables of English names, not with the platform's locale. Every repetition in a
 pattern is bounded or anchored: the text comes from a model, and must be read in linear time.
@@ -103,9 +96,6 @@ def observation_date(line: str) -> date | None:
 
     Spaces around it, Markdown emphasis and heading marks, a weekday, a time and a closing remark
     in parentheses are accepted. Any other words, or a date without a day, make it plain text.
-
-    Returns:
-        The day, or `None` when the line is no heading.
     """
     stripped = line.strip()
     heading = _HEADING.match(stripped)
@@ -117,9 +107,6 @@ def observation_date(line: str) -> date | None:
     if phrase and phrase.grain == "day" and _HEADING_TAIL.fullmatch(rest, phrase.end):
         return phrase.day
     return None
-
-
-# Reading dates
 
 
 def find_phrase(text: str) -> Phrase | None:

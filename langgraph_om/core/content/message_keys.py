@@ -19,9 +19,6 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.text import SURROGATE, as_label, as_mapping, as_sequence, write_repr
 
-# Find the few messages of a conversation that are of none of the usual classes.
-
-
 SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
 """The classes of nearly all messages, which are said in a conversation."""
 
@@ -224,11 +221,7 @@ def is_reminder(message: BaseMessage) -> bool:
 
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
-    """Give every message a key of its own, numbered where messages share one.
-
-    Returns:
-        Per message its key and the message.
-    """
+    """Give every message a key of its own, numbered where messages share one."""
     seen: dict[str, int] = {}
     taken: set[str] = set()
     keyed: Keyed = []

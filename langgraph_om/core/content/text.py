@@ -378,13 +378,11 @@ def _make_readable(value: object, payloads: list[str], parents: frozenset[int]) 
         return [_make_readable(item, payloads, parents) for item in value]
     # Encrypted fields mean nothing to a reader: they are noted, not estimated.
     return {
-        key: OMITTED if _is_encrypted(key) else _make_readable(item, payloads, parents)
+        key: OMITTED
+        if isinstance(key, str) and ("encrypted" in key or "signature" in key.lower())
+        else _make_readable(item, payloads, parents)
         for key, item in value.items()
     }
-
-
-def _is_encrypted(key: object) -> bool:
-    return isinstance(key, str) and ("encrypted" in key or "signature" in key.lower())
 
 
 def _is_encoded(text: str) -> bool:

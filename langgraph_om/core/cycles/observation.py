@@ -39,7 +39,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
-from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, build_question
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
 from langgraph_om.core.observe.transcript import Transcript, to_local
 from langgraph_om.core.record.record import (
@@ -133,9 +133,6 @@ def sort_notes(
     Args:
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
-
-    Returns:
-        The groups, and the features' entries about them.
     """
     found: Found = {}
     for sort in info.settings.features.having("sort_notes"):
@@ -413,7 +410,7 @@ def _ask_part_by_part(
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, (answer.hints for answer in answers))
         question = build_question(_build_observer_input(info, transcript, groups, newest))
-        answer = yield from ask_about_thread(question)
+        answer = yield from observe(question)
         reviewed, found = yield from review_answers(info, question, {own: answer})
         answers.append(reviewed[own])
         noticed.append(found)

@@ -357,9 +357,6 @@ def review_answers(
 
     Args:
         answers: The usable answers, by thread id.
-
-    Returns:
-        The answers, and the features' entries about them.
     """
     found: Found = {}
     for review in cycle.settings.features.having("review"):
@@ -493,9 +490,6 @@ def ask_for_values(
         asked: The last question to the Observer; `None`: the Reflector is asked, about a log.
         text: The Observer's answer, or that log.
         chunks: Observations made ahead of the messages that are not activated yet.
-
-    Returns:
-        The entries of each feature that has some.
     """
     hooks = info.settings.features.having("values")
     wanted = {values.__self__: values(info, chunks) for values in hooks}
@@ -593,9 +587,6 @@ def _redact(info: CycleInfo, answer: ValueAnswer, hook: str) -> EffectFlow[Value
     except ObserverError as error:
         return ValueAnswer(value, error=str(error))
     return _read(value, said[field])
-
-
-# Entries as they wait in chunks, and are told once they take effect.
 
 
 def join_found(parts: Iterable[Mapping[str, list[Any]]]) -> Found:

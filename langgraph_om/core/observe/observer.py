@@ -68,8 +68,11 @@ class ObserverInput:
     """Earlier notes that are always shown."""
 
 
-def observe(request: ObserverInput) -> Flow[ParsedAnswer]:
-    """Ask the Observer, and once more when its answer is not in the expected form.
+def observe(question: AskModel) -> Flow[ParsedAnswer]:
+    """Ask the Observer about one thread, and once more when its answer cannot be used.
+
+    Args:
+        question: From `build_question`.
 
     Returns:
         A parsed answer whose status is `ok` or `none`.
@@ -77,11 +80,6 @@ def observe(request: ObserverInput) -> Flow[ParsedAnswer]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    return (yield from ask_about_thread(build_question(request)))
-
-
-def ask_about_thread(question: AskModel) -> Flow[ParsedAnswer]:
-    """Do the same as `observe` with the question that `build_question` has put together."""
     return (yield from ask_until_usable(question, _read_answer, "observer_retry"))
 
 
@@ -99,7 +97,10 @@ def ask_until_usable(
     reply = yield question
     answer = _read_reply(reply, read)
     if answer.status not in ("ok", "none"):
-        quoted: list[BaseMessage] = _quote_if_malformed(reply, answer.status)
+        # One that repeats itself or is empty is not shown again.
+        quoted: list[BaseMessage] = []
+        if answer.status == "malformed":
+            quoted.append(AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS)))
         asked_again = HumanMessage(fill(retry, problem=answer.problem))
         reply = yield replace(question, messages=[*question.messages, *quoted, asked_again])
         answer = _read_reply(reply, read)
@@ -115,13 +116,6 @@ def _read_reply(reply: ModelReply, read: Callable[[ModelReply], AnswerT]) -> Ans
     if reply.error is not None:
         raise build_failure(reply.error, "Observer") from reply.error
     return read(reply)
-
-
-def _quote_if_malformed(reply: ModelReply, status: str) -> list[BaseMessage]:
-    """Return the model's own answer to show it again, unless that repeats itself or is empty."""
-    if status != "malformed":
-        return []
-    return [AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS))]
 
 
 def build_failure(error: Exception, model: str) -> ObserverError:

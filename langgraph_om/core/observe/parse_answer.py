@@ -135,9 +135,6 @@ def _count_same_behind(text: str, left: int, right: int) -> int:
     return same
 
 
-# The lines of a log of observations: which of them are date headings, items, or neither.
-
-
 def strip_dates(text: str) -> str:
     """Drop the date headings of a text."""
     return "\n".join(line for line in text.split("\n") if not is_date_line(line)).strip()
@@ -186,9 +183,6 @@ class Lines:
         entries = [*self.before, *self.items, *self.after]
         refused = is_refused(self.before, self.items, self.after)
         return refused or is_blank_form(self.dates, entries)
-
-
-# Forms that hold an answer although they are not ours: CDATA, a list of HTML, JSON.
 
 
 _CDATA_OPENS: Final = compile_late(r"\s*+(?:<!\[CDATA\[\s*+)+")

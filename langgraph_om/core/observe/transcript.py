@@ -117,9 +117,6 @@ def transcribe(
     Args:
         messages: The messages, oldest first; system messages and removals are skipped.
         hidden_tools: Names of tools whose calls and results are left out.
-
-    Returns:
-        The transcript with its attachments.
     """
     texts = [plain_text(timed.message) for timed in messages]
     names: dict[str, str] = {}
@@ -136,11 +133,7 @@ def transcribe(
 
 
 def format_day(day: date) -> str:
-    """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`.
-
-    Returns:
-        The day in English, regardless of the locale of the process.
-    """
+    """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`."""
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
 
 

@@ -78,9 +78,6 @@ BODY_STYLE: Final = (
 """Of a page of its own."""
 
 
-# Say in calm words how a memory is: what the text and the page have in common.
-
-
 OPERATIONS: Final = {
     "observation": "observing messages",
     "reflection": "condensing the log",

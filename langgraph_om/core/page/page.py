@@ -38,8 +38,6 @@ from langgraph_om.core.page.html import (
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
-# What changed in a log: from generation to generation, or between any two records.
-
 
 def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
     """Return the lines that differ, each behind ` `, `-` or `+`; `@@` where some are left out."""
@@ -77,9 +75,6 @@ def _render_lines(lines: Sequence[str]) -> Iterator[Html]:
             yield element("span", "⋯\n", class_="gap")
         elif line.strip():
             yield element("span", f"{line}\n", class_=kinds.get(line[0]))
-
-
-# The log on a page: by thread and day, item by item, each with its mark, time and id.
 
 
 _DOTS: Final = {
@@ -240,9 +235,6 @@ def _list_below(text: str) -> list[str]:
     lines = [line for line in text.split("\n") if line.strip()]
     depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
-
-
-# Say what stands beside the log: the values that features keep.
 
 
 def list_values(record: MemoryRecord) -> list[ShownValue]:

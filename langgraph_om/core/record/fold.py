@@ -64,17 +64,12 @@ from langgraph_om.core.wire import (
 )
 from langgraph_om.errors import ConfigurationError
 
-# The record while events are folded into it, and what several kinds of events do to it.
-
 
 class Draft(dict[str, Any]):
     """A record being folded: its first level is a copy, deeper values are still shared."""
 
     owns_counts: bool = False
     """Whether the token counts are a copy too; replaying a long channel copies them once."""
-
-
-# What an operation has cost, how often it failed, and what its next attempt waits for.
 
 
 def note_failure(record: MemoryRecord, event: ObservationFailed | BufferingFailed) -> None:
@@ -230,9 +225,6 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what ends it without an answer.
-
-
 def set_counts(record: MemoryRecord, event: Counted) -> None:
     """Set counts and times of window messages, and drop those of messages that left the window."""
     cache = record["token_cache"]
@@ -283,9 +275,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "reason": event["reason"],
         "last_message": event["last_message"],
     }
-
-
-# Events of background jobs: begun, ended, failed. What they made waits in the record.
 
 
 def start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
@@ -341,9 +330,6 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
         return False
     record["pending"] = {key: value for key, value in record["pending"].items() if key != operation}
     return True
-
-
-# Events that say whose the record is, and what was deleted of it.
 
 
 def open_record(record: MemoryRecord, event: Opened) -> None:

@@ -224,9 +224,6 @@ def group_by_thread(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return found
 
 
-# The ranges of messages that groups cover, and what becomes of those of groups without text.
-
-
 MAX_RANGES: Final = 20
 """More ranges of one group are joined in pairs, the oldest first."""
 

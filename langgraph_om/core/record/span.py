@@ -29,8 +29,6 @@ from langgraph_om.core.record.strays import has_strays
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
 
-# Find where the window begins, from the message ids that the record's cursor names.
-
 
 def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
     """Return the messages after the cursor with their keys, and the index of the first of them.
@@ -175,9 +173,6 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-# The log as it was rendered for a view, and what it was rendered from.
-
-
 Source = tuple[date, list[str], list[str], list[str]]
 """The day that dates are relative to, what frames the groups, their texts, what ends them."""
 
@@ -187,9 +182,6 @@ class Rendered(NamedTuple):
 
     source: Source
     blocks: list[str]
-
-
-# What a view depends on beside the texts of its messages: calls, results, other views.
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,6 @@ from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
-# The log as numbered items: a line with what belongs to it, and what it may be judged by.
-
-
 _CAPTION: Final = compile_late(
     r"\[[^\[\]\n]{0,60}?\b(?:image|picture|photo|screenshot|video|gif)\b[^\[\]\n]*+\]",
     re.IGNORECASE,
@@ -231,11 +228,6 @@ def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
     return edits[:-1] if cut_off else edits
 
 
-def count_numbers(numbers: Numbers) -> int:
-    """Return how many items are named, each as often as it is named."""
-    return sum(last - first + 1 for first, last in numbers)
-
-
 def _read(lines: Sequence[str]) -> Iterator[Edit]:
     at = 0
     while at < len(lines):
@@ -353,8 +345,7 @@ def _check_rewording(
     checked: CheckedEdits,
 ) -> None:
     named = _name(edit)
-    count = count_numbers(edit.numbers)
-    if count > MAX_JOINED:
+    if sum(last - first + 1 for first, last in edit.numbers) > MAX_JOINED:
         checked.refused.append(f"{named}: it joins more than {MAX_JOINED} items")
         return
     numbers = sorted(at for first, last in edit.numbers for at in range(first, last + 1))

@@ -30,7 +30,7 @@ from langgraph_om.core.observe.observer import (
     render_rules,
     write_hints,
 )
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
+from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
@@ -250,24 +250,19 @@ def ask_reflector(
         if best is not None and is_small_enough(best.tokens, target):
             break
         if result is not None:
-            problem = _describe_excess(result.tokens, target)
+            over = result.tokens - target + 1
+            problem = (
+                f"it has {result.tokens} tokens, {over} too many: fewer than {target} are needed"
+            )
         is_shown = result is not None or attempt.is_shown
         added = [AIMessage(sanitize(reply.text))] if is_shown else []
-        added.append(HumanMessage(fill("reflector_retry", problem=_write_sentence(problem))))
+        said = f"{problem[:1].upper()}{problem[1:]}".rstrip(".") + "."
+        added.append(HumanMessage(fill("reflector_retry", problem=said)))
     if best is None:
         times = f"{questions} attempts" if questions > 1 else "1 attempt"
         msg = f"the Reflector gave no usable answer in {times}: {problem}"
         raise ObserverError(msg)
     return best
-
-
-def _describe_excess(tokens: int, target: int) -> str:
-    over = tokens - target + 1
-    return f"it has {tokens} tokens, {over} too many: fewer than {target} are needed"
-
-
-def _write_sentence(problem: str) -> str:
-    return f"{problem[:1].upper()}{problem[1:]}".rstrip(".") + "."
 
 
 # --- One thread ----------------------------------------------------------------------------------
@@ -278,19 +273,16 @@ def _read_answer(
 ) -> Trial[Reflection]:
     parsed = parse_output(reply.text, cut_off=reply.cut_off)
     if parsed.status != "ok":
-        return Trial(None, _describe_problem(parsed), parsed.status == "malformed")
+        problem = f"it is {parsed.status}: {parsed.problem}"
+        if parsed.status == "none":
+            problem = "it leaves nothing of the log"
+        return Trial(None, problem, parsed.status == "malformed")
     tokens = counter.count_text(parsed.observations)
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
         return Trial(None, f"{problem}; {wanted}", is_shown=True)
     return Trial(Reflection(parsed.observations, tokens, parsed.hints))
-
-
-def _describe_problem(parsed: ParsedAnswer) -> str:
-    if parsed.status == "none":
-        return "it leaves nothing of the log"
-    return f"it is {parsed.status}: {parsed.problem}"
 
 
 # --- Both ----------------------------------------------------------------------------------------

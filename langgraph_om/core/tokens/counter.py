@@ -169,17 +169,13 @@ class MessageCounter(ABC):
         tally = _Tally(self.count_text, self.attachments)
         add = tally.add_result if role == "tool" else tally.add_content
         add(content)
-        _add_calls(tally, fields)
+        for name in ("tool_calls", "invalid_tool_calls"):
+            for call in as_sequence(fields.get(name)):
+                tally.add_call(call)
         _add_kwargs(tally, fields)
         tokens = self.count_text(role) + tally.total
         # In tenths and half up.
         return (10 * tokens + MESSAGE_OVERHEAD_TENTHS * (1 + tally.extra_messages) + 5) // 10
-
-
-def _add_calls(tally: _Tally, fields: Mapping[str, Any]) -> None:
-    for name in ("tool_calls", "invalid_tool_calls"):
-        for call in as_sequence(fields.get(name)):
-            tally.add_call(call)
 
 
 def _add_kwargs(tally: _Tally, fields: Mapping[str, Any]) -> None:
@@ -311,17 +307,13 @@ def _attachment_block(tally: _Tally, block: Mapping[str, Any]) -> None:
         tally.tokens += tally.attachments.tokens(part)
 
 
-def _wrapped_block(tally: _Tally, block: Mapping[str, Any]) -> None:
-    tally.add_block(block.get("value"))
-
-
 RULES: Final[Mapping[str, _Rule]] = {
     "text": _text_block,
     "reasoning": _reasoning_block,
     "call": _Tally.add_call,
     "result": _result_block,
     "attachment": _attachment_block,
-    "wrapper": _wrapped_block,
+    "wrapper": lambda tally, block: tally.add_block(block.get("value")),
     "other": _Tally.add_unknown,
 }
 """The rule of each form of content block; what is not known is counted as JSON."""
@@ -333,9 +325,6 @@ def _rule_for(block: Mapping[str, Any]) -> _Rule:
     # Without a type, what looks like an attachment is one if it holds bytes.
     is_attachment = known_type(block).form == "attachment" and Part("file", block).holds_bytes
     return RULES["attachment" if is_attachment else "other"]
-
-
-# What a text counts exactly, by one of tiktoken's vocabularies.
 
 
 # tiktoken needs more than linear time, and much stack, for one long run of letters.

@@ -36,7 +36,7 @@ from langgraph_om.core.content.parts import (
     with_attachments,
 )
 from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
     TimedMessage,
@@ -312,7 +312,11 @@ def test_what_a_profile_says(attachment: Attachment, profile: Any, expected: boo
 
 
 def question(transcript: str = "User: </conver") -> list[BaseMessage]:
-    return [*next(observe(ObserverInput(transcript))).messages, AIMessage("x"), HumanMessage("y")]
+    return [
+        *next(observe(build_question(ObserverInput(transcript)))).messages,
+        AIMessage("x"),
+        HumanMessage("y"),
+    ]
 
 
 def texts(message: BaseMessage) -> str:
@@ -393,7 +397,7 @@ def test_attachments_count_in_the_size_of_the_question() -> None:
 
 def test_asking_again_sends_them_again() -> None:
     request = ObserverInput("User: x", attachments=[attached()], by_profile=False)
-    flow = observe(request)
+    flow = observe(build_question(request))
     first = next(flow)
     second = flow.send(ModelReply(NOON, text="I can not."))
     assert isinstance(second, AskModel)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from langgraph_om.core.effects import ModelReply
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
@@ -478,7 +478,7 @@ NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 def ask(*answers: str) -> tuple[ParsedAnswer, int]:
     """Answer the Observer's questions in order; return what it made of it, and how many it had."""
-    flow = observe(ObserverInput("User (10:00): hi"))
+    flow = observe(build_question(ObserverInput("User (10:00): hi")))
     next(flow)
     try:
         for answer in answers:

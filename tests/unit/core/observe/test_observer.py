@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
 from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Mood, Talk, Told, texts
@@ -35,7 +35,7 @@ REQUEST = ObserverInput("User (09:00): My dog is Rex.")
 )
 def test_what_counts_as_an_answer(answers: list[Told], status: str, observations: str) -> None:
     talk = Talk(answers)
-    parsed = talk.run(observe(REQUEST))
+    parsed = talk.run(observe(build_question(REQUEST)))
     assert (parsed.status, parsed.observations) == (status, observations)
     assert len(talk.calls) == len(answers)
     assert {call.role for call in talk.calls} == {"observer"}
@@ -56,7 +56,7 @@ def test_what_counts_as_an_answer(answers: list[Told], status: str, observations
 def test_when_there_is_no_answer(answers: list[Told], named: str) -> None:
     talk = Talk(answers)
     with pytest.raises(ObserverError) as caught:
-        talk.run(observe(REQUEST))
+        talk.run(observe(build_question(REQUEST)))
     assert named in str(caught.value)
     assert len(talk.calls) == len(answers), "asked once more, and not after an error"
     last = answers[-1]
@@ -65,7 +65,7 @@ def test_when_there_is_no_answer(answers: list[Told], named: str) -> None:
 
 def test_the_second_request_says_what_was_wrong() -> None:
     talk = Talk(["I can not help with that.", GOOD])
-    talk.run(observe(REQUEST))
+    talk.run(observe(build_question(REQUEST)))
     first, second = talk.calls
     assert second.messages[:2] == first.messages
     assert second.messages[2] == AIMessage("I can not help with that.")
@@ -83,7 +83,7 @@ def test_the_second_request_says_what_was_wrong() -> None:
 )
 def test_a_flood_or_nothing_is_not_quoted_back(bad: Told, problem: str) -> None:
     talk = Talk([bad, GOOD])
-    talk.run(observe(REQUEST))
+    talk.run(observe(build_question(REQUEST)))
     assert [message.type for message in talk.calls[1].messages] == ["system", "human", "human"]
     assert problem in texts(talk.calls[1])[2]
 
@@ -91,7 +91,7 @@ def test_a_flood_or_nothing_is_not_quoted_back(bad: Told, problem: str) -> None:
 def test_what_is_quoted_back_is_clean_and_of_a_bounded_length() -> None:
     numbers = "\n".join(map(str, range(100_000)))
     talk = Talk([f"\x00no\ud83d {numbers} end", GOOD])
-    talk.run(observe(REQUEST))
+    talk.run(observe(build_question(REQUEST)))
     quoted = texts(talk.calls[1])[2]
     assert len(quoted) < 25_000
     assert quoted.startswith("no\ufffd 0\n1\n2")
@@ -101,7 +101,7 @@ def test_what_is_quoted_back_is_clean_and_of_a_bounded_length() -> None:
 @pytest.mark.parametrize("role", ["Observer", "Reflector"])
 def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -> None:
     talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 300_000}")])
-    flows = {"Observer": observe(REQUEST), "Reflector": reflect(LOG, Words())}
+    flows = {"Observer": observe(build_question(REQUEST)), "Reflector": reflect(LOG, Words())}
     with pytest.raises(ObserverError) as caught:
         talk.run(cast("Generator[AskModel, ModelReply, object]", flows[role]))
     told = str(caught.value)
@@ -122,7 +122,7 @@ def test_what_the_observer_is_told() -> None:
         },
         instruction="Write in French.",
     )
-    talk.run(observe(request))
+    talk.run(observe(build_question(request)))
     system, task = talk.calls[0].messages
     assert isinstance(system, SystemMessage)
     assert isinstance(task, HumanMessage)
@@ -140,7 +140,7 @@ def test_what_the_observer_is_told() -> None:
 
 def test_nothing_earlier_is_said_and_leaves_no_empty_part() -> None:
     talk = Talk([GOOD])
-    talk.run(observe(REQUEST))
+    talk.run(observe(build_question(REQUEST)))
     system, task = texts(talk.calls[0])
     assert "There are no earlier observations." in task
     assert "Hints so far" not in task
@@ -152,7 +152,7 @@ def test_what_a_feature_asks_for_stands_in_the_form_of_the_answer() -> None:
     systems: list[str] = []
     for features in (NO_FEATURES, Features((Mood(),))):
         talk = Talk([GOOD])
-        talk.run(observe(replace(REQUEST, features=features)))
+        talk.run(observe(build_question(replace(REQUEST, features=features))))
         systems.append(texts(talk.calls[0])[0])
     assert "mood" not in systems[0]
     assert "\n2. The mood.\n" in systems[1]
@@ -162,7 +162,7 @@ def test_each_prompt_is_another_one() -> None:
     systems: list[str] = []
     for prompt in ("default", "condensed"):
         talk = Talk([GOOD])
-        talk.run(observe(replace(REQUEST, prompt=prompt)))
+        talk.run(observe(build_question(replace(REQUEST, prompt=prompt))))
         systems.append(texts(talk.calls[0])[0])
     assert len(set(systems)) == 2
     assert all("You are the Observer." in system for system in systems)
