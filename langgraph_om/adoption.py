@@ -288,7 +288,11 @@ class Adoptable:
 
 
 def check_idle(state: Any) -> None:
-    """Refuse a thread that is in the middle of a run: an update would end its step."""
+    """Refuse a thread that is in the middle of a run: an update would end its step.
+
+    Raises:
+        ConfigurationError: When it is.
+    """
     waiting = tuple(getattr(state, "next", ()) or ())
     if waiting:
         msg = (

@@ -56,7 +56,11 @@ _BAR_WIDTH = 24
 
 
 def read_history(source: Any, limit: int) -> list[MemoryRecord]:
-    """Return the last record of each generation, newest first."""
+    """Return the last record of each generation, newest first.
+
+    Raises:
+        ConfigurationError: When the source is anything else.
+    """
     found: dict[int, MemoryRecord] = {}
     for _, record in _read_records(source):
         if not record["id"]:
@@ -75,6 +79,9 @@ def read_observations_as_of(source: Any, moment: datetime) -> str:
         source: States of one thread, newest first, or a single one, which knows only what its log
             still has.
         moment: The time.
+
+    Raises:
+        ConfigurationError: When the source cannot be read.
     """
     for saved_at, record in _read_records(source):
         if saved_at is None or saved_at <= moment:
@@ -268,7 +275,11 @@ class ArchivedMemory:
     """Whose; threads of others are not there for it. `None`: any thread is read, no log."""
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the resource's log; of a thread, all observations that were ever archived."""
+        """Return the resource's log; of a thread, all observations that were ever archived.
+
+        Raises:
+            SourceError: When there is no such log or thread.
+        """
         if name is None:
             form, stored, revision = self._load()
             return {"om": form.read(stored, self._name_resource(), revision), "messages": []}
@@ -303,7 +314,12 @@ class ArchivedMemory:
         return states
 
     def change(self, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write an update of `om` into the shared log, on top of whatever it is by then."""
+        """Write an update of `om` into the shared log, on top of whatever it is by then.
+
+        Raises:
+            SourceError: When there is no log, the update is of a thread alone, or others keep
+                changing the log.
+        """
         resource = self._name_resource()
         for _ in range(_MAX_COMMITS):
             form, stored, revision = self._load()

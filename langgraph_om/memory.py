@@ -590,7 +590,11 @@ def runner_of(memory: ObservationalMemory) -> StepRunner:
 
 
 def check_memory(value: object) -> ObservationalMemory:
-    """Read a memory."""
+    """Read a memory.
+
+    Raises:
+        ConfigurationError: When it is something else.
+    """
     if isinstance(value, ObservationalMemory):
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"

@@ -59,7 +59,11 @@ from langgraph_om.runtime.server import ServerBuffering
 
 
 def with_defaults(model: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option of a memory by name; one that was left out has its default."""
+    """Return every option of a memory by name; one that was left out has its default.
+
+    Raises:
+        ConfigurationError: For an option that there is not; it names the one that was meant.
+    """
     presets = presets_of(MemoryOptions)
     for name, value in options.items():
         if name not in presets:
@@ -90,7 +94,11 @@ class NoMiddleware(type):
 
     @property
     def wrap_tool_call(cls) -> Any:
-        """Not there."""
+        """Not there.
+
+        Raises:
+            AttributeError: Always.
+        """
         msg = (
             f"{cls.__name__} is no middleware; pass "
             f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
@@ -134,7 +142,11 @@ def _refuse_own_key(key: str) -> str:
 
 
 def read_zone(zone: str | tzinfo) -> tzinfo:
-    """Return the zone of an IANA name."""
+    """Return the zone of an IANA name.
+
+    Raises:
+        ValueError: When there is none of this name.
+    """
     if isinstance(zone, tzinfo):
         return zone
     try:
@@ -292,6 +304,10 @@ def read_options(given: Mapping[str, Any]) -> StepRunner:
 
     Args:
         given: Every parameter by name; what the user left out has its default.
+
+    Raises:
+        ConfigurationError: When an option is out of range or contradicts another; the message
+            names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
     clock = given["clock"]

@@ -63,7 +63,12 @@ class Lookup:
         resource_id: str | None,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search the archive, in a thread or in all threads of a resource."""
+        """Search the archive, in a thread or in all threads of a resource.
+
+        Raises:
+            ConfigurationError: When there is no archive, or neither of the two is given.
+            ArchiveError: When the storage fails.
+        """
         if self.archive is None:
             msg = (
                 "`state` is None and there is no `archive`, so there is nothing to search; pass "
@@ -112,7 +117,11 @@ class Lookup:
         messages: Sequence[BaseMessage],
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone."""
+        """Search a thread as it is now, with the messages that are in the archive alone.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
@@ -188,6 +197,9 @@ def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
 
     Args:
         timezone: The zone of a time without one.
+
+    Raises:
+        ConfigurationError: When it is neither.
     """
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -266,6 +278,9 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
+
+    Raises:
+        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"

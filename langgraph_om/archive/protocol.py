@@ -570,7 +570,12 @@ def search_archive(
     branches: Mapping[str, str] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> list[ArchivedHit]:
-    """Search any archive by words, the best hits first; arguments as for `SearchableArchive`."""
+    """Search any archive by words, the best hits first; arguments as for `SearchableArchive`.
+
+    Raises:
+        ConfigurationError: When neither thread nor resource is given.
+        ArchiveError: When the storage fails.
+    """
     check_scope(thread_id, resource_id)
     if isinstance(archive, SearchableArchive):
         return archive.search(

@@ -52,13 +52,21 @@ class Source(Protocol):
         """Return conversations, newest first."""
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return a state with `om` and `messages`."""
+        """Return a state with `om` and `messages`.
+
+        Raises:
+            SourceError: When there is none of that name.
+        """
 
     def history(self, name: str | None) -> Any:
         """Return states, newest first."""
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write an update of `om`."""
+        """Write an update of `om`.
+
+        Raises:
+            SourceError: When this source cannot be written to.
+        """
 
 
 @dataclass
@@ -286,7 +294,11 @@ class StrictSerializer(JsonPlusSerializer):
         )
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return a stored value."""
+        """Return a stored value.
+
+        Raises:
+            SourceError: When it is of a form that only the agent's own serializer reads.
+        """
         form, stored = data
         if form not in _READ:
             msg = (
@@ -335,7 +347,12 @@ def open_source(
     resource: str | None = None,
     graph: Any = None,
 ) -> Iterator[Source]:
-    """Open the source that is named; exactly one of the first four is."""
+    """Open the source that is named; exactly one of the first four is.
+
+    Raises:
+        SourceError: When a package is missing, or the place cannot be opened.
+        ConfigurationError: When a URL cannot be meant.
+    """
     with ExitStack() as stack:
         if record is not None:
             yield FileSource(Path(record))

@@ -140,7 +140,11 @@ def _read_update(update: Any) -> list[BaseMessage]:
 
 
 def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option: str) -> None:
-    """Check that messages can be removed from a channel; most reducers would append the request."""
+    """Check that messages can be removed from a channel; most reducers would append the request.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
     probe = HumanMessage("probe", id="om-probe")
     try:
         tried = channel.from_checkpoint([probe])

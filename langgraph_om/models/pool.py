@@ -146,7 +146,11 @@ def retries_of(leaf: Leaf) -> int:
 
 
 def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
-    """Refuse settings for a model object if it is unknown how that takes them."""
+    """Refuse settings for a model object if it is unknown how that takes them.
+
+    Raises:
+        ConfigurationError: When the user set any.
+    """
     if sampling.asked and not isinstance(model, str) and family_of(model) == "other":
         msg = (
             f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
@@ -236,6 +240,9 @@ def choose_models(
     Args:
         is_checked: Whether the models will be used.
         given: Options that ask for a model to be named, and whether they are given.
+
+    Raises:
+        ConfigurationError: When a model is missing, named twice, or can never work.
     """
     named = (model, observing.model, reflecting.model)
     is_named = any(value is not None for value in named)
@@ -293,6 +300,9 @@ def select_models(
 
     Returns:
         Both models; `DEFAULT_MODEL` where none or `"default"` is named.
+
+    Raises:
+        ConfigurationError: When the top-level `model` is joined by a nested one.
     """
     for option, nested in (("observation", observation), ("reflection", reflection)):
         if top is not None and nested.model is not None:

@@ -187,7 +187,12 @@ _OWN = ("google", "openai")
 
 
 def check_model(option: str, value: object) -> None:
-    """Refuse what is no single model, or one that can never work."""
+    """Refuse what is no single model, or one that can never work.
+
+    Raises:
+        ConfigurationError: For a value of another type, a name not of the form `provider/model`,
+            or a provider whose package is not installed.
+    """
     if not is_leaf(value):
         msg = (
             f"`{option}` is {show_model(value)}; pass a name such as 'openai/gpt-5-mini', "
@@ -198,7 +203,11 @@ def check_model(option: str, value: object) -> None:
 
 
 def check_value(option: str, value: object) -> None:
-    """Refuse a model value that can never work, before anything is called."""
+    """Refuse a model value that can never work, before anything is called.
+
+    Raises:
+        ConfigurationError: For what is no model value, and for what is wrong with a name in it.
+    """
     for said, leaf in leaves_of(option, value):
         if isinstance(leaf, str):
             _check_name(said, leaf)
@@ -266,7 +275,11 @@ def find_missing_key(name: str) -> str | None:
 
 
 def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatModel:
-    """Make the chat model that a name stands for."""
+    """Make the chat model that a name stands for.
+
+    Raises:
+        ConfigurationError: When the client cannot be made, as without a key.
+    """
     provider, model = _split(name)
     try:
         return _client(provider, model, dict(options or {}))

@@ -276,7 +276,11 @@ def make_act_id() -> str:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return a text that a person wrote without what databases refuse."""
+    """Return a text that a person wrote without what databases refuse.
+
+    Raises:
+        ConfigurationError: When it is none, or blank.
+    """
     if isinstance(value, str) and (clean := sanitize(value)).strip():
         return clean
     msg = f"`{name}` is {value!r}; pass a text that is not blank"
@@ -287,6 +291,9 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
     """Refuse a graph whose state has no place for a memory, or for the conversation.
 
     Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
+
+    Raises:
+        ConfigurationError: When it has none; it says which channel is missing.
     """
     channels = getattr(graph, "channels", None)
     if channels is None or config.get("configurable", {}).get("checkpoint_ns"):
@@ -302,7 +309,11 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
 
 
 def choose_node(nodes: Iterable[str]) -> str:
-    """Return the node that answers, for a thread that was imported and has run none."""
+    """Return the node that answers, for a thread that was imported and has run none.
+
+    Raises:
+        ConfigurationError: When it cannot be told.
+    """
     names = [name for name in nodes if not name.startswith(("__", "om_")) and "." not in name]
     answering = [name for name in names if name != "tools"]
     if len(answering) == 1:

@@ -428,7 +428,11 @@ _REPLIES: Mapping[type, _Reply] = {
 def call_graph(
     graph: Any, method: str, *arguments: Any, as_node: str | None = None
 ) -> Requests[Any]:
-    """Call a method of a compiled graph by its sync name, for a thread outside of its runs."""
+    """Call a method of a compiled graph by its sync name, for a thread outside of its runs.
+
+    Raises:
+        Exception: What the graph raises.
+    """
     options = {} if as_node is None else {"as_node": as_node}
     sync, awaited = (
         partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")

@@ -72,7 +72,11 @@ def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:
-    """Read the hooks and the debug callback."""
+    """Read the hooks and the debug callback.
+
+    Raises:
+        ConfigurationError: When a hook is unknown or cannot be called.
+    """
     given: Any = {} if hooks is None else hooks
     if not isinstance(given, Mapping):
         msg = f"`hooks` is {hooks!r}; pass a mapping from a hook's name to a function"

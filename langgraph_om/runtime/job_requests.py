@@ -127,7 +127,12 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
 
 
 def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[JobResult]:
-    """Carry out a job that was asked for elsewhere, and return its result."""
+    """Carry out a job that was asked for elsewhere, and return its result.
+
+    Raises:
+        ConfigurationError: As `read_request`.
+        ArchiveError: When the storage fails.
+    """
     job = yield from read_request(settings, request)
     if job is None:
         why = "superseded: nothing is left to observe, or another thread is at it"

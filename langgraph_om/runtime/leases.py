@@ -373,7 +373,11 @@ class Leases:
 def share_leases(
     known: Leases | None, archive: MessageArchive, seconds: float, executor: str
 ) -> Leases:
-    """Return the leases of an executor with an archive: those it has, or new ones."""
+    """Return the leases of an executor with an archive: those it has, or new ones.
+
+    Raises:
+        ConfigurationError: When it shares another archive already.
+    """
     if known is None:
         return Leases(archive, seconds)
     if known.archive is archive:

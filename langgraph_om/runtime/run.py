@@ -67,7 +67,11 @@ class Runs:
         return self.enabled and _read_flag("om_enabled", config, default=True)
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`)."""
+        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
+
+        Raises:
+            ConfigurationError: When that is no flag, or context and configuration disagree.
+        """
         return _read_flag("om_read_only", config, default=False)
 
     def may_write(self, config: RunnableConfig | None = None) -> bool:
@@ -113,7 +117,11 @@ class Runs:
             )
 
     def find_resource(self, config: RunnableConfig | None) -> str | None:
-        """Tell whose conversation a run is about; `None` where nobody says."""
+        """Tell whose conversation a run is about; `None` where nobody says.
+
+        Raises:
+            ConfigurationError: As `identity`.
+        """
         return self._find_resource(ensure_config(config))
 
     def _find_resource(self, config: RunnableConfig) -> str | None:

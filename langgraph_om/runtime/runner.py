@@ -681,7 +681,11 @@ class StepRunner:
         return True
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive."""
+        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
+
+        Raises:
+            Exception: Whatever the executor raises, such as errors of its server.
+        """
         self.unwritten.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)

@@ -39,7 +39,11 @@ def values_of(state: Any, key: str) -> Any:
 
 
 def conversation_of(state: Any, key: str) -> list[BaseMessage]:
-    """Return the messages of a state."""
+    """Return the messages of a state.
+
+    Raises:
+        ConfigurationError: When they are no list of messages.
+    """
     messages = _value(state, key)
     if messages is None:
         return []
@@ -58,7 +62,11 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
 
 
 def read_messages(messages: object) -> list[BaseMessage]:
-    """Return the messages that a program hands in, in any form that LangChain knows."""
+    """Return the messages that a program hands in, in any form that LangChain knows.
+
+    Raises:
+        ConfigurationError: When they are no list.
+    """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         msg = f"`messages` is {messages!r}; pass the conversation, a list of messages"
         raise ConfigurationError(msg)
@@ -105,7 +113,11 @@ def restore_message(item: Any) -> Any:
 
 
 def record_of(state: Any) -> MemoryRecord:
-    """Return the record in a state."""
+    """Return the record in a state.
+
+    Raises:
+        ConfigurationError: When the state has no place for one.
+    """
     record = read_stored_record(state)
     if record is None:
         msg = (

@@ -20,6 +20,9 @@ def part_runtime(
 
     Args:
         outside: What can not be done outside of a graph, and what to do; for the error.
+
+    Raises:
+        ConfigurationError: When no graph calls the tool.
     """
     given = parsed if isinstance(parsed, dict) else {}
     runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
@@ -38,7 +41,11 @@ def find_store() -> BaseStore | None:
 
 
 def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
-    """Refuse another tool of the name of one of the memory: a model could call only one of them."""
+    """Refuse another tool of the name of one of the memory: a model could call only one of them.
+
+    Raises:
+        ConfigurationError: When there is one.
+    """
     own = {
         each.name: (each, bring.__self__.asks_for_model)
         for bring in (runner.settings.features.having("list_tools") if runner.enabled else ())

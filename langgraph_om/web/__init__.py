@@ -90,7 +90,11 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
-    """Return the update of `om` that a form asks for."""
+    """Return the update of `om` that a form asks for.
+
+    Raises:
+        ConfigurationError: When it cannot be meant.
+    """
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     act = next((act for act in ACTS if act.name == action), None)
     cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)

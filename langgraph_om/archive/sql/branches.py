@@ -518,6 +518,9 @@ def put_behind(
 
     Returns:
         The name of their branch; `None` where nothing is done, as things are otherwise.
+
+    Raises:
+        ArchiveError: When the database fails.
     """
     nodes = [branch]
     for key, entry in entries.items():

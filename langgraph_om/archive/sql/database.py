@@ -150,7 +150,11 @@ def _is_heard(engine: Engine) -> bool:
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
+
+    Raises:
+        DBAPIError: When the database fails.
+    """
     raw: Any = connection.connection.dbapi_connection
     try:
         # Rows are read here: the database may fail at each of them.
@@ -182,7 +186,11 @@ _EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
 
 
 def make_engine(given: object) -> Engine:
-    """Make an engine from a URL; it connects when it is first needed."""
+    """Make an engine from a URL; it connects when it is first needed.
+
+    Raises:
+        ConfigurationError: When the URL cannot be used, or its driver is not installed.
+    """
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
@@ -232,7 +240,11 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
-    """Refuse a database that the archive cannot use."""
+    """Refuse a database that the archive cannot use.
+
+    Raises:
+        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
+    """
     if dialect.is_async:
         msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
@@ -397,12 +409,19 @@ class Database:
 
         Args:
             operation: What it is for, in the words of an error: "the archive could not ...".
+
+        Raises:
+            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
-        """Open a transaction that writes, as `read`; an exception undoes it."""
+        """Open a transaction that writes, as `read`; an exception undoes it.
+
+        Raises:
+            ArchiveError: When the database fails.
+        """
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
@@ -421,6 +440,9 @@ class Database:
         Returns:
             The value that the last one selects; `None` where another was faster, or the connection
             was lost: it is to be looked what has become of it.
+
+        Raises:
+            ArchiveError: When the database fails.
         """
         self._make_ready(operation)
         begin, bound = str(self._begins.write.statement).split("; ")
@@ -474,7 +496,12 @@ class Database:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def setup(self) -> None:
-        """Make the tables, if they are not there."""
+        """Make the tables, if they are not there.
+
+        Raises:
+            ArchiveError: When the database fails.
+            ConfigurationError: When the tables are of another version.
+        """
         self._make_ready("be set up")
 
     def close(self) -> None:

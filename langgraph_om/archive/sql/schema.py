@@ -103,28 +103,44 @@ def store_moment(value: datetime | None) -> int | None:
 
 
 def check_name(option: str, value: object) -> None:
-    """Refuse a name that is no text or empty."""
+    """Refuse a name that is no text or empty.
+
+    Raises:
+        ConfigurationError: When it cannot name anything.
+    """
     if not isinstance(value, str) or not value:
         msg = f"`{option}` is {value!r}; pass a text that is not empty"
         raise ConfigurationError(msg)
 
 
 def check_time(option: str, value: datetime | None) -> None:
-    """Refuse a time that could mean any of several moments."""
+    """Refuse a time that could mean any of several moments.
+
+    Raises:
+        ConfigurationError: When it has no timezone.
+    """
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
         raise ConfigurationError(msg)
 
 
 def check_count(option: str, value: int) -> None:
-    """Refuse a negative count."""
+    """Refuse a negative count.
+
+    Raises:
+        ConfigurationError: When it is negative.
+    """
     if value < 0:
         msg = f"`{option}` is {value!r}; pass 0 or more"
         raise ConfigurationError(msg)
 
 
 def check_seconds(option: str, value: float) -> None:
-    """Refuse a time span that is no finite number of seconds, or negative."""
+    """Refuse a time span that is no finite number of seconds, or negative.
+
+    Raises:
+        ConfigurationError: When it is.
+    """
     if not math.isfinite(value) or value < 0:
         msg = f"`{option}` is {value!r}; pass seconds, 0 or more"
         raise ConfigurationError(msg)
@@ -142,6 +158,9 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
     Args:
         what: What the value is, for the message of an error.
         value: JSON values; tuples come back as lists.
+
+    Raises:
+        ConfigurationError: When it would not come back as it was.
     """
     try:
         return _encode_strictly(dict(value))
@@ -152,7 +171,11 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
 
 
 def encode_message(key: str, message: BaseMessage) -> str:
-    """Write a message as JSON in ASCII."""
+    """Write a message as JSON in ASCII.
+
+    Raises:
+        ConfigurationError: When it would not come back as it was; names the message and the field.
+    """
     try:
         data = message_to_dict(message)
         text = _encode_strictly(data)
@@ -170,7 +193,11 @@ def encode_message(key: str, message: BaseMessage) -> str:
 
 
 def decode_message(key: str, body: str) -> BaseMessage:
-    """Read a message."""
+    """Read a message.
+
+    Raises:
+        ArchiveError: When another version wrote what this one cannot read.
+    """
     try:
         return messages_from_dict([json.loads(body)])[0]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
