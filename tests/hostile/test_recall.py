@@ -315,9 +315,9 @@ def test_nothing_is_found_for_a_message_that_somebody_else_said(
     who = Identity(thread, HERS)
     found = finder.find_earlier(text, who, blank_record(), [], set())
     assert not any(HIDDEN in f"{each.text} {each.title}" for each in found)
-    assert {each.thread_id for each in found} <= own
+    assert {each.message.thread_id for each in found} <= own
     if (text, thread) == (OWN, THREADS[0]):
-        assert {each.thread_id for each in found} == own
+        assert {each.message.thread_id for each in found} == own
 
 
 @pytest.mark.needs("inject")
