@@ -43,7 +43,7 @@ from langgraph_om.options import (
     signature_of_options,
     with_defaults,
 )
-from langgraph_om.runtime.acting import awaited, in_thread, waited
+from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
@@ -475,7 +475,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         return self._runner.close(timeout)
 
-    aclose = in_thread(close)
+    aclose = threaded(close)
 
     def __enter__(self) -> Self:
         return self

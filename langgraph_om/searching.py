@@ -19,7 +19,7 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, in_thread, waited
+from langgraph_om.runtime.acting import Handle, awaited, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
 from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
@@ -373,7 +373,7 @@ class Searchable:
         messages = runner.conversation(seen)
         return lookup.search_messages(asked, runner.stored_record(seen), messages)
 
-    asearch = in_thread(search)
+    asearch = threaded(search)
 
     def threads(
         self,
@@ -434,4 +434,4 @@ class Searchable:
         state = graph.get_state({"configurable": {"thread_id": thread_id}})
         return find_label(self._runner.record(state))
 
-    athreads = in_thread(threads)
+    athreads = threaded(threads)

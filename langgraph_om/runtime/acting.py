@@ -186,7 +186,7 @@ def awaited(
     return run
 
 
-def in_thread(
+def threaded(
     method: Callable[Concatenate[OwnerT, P], ResultT],
 ) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
     """Return the coroutine function of a method that blocks: the same, in a thread."""
