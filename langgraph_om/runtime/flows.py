@@ -134,8 +134,8 @@ def _clean(record: logging.LogRecord) -> bool:
 logger.addFilter(_clean)
 
 
-def log_events(events: Sequence[Event]) -> None:
-    """Log what failed, and on one line each cycle that ended well, for those who run the agent."""
+def log_failures(events: Sequence[Event]) -> None:
+    """Log what failed, for those who run the agent."""
     for event in events:
         if event["type"] == "tripwire":
             logger.warning(
@@ -156,7 +156,12 @@ def log_events(events: Sequence[Event]) -> None:
                 "observations" if event["operation"] == "reflection" else "messages",
                 event["error"],
             )
-        elif event["type"] == "activation":
+
+
+def _log_cycles(events: Sequence[Event]) -> None:
+    """Log each cycle that ended well, on one line."""
+    for event in events:
+        if event["type"] == "activation":
             logger.info(
                 "thread %r: background %s is in force: %d tokens read, the log has %d",
                 event["thread_id"],
@@ -234,7 +239,8 @@ def supervise(
             try:
                 effect = flow.send(reply)
             except StopIteration as done:
-                log_events(cycle.events)
+                log_failures(cycle.events)
+                _log_cycles(cycle.events)
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)

@@ -51,7 +51,7 @@ from langgraph_om.runtime.executors import (
     ForgettingExecutor,
     InPlace,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_events
+from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, choose_work
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -469,7 +469,7 @@ class StepRunner:
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
         self.spans.keep(step.record["id"], step.window.span)
-        log_events(step.events)
+        log_failures(step.events)
         if not record["id"]:
             self._look_at_history(step)
             for name, key in self.models.find_missing_keys().items():

@@ -45,6 +45,8 @@ from support.hooks import (
     without_times,
 )
 
+ENDS = ("observation-end", "buffering-end")
+
 # --- on_debug_event ------------------------------------------------------------------------------
 
 
@@ -314,6 +316,21 @@ def test_job_that_outlives_its_run_is_recorded_in_the_same_trace(
     assert str(call.trace_id) in str(call.dotted_order)
     assert call.extra["metadata"]["om_trigger"] == "buffer"
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("executor", ["", *EXECUTORS])
+def test_each_cycle_is_logged_on_one_line(executor: str, caplog: pytest.LogCaptureFixture) -> None:
+    agent = agent_with({}, executor, log=130)
+    with caplog.at_level(logging.INFO, "langgraph_om"):
+        parts = converse(agent, 16)
+        agent.memory.flush(60)
+    lines = [line.getMessage() for line in caplog.records]
+    ended = [part for kind in ENDS for part in of_kind(parts, kind)]
+    in_force = of_kind(parts, "activation")
+    assert len(ended) > 2
+    waiting = record_of(agent.graph, CONFIG)["pending"]  # the next turn would be told of their end
+    assert len([line for line in lines if "; model calls: " in line]) == len(ended) + len(waiting)
+    assert len([line for line in lines if " is in force: " in line]) == len(in_force)
 
 
 def costly(name: str, reply: Callable[[list[BaseMessage]], Any]) -> Callable[..., AIMessage]:
