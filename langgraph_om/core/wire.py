@@ -11,7 +11,6 @@ id is LangChain's, or one derived where a message has none (`content/message_key
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
 # keys are required. So what a type is made of stands above it.
 
-from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, Required
 
 from typing_extensions import TypedDict
@@ -779,11 +778,197 @@ Event = (
 """A memory event; `type` says which, and `operation` where several have the same one."""
 
 
-class Part(TypedDict):
-    """A `data-om-*` part of the custom stream: what users see of an event.
+# --- Parts of the stream: what users see of events -----------------------------------------------
+#
+# `events.py` says which field of an event becomes which field of its part. A field that is `None`
+# in the event is left out. Work of a feature is an "observation" or a "reflection" here.
 
-    `events.py` says which field of an event becomes which field of its part.
-    """
 
-    type: str
-    data: Mapping[str, Any]
+class CycleData(TypedDict):
+    """The `data` of all parts about a cycle."""
+
+    cycleId: str
+    operationType: Literal["observation", "reflection"]
+    recordId: str
+    threadId: str
+
+
+class StartData(CycleData):
+    """A cycle begins."""
+
+    startedAt: str
+    threadIds: list[str]
+    config: Limits
+    tokensToObserve: NotRequired[int]
+    """Of one that the turn waits for."""
+    tokensToBuffer: NotRequired[int]
+    """Of one that runs ahead of need."""
+
+
+class EndData(CycleData):
+    """A cycle ended well."""
+
+    completedAt: str
+    durationMs: int
+    usage: Usage
+    observations: str
+    tokensObserved: NotRequired[int]
+    """This and the next three of one that the turn waited for."""
+    observationTokens: NotRequired[int]
+    currentTask: NotRequired[str]
+    suggestedResponse: NotRequired[str]
+    tokensBuffered: NotRequired[int]
+    """This and the next of one that ran ahead of need."""
+    bufferedTokens: NotRequired[int]
+    edits: NotRequired[int]
+    """This and the next three of a reflection by edits: how many were applied."""
+    dropped: NotRequired[int]
+    joined: NotRequired[int]
+    shortened: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+    extractedValues: NotRequired[dict[str, Any]]
+    """By name, the values that were found; not what stayed the same."""
+    extractionFailures: NotRequired[list[dict[str, str]]]
+    """The `name` and `error` of each value that could not be told."""
+
+
+class FailureData(CycleData):
+    """Nothing came of a cycle."""
+
+    failedAt: str
+    durationMs: int
+    usage: NotRequired[Usage]
+    observations: NotRequired[str]
+    tokensAttempted: int
+    error: str
+    discarded: NotRequired[bool]
+    """True where work ahead of need was let go, which is no failure of the model; else missing."""
+    reason: NotRequired[str]
+    """Only with `discarded`: one word for the case."""
+
+
+class ActivationData(CycleData):
+    """Buffered work became memory."""
+
+    activatedAt: str
+    chunksActivated: int
+    tokensActivated: int
+    """Of the messages or groups that were read."""
+    observationTokens: int
+    """Of the whole log then."""
+    messagesActivated: int
+    generationCount: int
+    observations: str
+    config: Limits
+    triggeredBy: Trigger
+    lastActivityAt: NotRequired[str]
+    """With `idle`: when the Actor answered last."""
+    ttlExpiredMs: NotRequired[int]
+    """Milliseconds since the provider's cache has let the prompt go."""
+    previousModel: NotRequired[str]
+    """With `provider`: `provider/model` of the answer before."""
+    currentModel: NotRequired[str]
+
+
+class TripwireData(TypedDict):
+    """Why there is no answer."""
+
+    reason: NotRequired[str]
+    operationType: NotRequired[Literal["observation", "reflection"]]
+    recordId: str
+    threadId: str
+    timestamp: str
+
+
+class TrimData(TypedDict):
+    """The Actor's view leaves messages out."""
+
+    droppedMessages: int
+    droppedTokens: int
+    previewedMessages: int
+    droppedGroups: int
+    limit: int
+    recordId: str
+    threadId: str
+
+
+class ExtractedData(TypedDict):
+    """A value by schema has changed, or could not be told."""
+
+    cycleId: str
+    threadId: str
+    name: str
+    value: NotRequired[dict[str, Any]]
+    previous: NotRequired[dict[str, Any]]
+    error: NotRequired[str]
+    timestamp: str
+
+
+class StatusPart(TypedDict):
+    """Once before each call of the Actor's model."""
+
+    type: Literal["data-om-status"]
+    data: StatusData
+
+
+class StartPart(TypedDict):
+    """Work begins."""
+
+    type: Literal["data-om-observation-start", "data-om-buffering-start"]
+    data: StartData
+
+
+class EndPart(TypedDict):
+    """Work ended well."""
+
+    type: Literal["data-om-observation-end", "data-om-buffering-end"]
+    data: EndData
+
+
+class FailurePart(TypedDict):
+    """Work failed, or its result is of no use."""
+
+    type: Literal["data-om-observation-failed", "data-om-buffering-failed"]
+    data: FailureData
+
+
+class ActivationPart(TypedDict):
+    """Buffered work became memory."""
+
+    type: Literal["data-om-activation"]
+    data: ActivationData
+
+
+class ExtractedPart(TypedDict):
+    """A value by schema has changed, or could not be told."""
+
+    type: Literal["data-om-extracted"]
+    data: ExtractedData
+
+
+class TripwirePart(TypedDict):
+    """The turn ends without an answer."""
+
+    type: Literal["data-om-tripwire"]
+    data: TripwireData
+
+
+class TrimPart(TypedDict):
+    """The Actor's view leaves messages out."""
+
+    type: Literal["data-om-view-trimmed"]
+    data: TrimData
+
+
+Part = (
+    StatusPart
+    | StartPart
+    | EndPart
+    | FailurePart
+    | ActivationPart
+    | ExtractedPart
+    | TripwirePart
+    | TrimPart
+)
+"""A `data-om-*` part of the custom stream."""

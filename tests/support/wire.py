@@ -60,7 +60,7 @@ def check_all(
         record = fold(record, [event])
         check_record(record)
         part = to_part(event)
-        if part is not None:
+        if part is not None and is_of_core:
             check(PART, part)
     return {(event["type"], event.get("operation")) for event in events}
 

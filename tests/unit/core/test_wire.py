@@ -10,9 +10,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.effects import AskModel
+from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.core.record.fold import _REDUCERS
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
-from langgraph_om.core.wire import Event, MemoryRecord, ReflectionEnd
+from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, settings
@@ -31,6 +32,21 @@ def kinds(union: Any) -> set[str]:
 
 def test_each_kind_of_event_has_a_type() -> None:
     assert kinds(Event) == set(_REDUCERS)
+
+
+def test_each_streamed_kind_has_a_part() -> None:
+    assert kinds(Part) == {f"data-om-{kind}" for kind in (*PART_FIELDS, "status")}
+
+
+@pytest.mark.parametrize("kind", PART_FIELDS)
+def test_fields_of_parts_are_declared(kind: str) -> None:
+    part = next(
+        part
+        for part in get_args(Part)
+        if f"data-om-{kind}" in get_args(get_type_hints(part)["type"])
+    )
+    data = get_type_hints(part)["data"]
+    assert set(PART_FIELDS[kind].values()) <= set(get_type_hints(data))
 
 
 def test_keys_of_the_record_are_declared() -> None:
