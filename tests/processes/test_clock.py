@@ -139,6 +139,27 @@ def test_lease_of_a_dead_worker_is_not_stuck_when_the_clock_went_back(shifted: S
     assert late.peek("c") == RESULT
 
 
+def test_result_of_a_worker_that_was_overtaken_counts_once(shifted: Shifted) -> None:
+    """The clock went ahead by hours: the lease is over before its holder can renew it."""
+    holder, other, let_go = worker(shifted), worker(shifted), threading.Event()
+    started = threading.Event()
+
+    def work() -> dict[str, Any]:
+        started.set()
+        assert let_go.wait(250)
+        return {**RESULT, "text": "late"}
+
+    holder.submit("c", "t:observation", work, thread_id="t")
+    assert started.wait(60)
+    shifted.shift += 3 * HOURS
+    took = shifted.archive.claim("c", "other", seconds=60, thread_id="t", resource_id=None)
+    assert took == "mine"
+    assert shifted.archive.finish("c", "other", RESULT)
+    let_go.set()
+    assert holder.flush(60)
+    assert holder.peek("c") == other.peek("c") == RESULT
+
+
 def test_messages_and_threads_keep_their_order_when_the_clock_goes_back(shifted: Shifted) -> None:
     archive = shifted.archive
     for number, hours in enumerate((0, -5, 1, -9000)):
