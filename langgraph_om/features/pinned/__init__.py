@@ -22,7 +22,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ItemError
 from langgraph_om.runtime.acting import (
     Handle,
@@ -83,19 +83,6 @@ class MessagesPinned(TypedDict):
     """Those that are pinned, or that say something else now."""
     unpin: list[str]
     """Ids of those that are not pinned any more."""
-
-
-class PinsNoted(TypedDict):
-    """The stream is told which messages are pinned. It changes nothing."""
-
-    type: Literal["pinned"]
-    id: str
-    at: str
-    messages: list[dict[str, Any]]
-    tokens: int
-    room: int
-    record_id: str
-    thread_id: str
 
 
 class _Record(MemoryRecord, PinKeys, total=False):
@@ -298,7 +285,7 @@ class Pinning(Feature):
         if self.is_due(step):
             pinned = list_pinned(step.record)
             count = step.settings.counter.count_text
-            event: PinsNoted = {
+            event = {
                 "type": "pinned",
                 "id": cast("_Record", step.record)["pinned"]["act"],
                 "at": iso(step.now),
@@ -311,7 +298,7 @@ class Pinning(Feature):
                 "record_id": step.record["id"],
                 "thread_id": step.record["thread_id"],
             }
-            step.events.append(as_event(event))
+            step.events.append(cast("Event", event))
         yield from ()
 
     def is_due(self, step: Step) -> bool:

@@ -112,20 +112,6 @@ class ActsGone(TypedDict):
     """Of what persons did here to items of these threads."""
 
 
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
-    record_id: str
-    thread_id: str
-
-
 # Find the item that is meant, by its id or by words of it.
 
 

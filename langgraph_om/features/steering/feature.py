@@ -30,7 +30,6 @@ from langgraph_om.features.steering.acts import (
     SteeringAction,
     SteeringChange,
     SteeringKeys,
-    SteeringNoted,
     apply_steering,
     list_acts,
     steer,
@@ -261,7 +260,7 @@ def _tell_of_acts(record: MemoryRecord) -> list[Event]:
     def text_of(group: Group | None) -> str | None:
         return group["text"] if group is not None else None
 
-    told: list[SteeringNoted] = [
+    told = [
         {
             "type": "steering",
             "id": act["id"],
