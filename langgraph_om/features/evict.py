@@ -137,7 +137,8 @@ class Evicting(Feature):
             yield from archive.note_failure(error, step.changed, request)
             return
         step.apply(events)
-        step.removed += list_ids(events)
+        said = (cast("Evicted", event) for event in events)
+        step.removed += [key for each in said if each["type"] == "evicted" for key in each["ids"]]
         if step.record["cursor"] != cursor:
             step.open()
 
@@ -180,7 +181,12 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
         return []
     step.take_out(resent)
     noted = archive.note_branch(record, view(record).get("archived"))
-    return [build_removal(record, resent), *noted] if resent else noted
+    if not resent:
+        return noted
+    # They are removed once more, which changes nothing of the record.
+    last = str(read_removed(record).last)
+    removal: Evicted = {"type": "evicted", "last": last, "ids": resent, "tokens": 0}
+    return [as_event(removal), *noted]
 
 
 def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arrival | None:
@@ -245,13 +251,6 @@ def find_resent(
     return [key for key in words if key in there]
 
 
-def build_removal(record: MemoryRecord, resent: Sequence[str]) -> Event:
-    """Say that messages are removed once more, which changes nothing of the record."""
-    last = str(read_removed(record).last)
-    removal: Evicted = {"type": "evicted", "last": last, "ids": [*resent], "tokens": 0}
-    return as_event(removal)
-
-
 def _read_removed(
     record: MemoryRecord, known: set[str], archive: StepArchive
 ) -> EffectFlow[Sequence[Any]]:
@@ -271,12 +270,6 @@ def _read_removed(
         whole = yield from archive.call("messages", stop=stop, limit=stop + 1, **options)
         read = [*whole, *read]
     return read
-
-
-def list_ids(events: Sequence[Event]) -> list[str]:
-    """Return the ids of the messages that events say are removed, in order."""
-    said = (cast("Evicted", event) for event in events)
-    return [key for event in said if event["type"] == "evicted" for key in event["ids"]]
 
 
 # --- What memory needs no more -------------------------------------------------------------------

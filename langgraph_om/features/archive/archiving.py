@@ -380,7 +380,6 @@ class StepArchive:
         Raises:
             ArchiveError: When the storage fails.
         """
-        whose = (self.thread_id, self.resource_id)
         times = {
             key: time
             for key, message in entries
@@ -388,7 +387,8 @@ class StepArchive:
         }
         branch: str | None = yield from self.call(
             "append_messages",
-            *whose,
+            self.thread_id,
+            self.resource_id,
             entries,
             after=after,
             now=self.now,
@@ -438,7 +438,6 @@ class StepArchive:
         """Remember what it did not take, and not to wait for it again in a turn that waited long.
 
         Args:
-            error: What it failed with.
             missed: Keys of messages that are new or edited.
             request: The key of the live user request.
         """
