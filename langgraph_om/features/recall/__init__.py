@@ -42,6 +42,7 @@ from langgraph_om.features.recall.arguments import (
 )
 from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
 from langgraph_om.features.recall.lists import read_answers
+from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
@@ -405,6 +406,7 @@ class Recallable:
 
     def recall(
         self,
+        /,
         state: Any,
         config: RunnableConfig | None = None,
         *,
@@ -436,13 +438,4 @@ class Recallable:
             raise ConfigurationError(msg)
         return recall.answer_call(state, args, config=config, store=store)
 
-    async def arecall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Do the same as `recall` without blocking the event loop."""
-        return await asyncio.to_thread(self.recall, state, config, store=store, **args)
+    arecall = threaded(recall)

@@ -44,6 +44,7 @@ from langgraph_om.features.working.storage import (
     read_stored,
     update_stored,
 )
+from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import conversation_of, values_of
 from langgraph_om.runtime.tools import part_runtime
@@ -265,17 +266,7 @@ class WorkingMemory:
         except InvalidError as error:
             raise _refused(error) from error
 
-    async def aget(self, store: BaseStore, resource_id: str) -> Any:
-        """Do the same as `get` without blocking the event loop."""
-        return await asyncio.to_thread(self.get, store, resource_id)
-
-    async def aput(self, store: BaseStore, resource_id: str, value: Any) -> None:
-        """Do the same as `put` without blocking the event loop."""
-        await asyncio.to_thread(self.put, store, resource_id, value)
-
-    async def aupdate(self, store: BaseStore, resource_id: str, memory: Any) -> Any:
-        """Do the same as `update` without blocking the event loop."""
-        return await asyncio.to_thread(self.update, store, resource_id, memory)
+    aget, aput, aupdate = threaded(get), threaded(put), threaded(update)
 
     def merge(self, value: Any, memory: Any) -> Any:
         """Return a value with an update merged into it as the tool does; for memory of a thread.
