@@ -107,11 +107,7 @@ class Evicting(Feature):
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the option `evict`.
-
-        Raises:
-            ConfigurationError: When there is no archive to keep what is removed.
-        """
+        """Read the option `evict`."""
         if setup.options["evict"] and setup.options["archive"] is None:
             msg = (
                 "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
@@ -219,12 +215,6 @@ def find_resent(
 
     What has other words than before was edited: the archive takes these, as it does when an
     observed message is edited that was not removed yet, and what was observed of it stays.
-
-    Args:
-        archive: What calls the archive.
-
-    Raises:
-        ArchiveError: When the storage fails.
     """
     words = dict(arrival.dubious)
     known = yield from archive.archived_keys([*words])
@@ -294,9 +284,6 @@ def find_evictable(
     These are the observed ones before the live user request, but for as many as the cursor names,
     by which the window is found: always the conversation's beginning, so that what stays is in one
     piece. System messages stay, and so does a message whose id does not name it in the archive.
-
-    Args:
-        request: The key of the live user request.
     """
     if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
         return []

@@ -124,11 +124,7 @@ def _move(
 
 
 def _check_archive(archive: Any, thread_id: str) -> MovingArchive:
-    """Return the archive, which knows whose a thread is.
-
-    Raises:
-        ConfigurationError: When there is none, or it cannot move threads.
-    """
+    """Return the archive, which knows whose a thread is."""
     if isinstance(archive, MovingArchive):
         return archive
     if archive is None:

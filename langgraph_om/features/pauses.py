@@ -61,11 +61,7 @@ class PauseConfig:
 
 
 class PauseWork(Feature):
-    """Observes ahead of need while a conversation pauses.
-
-    Args:
-        seconds: How long a pause has to last (`buffer_on_idle`).
-    """
+    """Observes ahead of need while a conversation pauses."""
 
     name = "pauses"
     has_last_step = True

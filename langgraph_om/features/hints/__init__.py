@@ -119,11 +119,7 @@ def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
 
 
 class ContinuationHints(Feature):
-    """Has the Observer state hints, and the Actor shown them.
-
-    Args:
-        names: Those that are asked for.
-    """
+    """Has the Observer state hints, and the Actor shown them."""
 
     name = "hints"
     prompts = __name__

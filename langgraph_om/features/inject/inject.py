@@ -69,8 +69,6 @@ def write_recalled(
 
     Args:
         found: Hits, the best first, then the messages around them, the most wanted first.
-        words: The words of the query.
-        current: The thread of the Actor.
     """
     shown: list[EarlierMessage] = []
     text, room = "", int(settings.thresholds.message_tokens * WINDOW_SHARE)
@@ -154,16 +152,7 @@ class Finder:
         messages: Sequence[BaseMessage],
         hidden: Collection[str],
     ) -> list[EarlierMessage]:
-        """Return the best hits, the best first, then the messages around them, the nearest first.
-
-        Args:
-            query: The text of the user's message.
-            messages: Its conversation, which the archive has too.
-            hidden: Keys of the thread's messages that the Actor is shown anyway.
-
-        Raises:
-            ArchiveError: When the archive's storage fails.
-        """
+        """Return the hits, the best first, then the messages around them, the nearest first."""
         store = find_store() if self.recalling.near is not None else None
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS

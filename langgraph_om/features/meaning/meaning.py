@@ -147,7 +147,6 @@ def list_messages(
     """Return the messages of a thread that users may see, as far as they are kept.
 
     Args:
-        messages: Its conversation.
         kept: The newest message that is kept outside of it, for each place where messages are.
     """
     entries = drop_deleted(record, keyed_conversation(messages))
@@ -252,11 +251,7 @@ def check_store(store: BaseStore | None) -> BaseStore:
 
 
 class Meaning(Feature):
-    """Puts observations and messages into the graph's store, and searches there.
-
-    Args:
-        archive: Tells which threads are deleted; `None` where nothing is archived.
-    """
+    """Puts observations and messages into the graph's store, and searches there."""
 
     name = "meaning"
     needs = ("recall",)

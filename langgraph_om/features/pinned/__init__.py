@@ -184,11 +184,7 @@ ACTS: Final = (
 
 
 class Pinning(Feature):
-    """Shows the messages that a person pinned.
-
-    Args:
-        tokens: The room of all of them together.
-    """
+    """Shows the messages that a person pinned."""
 
     name = "pinned"
     lives_by = "pinned"

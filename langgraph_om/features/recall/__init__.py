@@ -109,7 +109,6 @@ def build_recall_tool(
     Args:
         answer: Answers a call, given the state, what the model wrote, and the run's `config` and
             `store`.
-        reaches_others: Whether other conversations of the user can be read.
         near: What is said of a search beside the words.
     """
 
@@ -200,14 +199,7 @@ def _escape_ranges(ranges: Ends) -> str:
 
 
 class Recall(Feature):
-    """Tells the Actor of the tool `recall`, and answers its calls.
-
-    Args:
-        config: The option `retrieval`.
-        near: The feature that searches beside the words; `None` for nothing.
-        text: What the Actor is told.
-        tokens: Of the text.
-    """
+    """Tells the Actor of the tool `recall`, and answers its calls."""
 
     name = "recall"
     asks_for_model = "retrieval"
@@ -276,10 +268,6 @@ class Recall(Feature):
         """Answer what a model wrote, names and values of any kind.
 
         Args:
-            state: As a graph has it, or a list of messages.
-            arguments: What the model wrote.
-            config: The run's configuration.
-            store: The run's store.
             is_called: Whether the conversation's last answer has called the tool.
         """
         runner, settings = self._runner, self._runner.settings

@@ -58,9 +58,7 @@ def write_guidance(scope: Scope, search: str, instructions: str | None) -> str:
     """Return the text that tells the Actor when and how to use recall.
 
     Args:
-        scope: Whether other conversations can be read.
         search: The prompt that says how to search.
-        instructions: Text of the application, which is appended.
     """
     return fill(
         "recall",

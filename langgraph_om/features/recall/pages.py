@@ -245,9 +245,6 @@ class AnswerWriter:
         """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
-            page: The messages, oldest first.
-            answer: The other fields of the answer.
-            wanted: Which of their parts to show.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
         overview = Overview(
@@ -333,9 +330,6 @@ class AnswerWriter:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
-            message: The message.
-            answer: The other fields of the answer.
-            wanted: Which of its parts are asked for.
             hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
@@ -371,7 +365,6 @@ class AnswerWriter:
         """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
-            index: The index of an existing part.
             offset: The character to begin with, within the text.
         """
         parts = [*parts_of(message.message)]

@@ -176,7 +176,6 @@ def find_left_behind(
 
     Args:
         record: The memory of the thread, as the shared log has it.
-        start: The index of the window's first message.
         waiting: Keys of the messages that are unobserved as the thread knows it.
         named: The cursor as the observation left it that wrote it.
     """
@@ -231,9 +230,6 @@ def _commit_changes(
 
     Returns:
         The log with its revision, what to note of a deletion, and `named` as of an exchange.
-
-    Raises:
-        ArchiveError: When the storage fails, or the log changes all the time.
     """
     resource = str(record["resource_id"])
     for _ in range(MAX_COMMITS):

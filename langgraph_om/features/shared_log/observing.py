@@ -105,11 +105,7 @@ class _BatchAnswer(NamedTuple):
 
 
 def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
-    """Have the oldest messages of several other threads observed.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
+    """Have the oldest messages of several other threads observed."""
     found: dict[str, ParsedAnswer] = {}
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
@@ -150,11 +146,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
 ) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found]]:
-    """Ask about the first part of each thread, then about the second ones, and so on.
-
-    Raises:
-        ObserverError: When no thread was answered as a whole.
-    """
+    """Ask about the first part of each thread, then about the second ones, and so on."""
     said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
     question: AskModel | None = None
@@ -233,11 +225,7 @@ _KEPT = timedelta(days=1)
 def observe_others_cycle(
     settings: Settings, record: MemoryRecord, window: Window, now: datetime
 ) -> EffectFlow[None]:
-    """Observe other threads while the turn waits; once in a turn, and one thread at a time.
-
-    Args:
-        record: The memory of the thread that the turn is in.
-    """
+    """Observe other threads while the turn waits; once in a turn, and one thread at a time."""
     found = yield from _begin(settings, record, window, now, mode="blocking")
     if found is not None:
         cycle, threads = found
@@ -408,7 +396,6 @@ def rewrite_threads(
 
     Args:
         shown: What the Reflector is shown of each group.
-        questions: How often it is asked at most.
 
     Returns:
         The groups that take the place of those that were read, and what was written.

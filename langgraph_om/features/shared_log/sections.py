@@ -66,12 +66,7 @@ class ThreadAnswers:
 
 
 def write_opening(shown_id: str, *, current: bool = False) -> str:
-    """Return the tag that opens a section.
-
-    Args:
-        shown_id: The id that models are shown.
-        current: Whether it is the Actor's thread.
-    """
+    """Return the tag that opens a section."""
     mark = ' current="yes"' if current else ""
     return f'<thread id="{escape_attribute(shown_id)}"{mark}>'
 
@@ -100,8 +95,6 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     """Return what an answer says about each thread.
 
     Args:
-        text: The whole answer, as the model wrote it.
-        known: The shown ids of the threads that were asked about.
         cut_off: Whether the provider said that the answer ended too early; the sections that were
             closed before that are complete.
 
@@ -220,7 +213,6 @@ def frame_sections(
 
     Args:
         groups: The groups that are shown, which are those with a text.
-        show_id: Writes a thread's id for the model.
         current: The thread that the Actor is in; its sections are marked.
     """
     frames: list[str] = []
@@ -260,9 +252,6 @@ def select_previous_sections(
 
     Args:
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        show_id: Writes a thread's id for the model.
-        first: The threads that are asked about.
-        about: The transcripts of what is to be observed.
 
     Returns:
         Shown id and text of each thread that got a share, the most recently observed one last.
@@ -463,10 +452,7 @@ def regroup_threads(
     without a text, and a group without a thread, stay as they are.
 
     Args:
-        sources: The groups that were read, in log order.
         texts: What the Reflector wrote, by thread id.
-        cycle_id: Id of the cycle; the groups' ids are derived from it.
-        reflected_at: ISO time.
 
     Returns:
         All groups, each at the place of the first group that it replaces.

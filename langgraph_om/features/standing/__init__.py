@@ -281,11 +281,7 @@ def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
 
 
 class Standing(Feature):
-    """Keeps standing instructions.
-
-    Args:
-        tokens: The room of all of them together.
-    """
+    """Keeps standing instructions."""
 
     name = NAME
     lives_by = NAME

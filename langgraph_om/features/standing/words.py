@@ -170,8 +170,6 @@ def find_said(quotation: str, said: Sequence[str], *, whole: bool = True) -> str
     What was pasted does not count, nor what stands within a quotation of the user's.
 
     Args:
-        quotation: The words as the Observer wrote them.
-        said: The messages of the user that it was shown.
         whole: Whether the sentence around the words is returned, so that no negation before them
             is lost.
     """
@@ -227,9 +225,6 @@ def read_marks(
     """Take the standing instructions out of what an Observer wrote.
 
     Args:
-        text: Dated items.
-        said: The messages of the user that the Observer was shown.
-        held: The words of those that are in force.
         whole: Whether the sentence around quoted words is kept; not where a hook has rewritten
             the answer, which may have taken words out.
     """

@@ -136,11 +136,7 @@ class TitleJob:
         return parse_title(said[TITLE] or "")
 
     def _read_instructions(self) -> EffectFlow[str]:
-        """Return what the user wants of titles, which a function of the run may tell.
-
-        Raises:
-            ObserverError: When the function fails, or returns something else than a text.
-        """
+        """Return what the user wants of titles, which a function of the run may tell."""
         told = self.instructions
         if callable(told):
             reply: HookReply = yield CallWithConfig("thread_title.instructions", told)
@@ -245,7 +241,6 @@ def describe_title(step: Step, instructions: Any, *, min_messages: int) -> Title
     """Return the question for the title, where it is time to ask it.
 
     Args:
-        instructions: The user's: a text, a function of the run's configuration, or `None`.
         min_messages: How many texts of the user and answers there have to be, and are shown.
     """
     record = step.record

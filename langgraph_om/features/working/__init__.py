@@ -92,13 +92,7 @@ def note_working(
     updates: Sequence[WorkingUpdate],
     whose: str | None,
 ) -> list[Event]:
-    """Return the events that keep what was read in the record, and tell of what was written.
-
-    Args:
-        joined: What was written and read.
-        updates: What was to be written.
-        whose: The resource that the run is about.
-    """
+    """Return the events that keep what was read in the record, and tell of what was written."""
     kept = cast("WorkingRecord", record).get("working")
     is_known = kept is not None and (kept["resource_id"], kept["value"]) == (whose, joined.value)
     if is_known and not updates:
@@ -123,13 +117,7 @@ def note_working(
 
 
 class WorkingOfGraph:
-    """The working memory in a run of a graph: in its state and its store.
-
-    Args:
-        scope: The run.
-        working: The memory.
-        messages: The conversation.
-    """
+    """The working memory in a run of a graph: in its state and its store."""
 
     def __init__(self, scope: RunScope, working: Working, messages: Sequence[BaseMessage]) -> None:
         self._runner, self._working, self._messages = scope.runner, working, messages
@@ -170,14 +158,7 @@ class WorkingOfGraph:
 
 
 class WorkingOfStep:
-    """The working memory of a step without a graph, which the caller hands in and keeps.
-
-    Args:
-        runner: What the step is run with.
-        working: The memory.
-        value: What the caller has.
-        config: The run's configuration.
-    """
+    """The working memory of a step without a graph, which the caller hands in and keeps."""
 
     def __init__(
         self, runner: StepRunner, working: Working, value: Any, config: RunnableConfig | None

@@ -120,11 +120,7 @@ def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
 
 
 def choose_form(template: object, schema: Any) -> Form:
-    """Return the form that a user chose; without a choice, our own template.
-
-    Raises:
-        ConfigurationError: When both are given, or one of them cannot be used.
-    """
+    """Return the form that a user chose; without a choice, our own template."""
     if template is not None and schema is not None:
         msg = (
             "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
@@ -353,13 +349,7 @@ class Refreshment:
 
 
 class Working:
-    """A working memory as the runs of one agent have it.
-
-    Args:
-        memory: The memory.
-        runs: What reads whose conversation a run is about.
-        messages_key: The state's key of the conversation.
-    """
+    """A working memory as the runs of one agent have it."""
 
     def __init__(
         self, memory: WorkingMemory, runs: Runs | None = None, messages_key: str = "messages"
