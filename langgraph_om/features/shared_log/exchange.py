@@ -47,10 +47,9 @@ from langgraph_om.features.shared_log.log import (
     lacks_groups,
     rewind,
 )
-from langgraph_om.features.shared_log.observing import count_in_others
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
-from langgraph_om.features.shared_log.threads import build_excerpts
+from langgraph_om.features.shared_log.threads import build_excerpts, count_in_others
 
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""

@@ -85,7 +85,10 @@ def write_others(record: MemoryRecord) -> str:
 
 def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
-    if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
+    is_joining = change["kind"] == "join"
+    if not (is_joining or record["scope"] == "resource"):
+        return
+    if not (change["thread_id"] if is_joining else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
     hints = {name: known.get(name) for name in added_hints()}
@@ -94,8 +97,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    is_own: bool = event["operation"] == "observation"
-    if record["scope"] == "resource" and is_own:
+    if event["operation"] == "observation":
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -108,19 +110,15 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
 
 
 def _note_reflection(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> None:
-    if record["scope"] == "resource":
-        rest = find_rest(event)
-        waits = {"rest": rest} if rest is not None else {}
-        ids, groups = list(event["group_ids"]), event["groups"]
-        _add_to_outbox(
-            record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits
-        )
+    rest = find_rest(event)
+    waits = {"rest": rest} if rest is not None else {}
+    ids, groups = list(event["group_ids"]), event["groups"]
+    _add_to_outbox(record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits)
 
 
 def _note_change(record: MemoryRecord, change: Mapping[str, Any]) -> None:
-    if record["scope"] == "resource":
-        said = {name: value for name, value in change.items() if name != "id"}
-        _add_to_outbox(record, change["id"], **said)
+    said = {name: value for name, value in change.items() if name != "id"}
+    _add_to_outbox(record, change["id"], **said)
 
 
 def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:

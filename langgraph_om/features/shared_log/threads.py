@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
+from itertools import accumulate
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.observe.transcript import (
@@ -21,8 +24,10 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     transcribe,
 )
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.shared_log.log import Excerpt
 
 _MAX_TEXT_CHARACTERS: Final = 500
@@ -108,45 +113,15 @@ def build_excerpts(
     return shown[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How much of other threads stays unobserved, in tokens of their messages."""
-
-    limit: int
-    """What one thread, or all together, may have."""
-    keep: int
-    """The retention floor: what of a thread that reached the limit stays verbatim."""
-    keep_turns: int = 0
-    """How many of its newest user turns stay verbatim, too."""
-    busy_since: datetime | None = None
-    """Threads that were updated since observe themselves ahead of need: they are left alone below
-    a limit of their own. `None`: no thread does."""
-    busy_limit: int = 0
-    kept_since: datetime | None = None
-    """What threads that nobody is shown have left unobserved waits for more of it, but not for
-    longer than since then."""
-
-    def leaves_alone(self, thread: OtherThread) -> bool:
-        """Return whether a thread is its own to observe as long as it keeps to its limit."""
-        return self.busy_since is not None and thread.updated >= self.busy_since
-
-    def limit_of(self, thread: OtherThread) -> int:
-        """Return what a thread may have by itself."""
-        return self.busy_limit if self.leaves_alone(thread) else self.limit
-
-    def has_waited(self, behind: Sequence[OtherThread]) -> bool:
-        """Return whether threads that nobody is shown have enough unobserved, or for long enough.
-
-        Args:
-            behind: The threads, updated longest ago first.
-        """
-        if sum(thread.tokens for thread in behind) > self.limit // 2:
-            return True
-        since = self.kept_since
-        return bool(behind) and since is not None and behind[0].updated < since
+_BUSY: Final = timedelta(minutes=30)
+"""For so long after its last message a thread is left to observe itself ahead of need."""
+_KEPT: Final = timedelta(days=1)
+"""For so long a little of a thread that nobody is shown waits until there is more to observe."""
 
 
-def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str, int]:
+def count_in_others(
+    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
+) -> dict[str, int]:
     """Return by thread id how many of its oldest messages are to be observed now.
 
     A thread is observed as it would observe itself: at the limit, and down to the floor. Many small
@@ -154,32 +129,41 @@ def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str
     longest first: each down to its floor, and only where that is not enough as a whole. What
     nobody is shown any more is observed as a whole, many threads at a time.
     """
+    limits, log = settings.thresholds, log_tokens(record)
     ordered = sorted(threads, key=_age_key)
     counts = {thread.thread_id: 0 for thread in ordered}
     left = {thread.thread_id: thread.tokens + thread.rest_tokens for thread in ordered}
     cuts: dict[str, _Cuts] = {}
+    limit, busy = limits.messages_at(log), set[str]()
+    limit_of = dict.fromkeys(counts, limit)
+    if limits.buffer_tokens is not None:  # a thread has its own chunks, and activates them
+        # Its last turn may have made it larger than it ever is at the start of its own: with that
+        # one, it has chunks for most of it.
+        busy = {thread.thread_id for thread in threads if thread.updated >= now - _BUSY}
+        limit_of |= dict.fromkeys(busy, limits.block_messages_at(log) + limit)
 
     def take(thread: OtherThread, *, is_whole: bool) -> None:
         key = thread.thread_id
         size = cuts[key] = cuts.get(key) or _Cuts(thread)
-        counts[key] = max(counts[key], size.last if is_whole else size.choose(shares))
-        left[key] = size.left_after(counts[key])
+        counts[key] = max(counts[key], size.cuts[-1] if is_whole else size.choose(limits, limit))
+        left[key] = size.left[counts[key]]
 
     for thread in ordered:
-        if left[thread.thread_id] >= shares.limit_of(thread):
+        if left[thread.thread_id] >= limit_of[thread.thread_id]:
             take(thread, is_whole=False)
-    alone = [thread for thread in ordered if not shares.leaves_alone(thread)]
+    alone = [thread for thread in ordered if thread.thread_id not in busy]
     behind = [thread for thread in alone if thread.is_behind]
-    if shares.has_waited(behind):
-        for thread in behind:
-            take(thread, is_whole=True)
+    has_waited = bool(behind) and behind[0].updated < now - _KEPT
+    has_waited = has_waited or sum(thread.tokens for thread in behind) > limit // 2
+    for thread in behind if has_waited else ():
+        take(thread, is_whole=True)
     quiet = [thread for thread in alone if not thread.is_behind]
     total = sum(left[thread.thread_id] for thread in quiet)
-    if total <= shares.limit:
+    if total <= limit:
         return counts
     for is_whole in (False, True):
         for thread in quiet:
-            if total <= shares.limit // 2:
+            if total <= limit // 2:
                 return counts
             total -= left[thread.thread_id]
             take(thread, is_whole=is_whole)
@@ -192,24 +176,17 @@ class _Cuts:
 
     def __init__(self, thread: OtherThread) -> None:
         self._messages = [*thread.entries, *thread.newest]
-        self._cuts = [0, *_find_turn_ends(thread.entries)]
-        self._left = [thread.tokens + thread.rest_tokens]
-        for entry in thread.entries:
-            self._left.append(self._left[-1] - entry.tokens)
+        self.cuts = [0, *_find_turn_ends(thread.entries)]
+        sizes = (-entry.tokens for entry in thread.entries)
+        self.left = [*accumulate(sizes, initial=thread.tokens + thread.rest_tokens)]
 
-    @property
-    def last(self) -> int:
-        return self._cuts[-1]
-
-    def left_after(self, count: int) -> int:
-        return self._left[count]
-
-    def choose(self, shares: Shares) -> int:
+    def choose(self, limits: Thresholds, limit: int) -> int:
         """Choose the longest part that leaves the floor; more where a limit would be left."""
-        stop = _find_start_of_turns(self._messages, shares.keep_turns)
-        cuts = [cut for cut in self._cuts if cut <= stop]
-        at = max((at for at, cut in enumerate(cuts) if self._left[cut] >= shares.keep), default=0)
-        if self._left[cuts[at]] >= shares.limit:
+        stop = _find_start_of_turns(self._messages, limits.keep_turns)
+        cuts = [cut for cut in self.cuts if cut <= stop]
+        kept = (at for at, cut in enumerate(cuts) if self.left[cut] >= limits.keep_tokens)
+        at = max(kept, default=0)
+        if self.left[cuts[at]] >= limit:
             at = min(at + 1, len(cuts) - 1)
         return cuts[at]
 
