@@ -61,7 +61,7 @@ class RecallArgument:
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "mode": RecallArgument(
-        "; ".join(f'"{mode}" {what}' for mode, what in MODES.items()),
+        "; ".join(f'"{mode}" {what}' for mode, what in MODES.items()) + ".",
         choices=tuple(MODES),
         default="messages",
     ),
