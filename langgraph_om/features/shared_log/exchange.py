@@ -424,14 +424,8 @@ def _describe_others(
     counts = count_in_others(settings, record, threads, now)
     if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
         yield Storage("leave_rest", (record["resource_id"], rest))
-    found = build_excerpts(
-        threads,
-        counts,
-        max(1, round(settings.thresholds.message_tokens * OTHERS_PART)),
-        counter=settings.counter,
-        show_id=settings.show_id,
-        timezone=settings.timezone,
-    )
+    budget = max(1, round(settings.thresholds.message_tokens * OTHERS_PART))
+    found = build_excerpts(threads, counts, budget, settings)
     if found == record["others"]:
         return []
     event: OthersDescribed = {"type": "others", "others": found}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Final
 
@@ -17,16 +17,10 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.text import escape, escape_attribute
-from langgraph_om.core.observe.transcript import (
-    TimedMessage,
-    TranscriptLimits,
-    transcribe,
-)
+from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, find_safe_cuts
-from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.shared_log.log import Excerpt
 
@@ -72,18 +66,13 @@ class OtherThread:
 
 
 def build_excerpts(
-    threads: Sequence[OtherThread],
-    counts: Mapping[str, int],
-    budget: int,
-    *,
-    counter: TokenCounter,
-    show_id: ShowId,
-    timezone: tzinfo,
+    threads: Sequence[OtherThread], counts: Mapping[str, int], budget: int, settings: Settings
 ) -> list[Excerpt]:
     """Describe other threads in the form that the record keeps.
 
     Args:
         counts: How many messages of each are to be observed now.
+        budget: Tokens of all texts together.
 
     Returns:
         Per thread that is shown or to be observed, the newest last. Where not everything fits, the
@@ -94,10 +83,10 @@ def build_excerpts(
     for thread in sorted(threads, key=_age_key, reverse=True):
         text, observable = "", counts.get(thread.thread_id, 0)
         if left > 0:
-            text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
-            size = counter.count_text(text)
+            text = _build_block(thread, len(_select_newest(thread)[0]), settings)
+            size = settings.counter.count_text(text)
             if size > left:
-                text, size = _build_fitting_block(thread, left, counter, show_id, timezone), left
+                text, size = _build_fitting_block(thread, left, settings), left
             left -= size
         if text or observable:
             shown.append(
@@ -236,28 +225,27 @@ _BY_CHARACTER: Final = _Characters()
 _LIMITS: Final = TranscriptLimits(_MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS)
 
 
-def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
+def _build_block(thread: OtherThread, count: int, settings: Settings) -> str:
     entries, times = _select_newest(thread)
     first = len(entries) - count
     newest = zip(entries[first:], times[first:], strict=True)
     start = len(thread.entries) + thread.rest - count
     timed = [TimedMessage(entry.message, time) for entry, time in newest]
-    text = transcribe(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS).text
+    zone = settings.timezone
+    text = transcribe(timed, timezone=zone, counter=_BY_CHARACTER, limits=_LIMITS).text
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
     title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
-    name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'
+    name = f'id="{escape_attribute(settings.show_id(thread.thread_id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
 
 
-def _build_fitting_block(
-    thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
-) -> str:
+def _build_fitting_block(thread: OtherThread, room: int, settings: Settings) -> str:
     """Return the block with as many of the newest messages as fit; empty when none does."""
     fits, too_many, text = 0, len(_select_newest(thread)[0]), ""
     while too_many - fits > 1:
         count = (fits + too_many) // 2
-        block = _build_block(thread, count, show_id, timezone)
-        if counter.count_text(block) <= room:
+        block = _build_block(thread, count, settings)
+        if settings.counter.count_text(block) <= room:
             fits, text = count, block
         else:
             too_many = count
