@@ -38,6 +38,7 @@ from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersDescribed,
     SharedLog,
+    SharedThread,
     SharingRecord,
     apply_changes,
     complete_log,
@@ -45,7 +46,6 @@ from langgraph_om.features.shared_log.log import (
     find_unsent,
     join_again,
     lacks_groups,
-    rewind,
 )
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
@@ -345,7 +345,9 @@ def rewind_if_forked(
         not stop and find_removed(record).last in known["cursor"]
     ):
         return shared
-    return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+    cursor = keys[:stop][-CURSOR_TAIL:]
+    thread: SharedThread = {"cursor": cursor, "hints": known["hints"], "is_own": True}
+    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
 
 
 def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:

@@ -39,7 +39,6 @@ from langgraph_om.core.wire import (
 from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
-    OthersDescribed,
     OthersEnd,
     SharingKeys,
     SharingRecord,
@@ -203,11 +202,6 @@ def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
     record["attempts"] = attempts
 
 
-def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
-    """Set what is unobserved in the other threads of the resource."""
-    cast("SharingRecord", record)["others"] = event["others"]
-
-
 def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Drop what the thread had in the shared log when it was deleted."""
     if record["scope"] != "resource":
@@ -223,11 +217,6 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
 
 
-def _find_owner(record: MemoryRecord) -> str | None:
-    """Return the resource whose log a record is a copy of."""
-    return f"{record['resource_id']}" if record["scope"] == "resource" else None
-
-
 def _list_types() -> dict[str, Any]:
     """Return the type of the outbox, with the changes that other features make in the log."""
     changes: Any = Union[(LogChange, *(change.form for change in added_changes().values()))]
@@ -237,7 +226,10 @@ def _list_types() -> dict[str, Any]:
 ADDITIONS = Additions(
     keys=SharingKeys,
     types=_list_types,
-    reducers={"synced": _take_over_log, "others": _set_others},
+    reducers={
+        "synced": _take_over_log,
+        "others": lambda record, event: record.update(others=event["others"]),
+    },
     beside={
         "observed": _note_observation,
         "reflected": _note_reflection,
@@ -259,6 +251,9 @@ ADDITIONS = Additions(
     texts=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,
     of_resource=ResourceForm(
-        read=to_record, complete=complete_log, erase=without_thread, owner=_find_owner
+        read=to_record,
+        complete=complete_log,
+        erase=without_thread,
+        owner=lambda record: f"{record['resource_id']}" if record["scope"] == "resource" else None,
     ),
 )
