@@ -73,6 +73,7 @@ from langgraph_om.archive.sql.texts import (
 from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
+    is_left_of_deleted,
     lock_thread,
     name_thread,
     split_into_chunks,
@@ -306,6 +307,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now)
+            if is_left_of_deleted(connection, thread):
+                return []
             known = _select_known_ids(connection, thread_id, [*rows])
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
