@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, TypeAlias
@@ -430,10 +430,8 @@ class FoundText:
     """How much of the query its words are, however often they come and however long it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    found: FoundText
-    words: list[str] = field(default_factory=list)
+_Text = tuple[FoundText, list[str]]
+"""A text that may be found, and its words."""
 
 
 def search_texts(
@@ -452,10 +450,10 @@ def search_texts(
         return []
     texts = [*_list_messages(messages, wanted)]
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
-    scores = rank_texts(words, [text.words for text in texts])
+    scores = rank_texts(words, [own for _, own in texts])
     return best_first(
-        replace(text.found, score=score, held=held)
-        for text, (score, held) in zip(texts, scores, strict=True)
+        replace(text, score=score, held=held)
+        for (text, _), (score, held) in zip(texts, scores, strict=True)
         if score > 0
     )
 
@@ -481,7 +479,7 @@ def _list_messages(
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):
-            yield _Text(FoundText("message", key, key, piece, 0.0, at, role), split_words(piece))
+            yield FoundText("message", key, key, piece, 0.0, at, role), split_words(piece)
 
 
 def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
@@ -490,4 +488,4 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
         if group["text"] and wanted.passes(at, None, ()):
             cursor = group["ranges"][0][0] if group["ranges"] else ""
             found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
-            yield _Text(found, split_words(group["text"]))
+            yield found, split_words(group["text"])

@@ -147,12 +147,8 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
 
 
 def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
-    if window.request_message is not None:
-        return window.request_message
-    for entry in window.entries[:dropped]:
-        if entry.key == window.request:
-            return entry.message
-    return None
+    left_out = (entry.message for entry in window.entries[:dropped] if entry.key == window.request)
+    return window.request_message or next(left_out, None)
 
 
 def _find_missing_calls(

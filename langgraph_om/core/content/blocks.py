@@ -384,9 +384,14 @@ def mark_other_view(message: BaseMessage) -> BaseMessage:
 
     The mark is part of the message, so it holds wherever the conversation is taken up again.
     """
+    return mark_answer(message, _OTHER_VIEW, value=True)
+
+
+def mark_answer(message: BaseMessage, key: str, value: object) -> BaseMessage:
+    """Return an answer with something in its response metadata; other messages as they are."""
     if not isinstance(message, AIMessage):
         return message
-    metadata = {**message.response_metadata, _OTHER_VIEW: True}
+    metadata = {**message.response_metadata, key: value}
     return message.model_copy(update={"response_metadata": metadata})
 
 

@@ -304,20 +304,12 @@ class CheckedEdits:
     """A reason for each edit that is left out."""
 
     @property
-    def count(self) -> int:
-        """How many edits can be applied."""
-        return len(self.dropped) + len(self.replacements)
-
-    @property
-    def shortened(self) -> int:
-        """How many items are only reworded."""
-        return sum(len(replacement.sources) == 1 for replacement in self.replacements)
-
-    @property
-    def joined(self) -> int:
-        """How many items are joined with others."""
-        sizes = (len(replacement.sources) for replacement in self.replacements)
-        return sum(size for size in sizes if size > 1)
+    def counts(self) -> dict[str, int]:
+        """How many edits can be applied, and to how many items, as `wire.Edited` has it."""
+        dropped, sizes = len(self.dropped), [len(each.sources) for each in self.replacements]
+        joined, shortened = sum(size for size in sizes if size > 1), sizes.count(1)
+        edits = dropped + len(sizes)
+        return {"edits": edits, "dropped": dropped, "joined": joined, "shortened": shortened}
 
 
 def check_edits(
