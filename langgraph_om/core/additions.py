@@ -379,7 +379,6 @@ def _beside(moment: Moment) -> tuple[Reducer, ...]:
 
 @cache
 def _all(name: str) -> tuple[Any, ...]:
-    """Return a field of all features that have it."""
     return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 

@@ -389,13 +389,7 @@ def _select_groups(log: Sequence[Group]) -> list[Group]:
 def _render_group(
     frame: str, text: str, tail: str, today: date, previous: date | None
 ) -> tuple[str, date | None]:
-    """Render a group as of a day; cached, because groups never change and every call shows them.
-
-    Args:
-        frame: What stands before it.
-        tail: What stands after it: the line that names its messages, or nothing.
-        previous: The day with which the group before it ends.
-    """
+    """Render a group as of a day; cached, because groups never change and every call shows them."""
     shown = escape(hide_low_marks(text))
     for tag in tag_ends():  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)

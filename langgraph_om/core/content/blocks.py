@@ -169,7 +169,6 @@ def inline_document(block: Mapping[Any, Any]) -> str:
 
 
 def _join_texts(value: object) -> str:
-    """Join the text in a string, or in a list of strings and text blocks."""
     if isinstance(value, list):
         texts = (item.get("text") if isinstance(item, dict) else item for item in value)
         return "\n".join(text for text in texts if isinstance(text, str))

@@ -262,13 +262,7 @@ def times_of(
 def _fill_in_exchanges(
     of_person: Sequence[bool], own: Sequence[datetime | None], filled: list[datetime | None]
 ) -> None:
-    """Give messages the times of their exchanges.
-
-    Args:
-        of_person: Per message, whether a person wrote it.
-        own: The times of their own.
-        filled: The times so far, which get more.
-    """
+    """Give messages the times of their exchanges."""
     begins = [is_it and not (at and of_person[at - 1]) for at, is_it in enumerate(of_person)]
     following: datetime | None = None
     for at in reversed(range(len(filled))):

@@ -286,12 +286,7 @@ def _observe(
     chunks: Sequence[Chunk],
     moved: Moved,
 ) -> EffectFlow[CycleEnded]:
-    """Have messages observed; what is written goes to the log, or is kept until it is needed.
-
-    Args:
-        chunks: What was observed ahead of the messages before them.
-        moved: How far the conversation is observed then.
-    """
+    """Have messages observed; what is written goes to the log, or is kept until it is needed."""
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known: Sequence[Group] = [*apply_reflection(record), *ahead]
@@ -404,7 +399,6 @@ def _ask_part_by_part(
 
 
 def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:
-    """Return an answer as the next question is shown it."""
     text = answer.observations
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 

@@ -134,11 +134,7 @@ class _Line(NamedTuple):
 def _split_lines(
     lines: Sequence[str], tokens: int, count: Callable[[str], int], most: int
 ) -> tuple[list[_Line], int]:
-    """Split the lines that are longer than a question.
-
-    Returns:
-        All lines and parts, and how many tokens of the inside of long ones are left out.
-    """
+    """Split the lines that are longer than a question, and count tokens that are left out."""
     counted = [_Line(line, 0 if line.startswith(_DAY) else count(line)) for line in lines]
     long = sum(line.tokens > tokens for line in counted)
     share = max(MIN_QUESTIONS, most // max(1, long))
@@ -174,7 +170,6 @@ def _pack(lines: Sequence[_Line], tokens: int) -> Iterator[str]:
 
 
 def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
-    """Leave out a day that nothing follows."""
     return lines[:-1] if lines[-1].startswith(_DAY) else lines
 
 

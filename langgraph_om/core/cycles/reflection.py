@@ -129,9 +129,6 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome
     """Have groups condensed, in the form that is set; without valid edits, by one rewriting.
 
     What a person pinned or wrote is not shown to the Reflector, and stays as it is.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
     """
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
@@ -191,11 +188,7 @@ def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[s
 
 
 def _finish_edits(cycle: CycleInfo, log: EditedLog) -> EffectFlow[_Outcome]:
-    """Let a hook change what became of the changed groups, and name them anew.
-
-    Raises:
-        ObserverError: When nothing was gained, or a hook failed.
-    """
+    """Let a hook change what became of the changed groups, and name them anew."""
     counter = cycle.settings.counter
     if log.tokens >= sum(group["tokens"] for group in log.given):
         msg = "the Reflector's edits make the log no smaller"
@@ -231,14 +224,7 @@ def _rewrite(
     questions: int,
     shown: Sequence[str] | None = None,
 ) -> EffectFlow[_Outcome]:
-    """Have the log written anew; one that is about several threads, each thread's for itself.
-
-    Args:
-        shown: What the Reflector is shown of each group, if a hook was asked already.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
+    """Have the log written anew; one that is about several threads, each thread's for itself."""
     ids = [group["id"] for group in sources]
     hints: Hints = {}
     rewrite = cycle.settings.features.first("rewrite")

@@ -73,7 +73,6 @@ def is_degenerate(text: str) -> bool:
 
 
 def _ends_in_run(text: str) -> bool:
-    """Return whether the text ends in one block, again and again."""
     probe = len(text) - _PROBE_CHARS
     window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
     twin = text.rfind(text[probe:], max(0, probe - window), len(text) - 1)

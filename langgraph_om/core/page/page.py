@@ -226,7 +226,6 @@ def write_words(line: str) -> str:
 
 
 def _list_below(text: str) -> list[str]:
-    """Return the lines below an item, arrows in place of their bullets, indented as they are."""
     lines = [line for line in text.split("\n") if line.strip()]
     depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]

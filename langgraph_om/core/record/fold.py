@@ -99,7 +99,6 @@ def note_success(record: MemoryRecord, event: CycleEnded) -> None:
 
 
 def _note_wait(record: MemoryRecord, event: CycleEnded) -> None:
-    """Add the time of a cycle that the turn waited for."""
     took = cast("Mapping[str, Any]", event).get("duration_ms")
     if event["type"].startswith("observation-") and took:
         waited = record["turn"].get("waited_ms", 0) + took

@@ -255,7 +255,6 @@ def _read(lines: Sequence[str]) -> Iterator[Edit]:
 
 
 def _is_below(line: str) -> bool:
-    """Return whether a line is a sub-item of the text before it."""
     return line[:1] in (" ", "\t") and line.strip() != "" and not _is_edit(line)
 
 

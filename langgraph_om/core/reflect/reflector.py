@@ -108,7 +108,6 @@ def regroup(
 
 
 def _split_sections(text: str) -> list[tuple[date | None, str]]:
-    """Split a text before each date heading of a new day."""
     sections: list[tuple[date | None, list[str]]] = [(None, [])]
     for line in text.split("\n"):
         day = observation_date(line)
@@ -464,13 +463,7 @@ def reflect_by_edits(request: EditsInput, counter: TokenCounter) -> Flow[EditedL
 def _build_question(
     request: EditsInput, log: EditedLog, items: Sequence[Item], given: int, refused: Sequence[str]
 ) -> list[BaseMessage]:
-    """Return the question: the log as it is now, and what is still to go.
-
-    Args:
-        log: The log with the edits so far.
-        given: Tokens of the log at first.
-        refused: Why edits of the former answer were left out.
-    """
+    """Return the question: the log as it is now, and what is still to go."""
     tokens = log.tokens
     free = min(tokens, round((tokens - request.target) * _ASKED_PER_NEEDED) + 1)
     progress = ""
