@@ -288,16 +288,11 @@ class WordWeights:
         }
         return cls(weights, sum(weights.values()))
 
-    def score(self, words: Sequence[str], average_length: float) -> float:
-        """Return how well a text matches: 0 not at all, near 1 when it holds every word often."""
-        counts = Counter(word for word in words if word in self.weights)
-        return self.score_counts(counts, len(words), average_length)
-
     def score_counts(self, counts: Mapping[str, int], length: int, average_length: float) -> float:
-        """Return how well a text matches, by how often it holds words of the query.
+        """Return how well a text matches: 0 not at all, near 1 when it holds every word often.
 
         Args:
-            counts: How often; words that it does not hold may be left out or 0.
+            counts: How often it holds words of the query; others may be left out or 0.
         """
         if not self.total or not length:
             return 0.0
@@ -322,13 +317,13 @@ def weigh_rarity(frequency: int, texts: int) -> float:
 def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
     """Return how well each text matches a query, 0 without a word of it, and how much it holds."""
     wanted = set(query)
-    found = [wanted.intersection(words) for words in texts]
-    frequencies = Counter(word for words in found for word in words)
+    frequencies = Counter(word for words in texts for word in wanted.intersection(words))
     weights = WordWeights.of(query, frequencies, len(texts))
     average = sum(map(len, texts)) / max(1, len(texts))
+    counts = [Counter(filter(wanted.__contains__, words)) for words in texts]
     return [
-        (weights.score(words, average), weights.weigh(matched)) if matched else (0.0, 0.0)
-        for words, matched in zip(texts, found, strict=True)
+        (weights.score_counts(held, len(words), average), weights.weigh(held))
+        for words, held in zip(texts, counts, strict=True)
     ]
 
 

@@ -606,13 +606,10 @@ class WindowsKnown(TypedDict):
     """All that are known, by the models' names, empty for one without a name."""
 
 
-class Tripped(CycleEvent):
+class Tripped(CycleEvent, Trip):
     """A failure ends the turn without an answer."""
 
     type: Literal["tripped"]
-    operation: Operation
-    reason: str
-    last_message: str | None
 
 
 class Waived(TypedDict):
@@ -717,12 +714,9 @@ class Windows(TypedDict):
     buffered: BufferedWindows
 
 
-class ActorWindowData(TypedDict):
+class ActorWindowData(ActorWindow):
     """How long a prompt the Actor's model reads, and what follows from it."""
 
-    tokens: int
-    source: Literal["option", "profile", "refused"]
-    """See `ActorWindow`."""
     scaledFrom: NotRequired[int]
     """Only where limits were scaled down: how large messages and observations might have grown."""
     scaledTo: NotRequired[int]
@@ -801,7 +795,7 @@ class StartData(CycleData):
     """Of one that runs ahead of need."""
 
 
-class EndData(CycleData):
+class EndData(CycleData, Edited):
     """A cycle ended well."""
 
     completedAt: str
@@ -816,11 +810,6 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
-    edits: NotRequired[int]
-    """This and the next three of a reflection by edits: how many were applied."""
-    dropped: NotRequired[int]
-    joined: NotRequired[int]
-    shortened: NotRequired[int]
     leftOutTokens: NotRequired[int]
     """Only where messages were too long for all questions: about how much none of them showed."""
     extractedValues: NotRequired[dict[str, Any]]

@@ -15,9 +15,7 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.reflect.edits import (
     MAX_JOINED,
-    Drop,
     Edit,
-    Rewording,
     find_spans,
     identifies_by_picture,
     number_items,
@@ -128,12 +126,12 @@ def test_heads() -> None:
     assert (read_head("- (9:12) words").time, read_head("🟢words").mark) == ("9:12", "🟢")
 
 
-def drop(*ranges: tuple[int, int]) -> Drop:
-    return Drop(ranges)
+def drop(*ranges: tuple[int, int]) -> Edit:
+    return Edit(ranges)
 
 
-def word(text: str, *ranges: tuple[int, int]) -> Rewording:
-    return Rewording(ranges, text)
+def word(text: str, *ranges: tuple[int, int]) -> Edit:
+    return Edit(ranges, text)
 
 
 TEXT = "* 🔴 (10:02) shorter text"
