@@ -21,7 +21,6 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
-from support.clock import Clock
 from support.examples import USUAL, count_examples
 from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
 
@@ -76,6 +75,7 @@ settings.register_profile(
 settings.load_profile("ci")
 
 
+@cache  # asked for each test, of a few hundred files
 def is_in(path: Path, *folders: str) -> bool:
     """Return whether a path lies in one of these folders of the tests."""
     return any(path.is_relative_to(TESTS / folder) for folder in folders)
@@ -120,6 +120,7 @@ def list_missing_features() -> frozenset[str]:
     return frozenset(name for name in named if not is_there(name))
 
 
+@cache
 def is_there(feature: str) -> bool:
     """Return whether a feature is part of the package."""
     return find_spec(f"langgraph_om.features.{feature}") is not None
@@ -217,12 +218,6 @@ class _Sharing(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Sharing:
     """Let tests that share something dear run in one process."""
     return _Sharing(config, log)
-
-
-@pytest.fixture
-def fixed_clock() -> Clock:
-    """A clock at 2026-03-02 09:00 UTC that moves only by `advance`."""
-    return Clock()
 
 
 @pytest.fixture
