@@ -96,6 +96,12 @@ def is_left_to_ci(item: pytest.Item) -> bool:
     return (sum(variant.indices.values()) + crc32(name.encode())) % 4 != 0
 
 
+def starts_a_server(item: pytest.Item) -> bool:
+    """Return whether a variant of a test is the one with a database on a server."""
+    variant = getattr(item, "callspec", None)
+    return variant is not None and variant.params.get("saver_kind") == "postgres"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Run slow tests where nothing but slow folders or files of them is named."""
     named = list_named(config)
@@ -186,7 +192,8 @@ def list_needs(item: pytest.Item) -> list[str]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the folder it lies in, and what tries random examples."""
     is_whole = item.config.stash[IS_WHOLE]
-    if is_in(item.path, *SLOW) or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
+    is_slow = is_in(item.path, *SLOW) or (is_whole and starts_a_server(item))
+    if is_slow or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
         item.add_marker(pytest.mark.slow)
     if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)
