@@ -19,7 +19,6 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
-from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
@@ -143,8 +142,6 @@ class Adoption:
 class ObservingActs(Handle):
     """The methods of a thread's memory that observe it outside of its turns."""
 
-    asking = ("adopt", "observe", "reflect")
-
     @waited
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
         """Observe what a long thread has already, so that its next turn need not wait for that.
@@ -252,6 +249,7 @@ class Adoptable:
 
     _runner: StepRunner
 
+    @waited
     def observe_messages(
         self,
         record: MemoryRecord | None,
@@ -259,7 +257,7 @@ class Adoptable:
         *,
         thread_id: str = "",
         config: RunnableConfig | None = None,
-    ) -> StepResult:
+    ) -> Requests[StepResult]:
         """Do the same as `observe` of a thread without a graph, beside `step`.
 
         Args:
@@ -268,23 +266,19 @@ class Adoptable:
             thread_id: The thread's id, as for `step`.
             config: As for `step`.
         """
-        runner = self._runner
-        runner.warn_in_coroutine("memory.observe_messages")
-        flow = end_session(runner, record, messages, thread_id, config)
-        return drive(flow, runner.context(config)).result
+        runner, memory, conversation = (
+            self._runner,
+            complete_record(record),
+            read_messages(messages),
+        )
+        if not runner.runs.may_write(config):
+            return StepResult(memory, [], list(conversation), aborted=False)
+        identity = runner.identity(config, thread_id=thread_id)
+        adoption = Adoption(runner, memory, conversation, identity, everything=True)
+        outcome = (yield from supervise(adoption.flow(), runner.context(config))).result
+        return conclude(runner, outcome)
 
-    async def aobserve_messages(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        *,
-        thread_id: str = "",
-        config: RunnableConfig | None = None,
-    ) -> StepResult:
-        """Do the same as `observe_messages` without blocking the event loop."""
-        runner = self._runner
-        flow = end_session(runner, record, messages, thread_id, config)
-        return (await adrive(flow, runner.context(config))).result
+    aobserve_messages = awaited(observe_messages)
 
 
 def check_idle(state: Any) -> None:
@@ -307,22 +301,6 @@ def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[No
     for write in runner.settings.features.having("settle"):
         flow = write(scope, outcome.record, outcome.messages)
         outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
-
-
-def end_session(
-    runner: StepRunner,
-    record: MemoryRecord | None,
-    messages: Sequence[BaseMessage],
-    thread_id: str,
-    config: RunnableConfig | None,
-) -> RunFlow[StepResult]:
-    """Observe all of a conversation outside of any graph, and end with the Actor's input."""
-    memory, conversation = complete_record(record), read_messages(messages)
-    if not runner.runs.may_write(config):
-        return StepResult(memory, [], list(conversation), aborted=False)
-    identity = runner.identity(config, thread_id=thread_id)
-    outcome = yield from Adoption(runner, memory, conversation, identity, everything=True).flow()
-    return conclude(runner, outcome)
 
 
 def is_kept(state: Any, outcome: Outcome) -> bool:

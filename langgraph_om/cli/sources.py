@@ -17,7 +17,7 @@ from langchain_core import messages
 from langchain_core.load.load import Reviver
 from langgraph.checkpoint.serde.event_hooks import emit_serde_event, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.core.additions import find_label
@@ -131,9 +131,8 @@ class CheckpointerSource:
 
     def __post_init__(self) -> None:
         builder = StateGraph(ObservationalMemoryState)
-        builder.add_node("read", _do_nothing)
-        builder.add_edge(START, "read")
-        builder.add_edge("read", END)
+        builder.add_node("read", lambda _: {})
+        builder.set_entry_point("read")
         self._reader = builder.compile(checkpointer=self.saver)
 
     def threads(self, limit: int) -> list[ThreadInfo]:
@@ -187,11 +186,6 @@ class CheckpointerSource:
             )
             raise SourceError(msg)
         own.update_state(_config_of(name), {"om": list(update)})
-
-
-def _do_nothing(state: Any) -> dict[str, Any]:
-    del state
-    return {}
 
 
 def _config_of(name: str | None) -> Any:
@@ -261,22 +255,9 @@ def _need(value: str | None, option: str) -> str:
 # database; the command is also pointed at files that somebody sent.
 
 
+_KINDS: Final = [getattr(messages, name) for name in messages.__all__]
 _MESSAGES: Final = Reviver(
-    allowed_objects=[
-        messages.AIMessage,
-        messages.AIMessageChunk,
-        messages.ChatMessage,
-        messages.ChatMessageChunk,
-        messages.FunctionMessage,
-        messages.FunctionMessageChunk,
-        messages.HumanMessage,
-        messages.HumanMessageChunk,
-        messages.RemoveMessage,
-        messages.SystemMessage,
-        messages.SystemMessageChunk,
-        messages.ToolMessage,
-        messages.ToolMessageChunk,
-    ]
+    [kind for kind in _KINDS if isinstance(kind, type) and issubclass(kind, messages.BaseMessage)]
 )
 _READ: Final = frozenset({"null", "bytes", "bytearray", "json", "msgpack"})
 

@@ -115,21 +115,6 @@ class JobLease:
         self._leases.leave(self._cycle_id)
 
 
-def lease_jobs(archive: MessageArchive, seconds: float) -> Callable[[str | None], JobLease]:
-    """Return what makes the leases of a worker's jobs; once an hour, old jobs are forgotten."""
-    prune_at = 0.0
-
-    def make(owner: str | None) -> JobLease:
-        nonlocal prune_at
-        now = time.monotonic()
-        prunes = now >= prune_at
-        if prunes:
-            prune_at = now + PRUNE_SECONDS
-        return JobLease(archive, seconds, owner, prunes=prunes)
-
-    return make
-
-
 CARRY_OUT = "om_carry_out"
 """Carries out the job."""
 
@@ -187,7 +172,16 @@ def worker_graph(
         )
         raise ConfigurationError(msg)
     check_seconds("lease", lease)
-    return build_worker(runner.run_request, lease_jobs(runner.archive, lease))
+    archive, prune_at = runner.archive, 0.0
+
+    def make_lease(owner: str | None) -> JobLease:
+        nonlocal prune_at
+        now = time.monotonic()
+        prunes = now >= prune_at  # once an hour, old jobs are forgotten
+        prune_at = now + PRUNE_SECONDS if prunes else prune_at
+        return JobLease(archive, lease, owner, prunes=prunes)
+
+    return build_worker(runner.run_request, make_lease)
 
 
 def build_worker(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
@@ -48,9 +48,6 @@ class Handle:
     Raises:
         ConfigurationError: When the graph has no state to read, or `config` names no thread.
     """
-
-    asking: ClassVar[Collection[str]] = ()
-    """Methods that ask models, and so would hold up an event loop for long."""
 
     def __init__(
         self,
@@ -150,36 +147,42 @@ class Handle:
         return self._act(lambda state: build(*words, state=state))
 
 
-HandleT = TypeVar("HandleT", bound=Handle)
 OwnerT = TypeVar("OwnerT")
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
 
+_ASKING: Final = ("adopt", "observe", "reflect", "observe_messages")
+"""Methods that ask models, and so would hold up an event loop for long."""
+
+
 def waited(
-    flow: Callable[Concatenate[HandleT, P], Requests[ResultT]],
-) -> Callable[Concatenate[HandleT, P], ResultT]:
+    flow: Callable[Concatenate[OwnerT, P], Requests[ResultT]],
+) -> Callable[Concatenate[OwnerT, P], ResultT]:
     """Return a method that runs a flow and waits for its result."""
 
     @wraps(flow)
-    def wait(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        if flow.__name__ in handle.asking:
-            handle._runner.warn_in_coroutine(f"thread.{flow.__name__}")  # noqa: SLF001 its own
-        return fulfil(flow(handle, *args, **kwargs))
+    def wait(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        if flow.__name__ in _ASKING:
+            called = "thread" if isinstance(owner, Handle) else "memory"
+            runner: StepRunner = vars(owner)["_runner"]
+            runner.warn_in_coroutine(f"{called}.{flow.__name__}")
+        return fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(wait, flow)
     return wait
 
 
 def awaited(
-    method: Callable[Concatenate[HandleT, P], ResultT],
-) -> Callable[Concatenate[HandleT, P], Coroutine[Any, Any, ResultT]]:
+    method: Callable[Concatenate[OwnerT, P], ResultT],
+    fulfil: Callable[[Requests[ResultT]], Awaitable[ResultT]] = afulfil,
+) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
     """Return the coroutine function of a method that `waited` made: the same flow, awaited."""
     flow: Callable[..., Requests[ResultT]] = getattr(method, "__wrapped__")  # noqa: B009 typed so
 
     @wraps(flow)
-    async def run(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await afulfil(flow(handle, *args, **kwargs))
+    async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return await fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(run, flow)
     _name_after(run, flow)

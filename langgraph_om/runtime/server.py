@@ -170,22 +170,19 @@ class ServerCalls:
 
     def _connect(self) -> Any:
         with self._lock:
-            if self._client is None:
-                self._client = self._make_client()
+            if self._client is None and self._url is not None:
+                self._client = _connect_to(self._url)
+            elif self._client is None:
+                if "langgraph_api" not in sys.modules:
+                    msg = (
+                        "`ServerBuffering()` has no `url`, which is for processes of a LangGraph "
+                        "server, and this is none; pass the server's URL, or a client"
+                    )
+                    raise ConfigurationError(msg)
+                from langgraph_sdk import get_client  # noqa: PLC0415 only who sends jobs needs it
+
+                self._client = get_client()
             return self._client
-
-    def _make_client(self) -> Any:
-        from langgraph_sdk import get_client  # noqa: PLC0415 only who sends jobs needs it
-
-        if self._url is not None:
-            return _connect_to(self._url)
-        if "langgraph_api" not in sys.modules:
-            msg = (
-                "`ServerBuffering()` has no `url`, which is for processes of a LangGraph server, "
-                "and this is none; pass the server's URL, or a client"
-            )
-            raise ConfigurationError(msg)
-        return get_client()
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

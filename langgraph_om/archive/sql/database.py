@@ -413,7 +413,7 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
+        self.make_ready(operation)
         return _Transaction(self.engine, self._begins.read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
@@ -422,7 +422,7 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
+        self.make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
     @property
@@ -444,7 +444,7 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
+        self.make_ready(operation)
         begin, bound = str(self._begins.write.statement).split("; ")
         errors = self.engine.dialect.loaded_dbapi
         try:
@@ -495,15 +495,6 @@ class Database:
         if not is_done:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
-    def setup(self) -> None:
-        """Make the tables, if they are not there.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are of another version.
-        """
-        self._make_ready("be set up")
-
     def close(self) -> None:
         """Close the connections, unless the engine is the caller's."""
         with self._lock:
@@ -511,7 +502,13 @@ class Database:
                 self.engine.dispose()
             self._is_ready = False
 
-    def _make_ready(self, operation: str) -> None:
+    def make_ready(self, operation: str = "be set up") -> None:
+        """Make the tables, if they are not there.
+
+        Raises:
+            ArchiveError: When the database fails.
+            ConfigurationError: When the tables are of another version.
+        """
         if self._is_ready:
             return
         with self._lock:
@@ -590,9 +587,10 @@ class _Transaction(AbstractContextManager[Connection, None]):
     ) -> None:
         connection = self._connection
         try:
-            if error is None:
-                _commit(connection)
-            else:
+            try:
+                if error is None:
+                    connection.commit()
+            finally:  # or else it would be open for whoever has the connection next
                 connection.rollback()
         except SQLAlchemyError as failure:
             self._name(failure)
@@ -647,11 +645,3 @@ def _execute_first(connection: Connection, statement: str) -> None:
     elif connection.dialect.name != "sqlite" or not raw.in_transaction:
         # A caller's engine for SQLite may have begun by its own means.
         connection.exec_driver_sql(statement)
-
-
-def _commit(connection: Connection) -> None:
-    try:
-        connection.commit()
-    except BaseException:
-        connection.rollback()  # or else it would be open for whoever has the connection next
-        raise
