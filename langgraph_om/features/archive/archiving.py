@@ -217,9 +217,6 @@ def find_unarchived(
 ) -> tuple[str | None, Keyed]:
     """Return what the archive does not have yet.
 
-    Args:
-        changed: Keys of messages that are new, or of another content than before.
-
     Returns:
         The key of the message before the first one, `None` at the start, and the messages.
     """
@@ -292,9 +289,6 @@ def archive_new(
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        record: The memory of the thread, with what this step found folded in.
-        changed: Keys of messages that are new or edited.
-        request: The key of the live user request.
         may_wait: Whether a request that alone is new may be archived with what follows it.
 
     Returns:
@@ -380,7 +374,6 @@ class StepArchive:
         Raises:
             ArchiveError: When the storage fails.
         """
-        whose = (self.thread_id, self.resource_id)
         times = {
             key: time
             for key, message in entries
@@ -388,7 +381,8 @@ class StepArchive:
         }
         branch: str | None = yield from self.call(
             "append_messages",
-            *whose,
+            self.thread_id,
+            self.resource_id,
             entries,
             after=after,
             now=self.now,
@@ -438,7 +432,6 @@ class StepArchive:
         """Remember what it did not take, and not to wait for it again in a turn that waited long.
 
         Args:
-            error: What it failed with.
             missed: Keys of messages that are new or edited.
             request: The key of the live user request.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -119,33 +119,18 @@ class ArchiveWriter:
         _forget_oldest(self._threads)
 
     def append_messages(
-        self,
-        thread_id: str,
-        resource_id: str | None,
-        entries: Keyed,
-        *,
-        after: str | None,
-        now: datetime,
-        title: str | None = None,
-        times: Mapping[str, datetime] | None = None,
-        branch: str | None = None,
-        must_follow: bool = False,
+        self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
     ) -> str | None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
         Arguments, result and errors are those of `MessageArchive.append`.
         """
-        self._note_uses()
+        if not self._has_noted_uses and isinstance(self.archive, StoreNotingArchive):
+            for use in self.store_uses:
+                self.archive.note_store(use)
+            self._has_noted_uses = True
         rows = [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
-        options: dict[str, Any] = {
-            "after": after,
-            "now": now,
-            "title": title,
-            "times": times,
-            "parent": find_parent_thread(thread_id),
-            "branch": branch,
-            "must_follow": must_follow,
-        }
+        options["parent"] = find_parent_thread(thread_id)
         try:
             name = self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
@@ -153,13 +138,6 @@ class ArchiveWriter:
             name = self.archive.append(thread_id, resource_id, plain, **options)
         self._is_away = False
         return name
-
-    def _note_uses(self) -> None:
-        if self._has_noted_uses or not isinstance(self.archive, StoreNotingArchive):
-            return
-        for use in self.store_uses:
-            self.archive.note_store(use)
-        self._has_noted_uses = True
 
     def add_new_groups(
         self,

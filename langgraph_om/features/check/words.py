@@ -146,7 +146,6 @@ def find_unfounded(text: str, shown: Shown) -> list[Word]:
 
     Args:
         text: Lines of a note; bullet, mark and time may stand before.
-        shown: What the Observer was shown.
     """
     plain = normalize(text)
     found = [word for word in _list_checked(plain) if not _is_founded(word, shown)]

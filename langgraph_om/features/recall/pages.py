@@ -25,7 +25,7 @@ from langgraph_om.core.content.text import (
     to_whole_character,
 )
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.search.source import RecallLimits, RecallMessage, RecallScope
+from langgraph_om.search.source import RecallMessage, RecallScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,12 @@ def indent(text: str) -> str:
 
 RecallAnswer = dict[str, Any]
 
+ANSWER_TOKENS: Final = 2000
+TEXT_TOKENS: Final = 100
+RESULT_TOKENS: Final = 20
+OTHER_TOKENS: Final = 30
+"""How many tokens an answer, and each kind of part in an overview, may take."""
+
 MIN_ROOM: Final = 12
 """With fewer tokens left, nothing more is expanded."""
 
@@ -210,17 +216,13 @@ class AnswerWriter:
     scope: RecallScope
     counter: TokenCounter
 
-    @property
-    def _limits(self) -> RecallLimits:
-        return self.scope.limits
-
     def count_tokens(self, answer: Mapping[str, Any]) -> int:
         """Count the tokens of a whole answer."""
         return self.counter.count_text(json.dumps(answer, ensure_ascii=False))
 
     def fits(self, answer: Mapping[str, Any]) -> bool:
         """Return whether an answer keeps to the budget."""
-        return self.count_tokens(answer) <= self._limits.answer_tokens
+        return self.count_tokens(answer) <= ANSWER_TOKENS
 
     def write_head(self, message: RecallMessage) -> str:
         """Return the line above a message: who, when, and its id."""
@@ -243,9 +245,6 @@ class AnswerWriter:
         """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
-            page: The messages, oldest first.
-            answer: The other fields of the answer.
-            wanted: Which of their parts to show.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
         overview = Overview(
@@ -293,17 +292,15 @@ class AnswerWriter:
         if _is_call(part):
             note = f" (arguments: part_index {index})" if part.body else ""
             return PartLine(index, label, "", note, 0, 0, 0)
-        kinds = {"text": (self._limits.text_tokens, 0 if is_user else 1)}
-        kinds |= dict.fromkeys(("tool-result", "tool-error"), (self._limits.result_tokens, 2))
-        usual, rank = kinds.get(part.kind, (self._limits.other_tokens, 3))
+        kinds = {"text": (TEXT_TOKENS, 0 if is_user else 1)}
+        kinds |= dict.fromkeys(("tool-result", "tool-error"), (RESULT_TOKENS, 2))
+        usual, rank = kinds.get(part.kind, (OTHER_TOKENS, 3))
         rank = 1 if part.kind == "reasoning" else rank
         return PartLine(index, label, part_text(part), "", usual, rank, usual)
 
     def _expand(self, overview: Overview, whole: RecallAnswer) -> None:
         """Use the rest of the budget for parts that are cut, the most informative ones first."""
-        room = self._limits.answer_tokens - self.count_tokens(
-            {**whole, "messages": overview.render()}
-        )
+        room = ANSWER_TOKENS - self.count_tokens({**whole, "messages": overview.render()})
         done: list[tuple[PartLine, int]] = []
         for line, cap in overview.list_cut_lines():
             if room < MIN_ROOM:
@@ -333,9 +330,6 @@ class AnswerWriter:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
-            message: The message.
-            answer: The other fields of the answer.
-            wanted: Which of its parts are asked for.
             hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
@@ -367,16 +361,10 @@ class AnswerWriter:
             built["token_offset"] = max(1, self.counter.count_text(text[end:]))
         return built
 
-    @staticmethod
-    def count_characters(message: RecallMessage, index: int) -> int:
-        """Count the characters of a part."""
-        return len(part_text([*parts_of(message.message)][index]))
-
     def write_part(self, message: RecallMessage, index: int, offset: int) -> RecallAnswer:
         """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
-            index: The index of an existing part.
             offset: The character to begin with, within the text.
         """
         parts = [*parts_of(message.message)]
@@ -407,7 +395,7 @@ class AnswerWriter:
 
     def _find_end(self, text: str, start: int, build: Callable[[int], RecallAnswer]) -> int:
         """Return how far a text can be shown; at least one character, and never half of one."""
-        limit = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
+        limit = min(len(text), start + ANSWER_TOKENS * CHARACTERS_PER_TOKEN_CEILING)
         if limit == start or self.fits(build(limit)):
             return to_whole_character(text, start, limit)
         low, high = start, limit

@@ -245,8 +245,6 @@ def diff_record(
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
-        shared: The log of its resource.
-        revision: The revision of that log.
         sent: The thread's own changes that it took in or refused.
     """
     present = {group["id"]: group for group in record["log"]}
@@ -268,12 +266,7 @@ def diff_record(
 
 
 def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
-    """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
-
-    Args:
-        shared: The log of its resource.
-        revision: The revision of that log.
-    """
+    """Return whether a log lost what a thread's copy has: it is another one, or an older one."""
     if revision < record["revision"]:
         return True
     if not record["revision"] or shared["generation"] > record["generation"]:
@@ -308,12 +301,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
 
 
 def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
-    """Return the first of a thread's observations of its own messages that a log does not have.
-
-    Args:
-        record: The memory of the thread, with what it has to send.
-        present: The ids of the log's groups.
-    """
+    """Return the first of a thread's observations of its own messages that a log does not have."""
     for change in record["outbox"]:
         if change["groups"] and all(group["id"] in present for group in change["groups"]):
             continue

@@ -79,9 +79,6 @@ def build_excerpts(
 
     Args:
         counts: How many messages of each are to be observed now.
-        budget: The most tokens of all texts together.
-        show_id: Writes a thread's id for the model.
-        timezone: The zone in which days and times are written.
 
     Returns:
         Per thread that is shown or to be observed, the newest last. Where not everything fits, the
@@ -223,7 +220,6 @@ def split_batches(
     """Group threads into batches, each observed in one question.
 
     Args:
-        threads: Threads, each with the number of its oldest messages to observe.
         batch_tokens: Tokens of messages in one question; a single exchange may have more.
 
     Returns:

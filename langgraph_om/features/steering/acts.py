@@ -112,20 +112,6 @@ class ActsGone(TypedDict):
     """Of what persons did here to items of these threads."""
 
 
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
-    record_id: str
-    thread_id: str
-
-
 # Find the item that is meant, by its id or by words of it.
 
 
@@ -143,7 +129,6 @@ def find_item(wanted: str, items: Sequence[LogItem]) -> LogItem:
     Args:
         wanted: The id of an item, or words of it: all of its words before a part of them, in any
             case and with any spaces.
-        items: The items of the log.
 
     Raises:
         ItemError: When it is none of them, or could be several; the message lists these.
@@ -234,10 +219,7 @@ def steer(
     """Return what becomes of a log by what a person does.
 
     Args:
-        log: The groups.
         chunks: What was observed ahead of need.
-        acts: What was done before, which can be undone.
-        event: What is done.
         thread_id: Whose item a new one is.
 
     Raises:
