@@ -217,7 +217,12 @@ class ObservingActs(Handle):
         runner, config, node = self._runner, self._config, self._as_node
         is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
-        check_idle(state)
+        if waiting := tuple(getattr(state, "next", ()) or ()):  # an update would end its step
+            msg = (
+                f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; "
+                f"let it end first"
+            )
+            raise ConfigurationError(msg)
         messages, record = runner.conversation(state), runner.record(state)
         identity = runner.identity(config)
         adoption = Adoption(
@@ -227,8 +232,10 @@ class ObservingActs(Handle):
         outcome = (yield from supervise(adoption.flow(), context)).result
         store = getattr(self._graph, "store", None)
         scope = RunScope(runner, config, values_of(state, runner.messages_key), store)
-        if is_on:
-            yield from settle(runner, outcome, scope)
+        # Features write what waits for a step, so that other threads of the user know it.
+        for write in runner.settings.features.having("settle") if is_on else ():
+            flow = write(scope, outcome.record, outcome.messages)
+            outcome.fold((yield from supervise(flow, runner.context(config))).result)
         if outcome.record != record or outcome.removed:
             update: dict[str, Any] = {"om": outcome.record, **scope.changes}
             if outcome.removed:
@@ -279,28 +286,6 @@ class Adoptable:
         return conclude(runner, outcome)
 
     aobserve_messages = awaited(observe_messages)
-
-
-def check_idle(state: Any) -> None:
-    """Refuse a thread that is in the middle of a run: an update would end its step.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
-    waiting = tuple(getattr(state, "next", ()) or ())
-    if waiting:
-        msg = (
-            f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; let it "
-            f"end first"
-        )
-        raise ConfigurationError(msg)
-
-
-def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[None]:
-    """Let features write what waits for a step, so that other threads of the user know it."""
-    for write in runner.settings.features.having("settle"):
-        flow = write(scope, outcome.record, outcome.messages)
-        outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
 
 
 def is_kept(state: Any, outcome: Outcome) -> bool:

@@ -7,7 +7,6 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
@@ -85,8 +84,7 @@ class Deletable:
                 where it is not reached; call again then. A run that is left does nothing.
         """
         runner, owner = self._runner, resource_id
-        keepers = self._list_keepers("delete_thread")
-        self._check_reach(store, checkpointer, _name_uses(keepers))
+        keepers = self._find_keepers("delete_thread", store, checkpointer)
         if checkpointer is not None:
             yield from call_graph(checkpointer, "delete_thread", thread_id)
         runner.spans.clear()
@@ -124,8 +122,7 @@ class Deletable:
             Exception: As `delete_thread`.
         """
         runner = self._runner
-        keepers = self._list_keepers("delete_resource")
-        self._check_reach(store, checkpointer, _name_uses(keepers))
+        keepers = self._find_keepers("delete_resource", store, checkpointer)
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
@@ -177,17 +174,23 @@ class Deletable:
     def _list_archived(self, resource_id: str) -> list[str]:
         return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
-    def _list_keepers(self, hook: str) -> list[Feature]:
-        """Return the features that have a hook to delete what they keep in the graph's store."""
-        keepers = list_keepers(self._runner.settings.features)
-        return [keeper for keeper in keepers if hook in vars(type(keeper))]
+    def _find_keepers(self, hook: str, store: Any, checkpointer: Any) -> list[Feature]:
+        """Return the features that have a hook to delete what they keep in the graph's store.
 
-    def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
+        Raises:
+            ConfigurationError: When something would be left.
+        """
         runner, archive = self._runner, self.archive
-        used = set(runner.store_uses)
+        keepers = [
+            keeper
+            for keeper in list_keepers(runner.settings.features)
+            if hook in vars(type(keeper))
+        ]
+        used: set[StoreUse] = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):
             used |= archive.noted_stores()
-        kept = [wanted[use] for use in sorted(used & wanted.keys())]
+        names = {keeper.store_use: keeper.kept_in_store for keeper in keepers}
+        kept = [names[use] for use in sorted(used & names.keys())]
         if store is None and kept:
             msg = (
                 f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "
@@ -204,10 +207,7 @@ class Deletable:
                 "`checkpointer=...`"
             )
             raise ConfigurationError(msg)
-
-
-def _name_uses(keepers: Sequence[Feature]) -> dict[StoreUse, str]:
-    return {keeper.store_use: keeper.kept_in_store for keeper in keepers}
+        return keepers
 
 
 def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[list[str]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -582,10 +582,7 @@ def search_archive(
             query,
             thread_id=thread_id,
             resource_id=resource_id,
-            before=wanted.before,
-            after=wanted.after,
-            role=wanted.role,
-            tool_name=wanted.tool_name,
+            **asdict(wanted),
             limit=limit,
             offset=offset,
             branches=branches,

@@ -539,14 +539,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         graph = _load_graph(args.graph)
         memory = build_memory(args)
-        with open_source(
-            url=args.url,
-            checkpointer=args.checkpointer,
-            archive=args.archive,
-            record=args.record,
-            resource=args.resource,
-            graph=graph,
-        ) as source:
+        with open_source(args, graph) as source:
             code: int = args.run(source, args, memory, out)
             return code
     except ItemError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -319,35 +320,32 @@ _MIN_HIDDEN = 3
 
 
 @contextmanager
-def open_source(
-    *,
-    url: str | None = None,
-    checkpointer: str | None = None,
-    archive: str | None = None,
-    record: str | None = None,
-    resource: str | None = None,
-    graph: Any = None,
-) -> Iterator[Source]:
-    """Open the source that is named; exactly one of the first four is.
+def open_source(args: Namespace, graph: Any) -> Iterator[Source]:
+    """Open the source that the arguments name.
 
     Raises:
         SourceError: When a package is missing, or the place cannot be opened.
         ConfigurationError: When a URL cannot be meant.
     """
     with ExitStack() as stack:
-        if record is not None:
-            yield FileSource(Path(record))
-        elif checkpointer is not None:
-            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
-        elif archive is not None:
+        if args.record is not None:
+            yield FileSource(Path(args.record))
+        elif args.checkpointer is not None:
+            yield CheckpointerSource(stack.enter_context(_open_saver(args.checkpointer)), graph)
+        elif args.archive is not None:
             from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
 
-            _check_file(archive, "om_schema")
-            opened = SQLAlchemyArchive(archive)
+            _check_file(args.archive, "om_schema")
+            opened = SQLAlchemyArchive(args.archive)
             stack.callback(opened.close)
-            yield ArchiveSource(opened, resource)
+            yield ArchiveSource(opened, args.resource)
         else:
-            yield ServerSource(stack.enter_context(_connect(str(url))))
+            try:
+                from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
+            except ImportError as error:
+                msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+                raise SourceError(msg) from error
+            yield ServerSource(stack.enter_context(get_sync_client(url=args.url)))
 
 
 @contextmanager
@@ -434,12 +432,3 @@ def _check_file(place: str, table: str) -> str:
             msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
             raise SourceError(msg)
     return path
-
-
-def _connect(url: str) -> Any:
-    try:
-        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
-    except ImportError as error:
-        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
-        raise SourceError(msg) from error
-    return get_sync_client(url=url)
