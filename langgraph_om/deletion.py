@@ -175,11 +175,7 @@ class Deletable:
         return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
     def _find_keepers(self, hook: str, store: Any, checkpointer: Any) -> list[Feature]:
-        """Return the features that have a hook to delete what they keep in the graph's store.
-
-        Raises:
-            ConfigurationError: When something would be left.
-        """
+        """Return the features that have a hook to delete what they keep in the graph's store."""
         runner, archive = self._runner, self.archive
         keepers = [
             keeper

@@ -121,11 +121,7 @@ class Lookup:
         messages: Sequence[BaseMessage],
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
+        """Search a thread as it is now, with the messages that are in the archive alone."""
         found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
@@ -279,9 +275,6 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
-
-    Raises:
-        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"

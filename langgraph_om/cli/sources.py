@@ -415,11 +415,7 @@ def _check_tables(saver: Any) -> None:
 
 
 def _check_file(place: str, table: str) -> str:
-    """Return the path of an SQLite database; what is not there is not made.
-
-    Args:
-        table: One that it has where it is of the kind that is meant.
-    """
+    """Return the path of an SQLite database; what is not there is not made."""
     if not place.startswith("sqlite"):
         return place
     path = place.partition("://")[2].removeprefix("/")

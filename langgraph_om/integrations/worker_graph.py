@@ -43,9 +43,6 @@ def carry_out_once(
 ) -> EffectFlow[JobOutcome]:
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
-    Args:
-        sender: Under which name who sent it holds a lease of it; `None`: nobody holds one.
-
     Raises:
         ConfigurationError: When this process cannot do the job. That is kept as its failure.
         ArchiveError: When the storage fails; the job is then begun again elsewhere.

@@ -102,8 +102,6 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
 
     A model that others stand behind gets half of the time that is left.
 
-    Args:
-        seconds: How long all attempts may take together.
 
     Raises:
         Exception: What the only model raised.
@@ -215,11 +213,7 @@ class ReadyQuestion:
 def prepare_question(
     call: AskModel, calls: Calls, leaf: Leaf, *, is_bare: bool = False
 ) -> ReadyQuestion:
-    """Return a question as one model takes it.
-
-    Args:
-        is_bare: Whether nothing is attached to it.
-    """
+    """Return a question as one model takes it."""
     client = calls.models.get(call.role, leaf)
     takes = partial(client.takes, by_profile=call.by_profile)
     attachments = () if is_bare else call.attachments

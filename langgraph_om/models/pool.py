@@ -294,14 +294,7 @@ def _check_named(model: object, option: str | None) -> None:
 def select_models(
     top: object, observation: ObservationConfig, reflection: ReflectionConfig
 ) -> tuple[Any, Any]:
-    """Choose the Observer's and the Reflector's model.
-
-    Returns:
-        Both models; `DEFAULT_MODEL` where none or `"default"` is named.
-
-    Raises:
-        ConfigurationError: When the top-level `model` is joined by a nested one.
-    """
+    """Choose the Observer's and the Reflector's model."""
     for option, nested in (("observation", observation), ("reflection", reflection)):
         if top is not None and nested.model is not None:
             msg = (
@@ -380,11 +373,7 @@ def count_reflector_question(
     prompt: str,
     features: Features = NO_FEATURES,
 ) -> int:
-    """Return the size of the Reflector's question when the turn begins to wait for it.
-
-    Args:
-        prompt: Which of the Observer's prompts wrote the log.
-    """
+    """Return the size of the Reflector's question when the turn begins to wait for it."""
     empty = ReflectorInput(
         log="",
         tokens=1,

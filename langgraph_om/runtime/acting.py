@@ -294,9 +294,6 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
     """Refuse a graph whose state has no place for a memory, or for the conversation.
 
     Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
-
-    Raises:
-        ConfigurationError: When it has none; it says which channel is missing.
     """
     channels = getattr(graph, "channels", None)
     if channels is None or config.get("configurable", {}).get("checkpoint_ns"):

@@ -47,10 +47,6 @@ class ServerCalls:
 
     An asynchronous client, such as the one without a URL, lives on an event loop of its own, so
     that no call needs the loop of whoever calls.
-
-    Args:
-        url: The server; `None`: the one in whose process this is.
-        client: A client of `langgraph_sdk`, sync or async, instead.
     """
 
     def __init__(self, url: str | None, client: Any = None) -> None:
@@ -141,9 +137,6 @@ class ServerCalls:
         """Call the server, and wait for its answer.
 
         One that took long to give none is left in peace for as long again.
-
-        Raises:
-            Exception: Whatever the client raises; `TimeoutError` where there is no answer.
         """
         began = time.monotonic()
         if began < self._silent_until:

@@ -91,11 +91,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
-    """Return the update of `om` that a form asks for.
-
-    Raises:
-        ConfigurationError: When it cannot be meant.
-    """
+    """Return the update of `om` that a form asks for."""
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     act = next((act for act in ACTS if act.name == action), None)
     cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
@@ -454,12 +450,7 @@ def read_page(
     query: Mapping[str, str],
     prices: Prices | None,
 ) -> dict[str, Any]:
-    """Return what the page of a thread shows, by the names that its template has for it.
-
-    Args:
-        query: What of it somebody wants to see.
-        prices: Of tokens; `None` where nobody has told them.
-    """
+    """Return what the page of a thread shows, by the names that its template has for it."""
     runner = runner_of(memory)
     record, messages = runner.record(state), runner.conversation(state)
     step = runner.look(record, messages, runner.read_texts(state))

@@ -150,11 +150,7 @@ def _is_heard(engine: Engine) -> bool:
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
-
-    Raises:
-        DBAPIError: When the database fails.
-    """
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
     raw: Any = connection.connection.dbapi_connection
     try:
         # Rows are read here: the database may fail at each of them.
@@ -186,11 +182,7 @@ _EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
 
 
 def make_engine(given: object) -> Engine:
-    """Make an engine from a URL; it connects when it is first needed.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
+    """Make an engine from a URL; it connects when it is first needed."""
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
@@ -240,11 +232,7 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
-    """Refuse a database that the archive cannot use.
-
-    Raises:
-        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
-    """
+    """Refuse a database that the archive cannot use."""
     if dialect.is_async:
         msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
