@@ -176,10 +176,8 @@ def build_request(
         msg = f"`query` is {query!r}; pass a text"
         raise ConfigurationError(msg)
     check_count("limit", limit)
-    earliest, latest = (
-        _read_limit("after", after, timezone),
-        _read_limit("before", before, timezone),
-    )
+    latest = _read_limit("before", before, timezone)
+    earliest = _read_limit("after", after, timezone)
     wanted = Filter(latest, earliest, role or None, tool_name or None)
     return SearchRequest(query, min(limit, MAX_LIMIT), wanted)
 

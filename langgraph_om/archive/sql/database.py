@@ -338,28 +338,23 @@ class _Begin(NamedTuple):
     """What the driver begins with."""
 
 
-class _Begins(NamedTuple):
-    read: _Begin
-    write: _Begin
-
-
-def _choose_begins(engine: Engine, *, is_own: bool) -> _Begins:
-    """Choose how transactions begin: a reader sees one state, a writer locks what it looks at.
+def _choose_begins(engine: Engine, *, is_own: bool) -> tuple[_Begin, _Begin]:
+    """Choose how transactions begin that read, and that write: a reader sees one state, a writer locks what it looks at.
 
     Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
     then see what whoever had the lock has written.
     """
     if engine.dialect.name == "sqlite":
         # The driver would begin at the first write, too late for a lock.
-        return _Begins(_Begin("BEGIN"), _Begin("BEGIN IMMEDIATE"))
+        return _Begin("BEGIN"), _Begin("BEGIN IMMEDIATE")
     if is_own and engine.dialect.driver == "psycopg":
         # One way to the server and back, where ping, begin and limit would be three.
-        return _Begins(
+        return (
             _Begin(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_BOUND_WAITS}"),
             _Begin(f"BEGIN ISOLATION LEVEL READ COMMITTED; {_BOUND_WAITS}"),
         )
     bound = _BOUND_WAITS if is_own else None
-    return _Begins(_Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED"))
+    return _Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED")
 
 
 # --- Using ---------------------------------------------------------------------------------------
@@ -377,7 +372,7 @@ class Database:
         engine = url_or_engine if isinstance(url_or_engine, Engine) else make_engine(url_or_engine)
         check_dialect(engine.dialect, repr(engine))
         self.engine = engine
-        self._begins = _choose_begins(engine, is_own=self._is_own)
+        self._begin_read, self._begin_write = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
         begin_anew_after_fork(self)
@@ -402,7 +397,7 @@ class Database:
             ArchiveError: When the database fails.
         """
         self.make_ready(operation)
-        return _Transaction(self.engine, self._begins.read, operation)
+        return _Transaction(self.engine, self._begin_read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that writes, as `read`; an exception undoes it.
@@ -411,7 +406,7 @@ class Database:
             ArchiveError: When the database fails.
         """
         self.make_ready(operation)
-        return _Transaction(self.engine, self._begins.write, operation)
+        return _Transaction(self.engine, self._begin_write, operation)
 
     @property
     def takes_batches(self) -> bool:
@@ -433,7 +428,7 @@ class Database:
             ArchiveError: When the database fails.
         """
         self.make_ready(operation)
-        begin, bound = str(self._begins.write.statement).split("; ")
+        begin, bound = str(self._begin_write.statement).split("; ")
         errors = self.engine.dialect.loaded_dbapi
         try:
             pooled = self.engine.raw_connection()
@@ -512,11 +507,11 @@ class Database:
                 self._is_ready = True
 
     def _is_set_up(self) -> bool:
-        with _Transaction(self.engine, self._begins.read) as connection:
+        with _Transaction(self.engine, self._begin_read) as connection:
             return _has_tables(connection) and is_index_in_order(connection)
 
     def _set_up(self) -> None:
-        with _Transaction(self.engine, self._begins.write) as connection:
+        with _Transaction(self.engine, self._begin_write) as connection:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             if not _has_tables(connection):  # another process may have been faster
