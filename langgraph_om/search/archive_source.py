@@ -6,15 +6,15 @@ thread or a message of another user is answered like one that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
+from langgraph_om.core.wire import Scope
 from langgraph_om.search.source import (
     FindGroups,
     RecallHit,
@@ -36,9 +36,6 @@ MAX_THREADS_PER_READ = 200
 MAX_THREADS_READ = 20_000
 """A hidden id of a thread further back than that is not recognised."""
 
-_Span: TypeAlias = tuple[str, int | None, int | None, bool]
-"""Thread, first position, position to stop before, and whether the last message is asked for."""
-
 
 @dataclass(frozen=True)
 class ArchiveSource(RecallSource):
@@ -47,7 +44,7 @@ class ArchiveSource(RecallSource):
     archive: MessageArchive
     who: Identity
     """The current thread and its user."""
-    scope: Literal["thread", "resource"]
+    scope: Scope
     """Whether the other threads of the resource can be seen too."""
     times_of: TimesOf
     find_groups: FindGroups | None = None
@@ -65,8 +62,11 @@ class ArchiveSource(RecallSource):
     """By thread id, the ids of observations as the archive was told them last."""
     _readable: set[str] = field(init=False, compare=False, default_factory=set)
     """The threads in which a message was found."""
-    _adjacent: dict[_Span, RecallMessage] = field(init=False, compare=False, default_factory=dict)
-    """Per span of one message, that message, which was read along with others."""
+    _adjacent: dict[tuple[str, int | None, int | None, bool], RecallMessage] = field(
+        init=False, compare=False, default_factory=dict
+    )
+    """Messages that were read along with others, by thread, first position, position to stop
+    before, and whether the last message is asked for."""
     _looked_up: dict[str, ArchivedThread | None] = field(
         init=False, compare=False, default_factory=dict
     )
@@ -271,7 +271,16 @@ def read_hidden_id(written: str, source: RecallSource, current: str) -> str | No
         return current
     if not written.startswith("thread-") or source.thread(written) is not None:
         return written
-    return next((key for key in _list_thread_ids(source) if hidden_id(key) == written), None)
+    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
+        found, has_more = source.threads(
+            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
+        )
+        for thread in found:
+            if hidden_id(thread.id) == written:
+                return thread.id
+        if not has_more:
+            break
+    return None
 
 
 def _to_recall_thread(thread: ArchivedThread) -> RecallThread:
@@ -284,13 +293,3 @@ def _step_before(moment: datetime | None) -> datetime | None:
     if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
         return None
     return moment - step
-
-
-def _list_thread_ids(source: RecallSource) -> Iterator[str]:
-    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
-        found, has_more = source.threads(
-            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
-        )
-        yield from (thread.id for thread in found)
-        if not has_more:
-            return

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
@@ -26,7 +26,7 @@ from langgraph_om.core.search import (
     search_texts,
     tools_in,
 )
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord, Scope
 from langgraph_om.errors import ObservationalMemoryError
 
 LEAST_LIKENESS: Final = 0.1
@@ -265,7 +265,7 @@ class InSight:
 class RecallScope:
     """What recall may read, and how it writes times and thread ids."""
 
-    scope: Literal["thread", "resource"]
+    scope: Scope
     current_thread: str
     timezone: tzinfo
     hidden: frozenset[str] = frozenset()

@@ -152,11 +152,9 @@ ADDITIONS = Additions(
 # behind it than before.
 
 
-Ask = Callable[..., EffectFlow[Any]]
-"""Calls a method of the storage."""
-
-
-def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFlow[list[Event]]:
+def look_for_deletion(
+    record: MemoryRecord, ask: Callable[..., EffectFlow[Any]] = call_storage
+) -> EffectFlow[list[Event]]:
     """Return what to note of deletions since the record last looked; nothing where there is none.
 
     Args:

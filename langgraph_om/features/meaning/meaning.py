@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
@@ -221,11 +221,6 @@ _WORDS: Final = ("text", "pieces")
 _Known = OrderedDict[tuple[Namespace, str], None]
 """By thread, the groups and messages that are known to be in a store, or on their way there."""
 
-TimeOf = Callable[[str, BaseMessage], datetime | None]
-"""Tells when a message was said, by its key."""
-
-_T = TypeVar("_T")
-
 
 def check_store(store: BaseStore | None) -> BaseStore:
     """Return a store that can be searched by meaning.
@@ -314,7 +309,7 @@ class Meaning(Feature):
         who: Identity,
         *,
         edited: Collection[str] = (),
-        time_of: TimeOf | None = None,
+        time_of: Callable[[str, BaseMessage], datetime | None] | None = None,
     ) -> None:
         """Put what is new of a thread into a store, in the background.
 
@@ -391,7 +386,8 @@ class Meaning(Feature):
     def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet, or has otherwise."""
         deletions = self._count_deletions(task)
-        for pieces in _split_batches(build_pieces(task), MAX_READ_AT_ONCE):
+        left = build_pieces(task)
+        while pieces := [*islice(left, MAX_READ_AT_ONCE)]:
             gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
             with self._store_lock:
                 there = cast("list[Item | None]", task.store.batch(gets))
@@ -588,10 +584,4 @@ def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
         if text is not None:
             texts.add(text)
     if batch:
-        yield batch
-
-
-def _split_batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
         yield batch

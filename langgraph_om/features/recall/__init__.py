@@ -36,6 +36,7 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.arguments import (
+    MODES,
     RECALL_ARGUMENTS,
     RecallArgument,
     refuse_unknown_arguments,
@@ -72,11 +73,6 @@ _SEARCH: Final = (
     'Mode "search" finds messages and observations by the words of a `query`{near}, and says '
     "where to read on."
 )
-_MODES: Final = {
-    "messages": "reads messages page by page (the default)",
-    "threads": "lists conversations",
-    "search": "finds messages and observations by words",
-}
 _WHEN: Final = (
     "Use it when exact words, numbers or results are needed that you do not see, and before you "
     "say that you do not remember."
@@ -144,8 +140,8 @@ def _build_schema(*, reaches_others: bool) -> dict[str, Any]:
         for name, argument in RECALL_ARGUMENTS.items()
         if reaches_others or argument.needs is None
     }
-    chosen = [mode for mode in _MODES if reaches_others or mode != "threads"]
-    told = "; ".join(f'"{mode}" {_MODES[mode]}' for mode in chosen)
+    chosen = [mode for mode in MODES if reaches_others or mode != "threads"]
+    told = "; ".join(f'"{mode}" {MODES[mode]}' for mode in chosen)
     properties["mode"] |= {"enum": chosen, "description": f"{told}."}
     return {"title": RECALL, "type": "object", "properties": properties}
 

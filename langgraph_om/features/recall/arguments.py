@@ -32,7 +32,12 @@ MAX_PAGES: Final = 1000
 
 MAX_QUERY_CHARACTERS: Final = 2000
 MAX_SHOWN_CHARACTERS: Final = 80
-RecallMode = Literal["messages", "threads", "search"]
+MODES: Final = {
+    "messages": "reads messages page by page (the default)",
+    "threads": "lists conversations",
+    "search": "finds messages and observations by words",
+}
+"""What each mode does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class RecallArgument:
     """A `limit` above it is read as it; any other argument is refused."""
 
     default: str | None = None
-    modes: tuple[RecallMode, ...] = ()
+    modes: tuple[str, ...] = ()
     """The only modes in which it may be given; none: all."""
 
     needs: Literal["resource"] | None = None
@@ -56,9 +61,8 @@ class RecallArgument:
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "mode": RecallArgument(
-        '"messages" reads messages page by page; "threads" lists conversations; '
-        '"search" finds messages and observations by words.',
-        choices=("messages", "threads", "search"),
+        "; ".join(f'"{mode}" {what}' for mode, what in MODES.items()) + ".",
+        choices=tuple(MODES),
         default="messages",
     ),
     "query": RecallArgument(

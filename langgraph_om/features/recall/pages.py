@@ -66,8 +66,6 @@ def name_calls(messages: Sequence[RecallMessage]) -> dict[str, str]:
 # Only our own lines begin at the left edge; further lines of a content are indented.
 
 
-LINE_BREAK = compile_late(r"\n")
-INDENT: Final = "\n      "
 USER_TEXT_CAP: Final = 200
 """Tokens up to which a user's texts are expanded before other parts."""
 
@@ -100,42 +98,33 @@ class MessageEntry:
     lines: list[PartLine]
 
 
+@dataclass(slots=True)
 class Overview:
     """The text of an overview, and how much of each part it shows."""
 
-    def __init__(
-        self,
-        entries: list[MessageEntry],
-        count: Callable[[str], int],
-        *,
-        is_backward: bool,
-        is_beginning: bool = False,
-    ) -> None:
-        self.entries = entries
-        self._count = count
-        self._is_backward = is_backward
-        self._is_beginning = is_beginning
-        self._max_parts: int | None = None
-        self._dropped: list[str] = []
+    entries: list[MessageEntry]
+    count: Callable[[str], int]
+    is_backward: bool
+    is_beginning: bool
+    max_parts: int | None = None
+    dropped: list[str] = field(default_factory=list)
 
     def render(self) -> str:
         """Return the messages as text, with blank lines between them."""
-        blocks = [
-            "\n".join(
-                (
-                    entry.head,
-                    *map(self.render_line, self._select_lines(entry)),
-                    *self._note_rest(entry),
-                )
-            )
-            for entry in self.entries
-        ]
-        if self._dropped:
+        blocks: list[str] = []
+        for entry in self.entries:
+            shown = entry.lines[: self.max_parts]
+            lines = [entry.head, *map(self.render_line, shown)]
+            if rest := entry.lines[len(shown) :]:
+                last = f" to {rest[-1].index}" if len(rest) > 1 else ""
+                lines.append(f"  (+{len(rest)} parts: part_index {rest[0].index}{last})")
+            blocks.append("\n".join(lines))
+        if self.dropped:
             # The next page by number begins behind them.
-            where, page = (0, -1) if self._is_backward else (len(blocks), 1)
-            note = f"({len(self._dropped)} more of this page do not fit: go on with cursor "
-            blocks.insert(where, f"{note}{self._dropped[-1]}, page {page})")
-        elif self._is_backward and self._is_beginning:
+            where, page = (0, -1) if self.is_backward else (len(blocks), 1)
+            note = f"({len(self.dropped)} more of this page do not fit: go on with cursor "
+            blocks.insert(where, f"{note}{self.dropped[-1]}, page {page})")
+        elif self.is_backward and self.is_beginning:
             blocks.insert(0, "(the conversation begins here)")
         return escape("\n\n".join(blocks))
 
@@ -150,30 +139,21 @@ class Overview:
 
     def shrink(self, share: float, max_parts: int) -> None:
         """Show only a share of the usual tokens, and only the first parts of a message."""
-        self._max_parts = max_parts
+        self.max_parts = max_parts
         for entry in self.entries:
             for line in entry.lines:
                 line.tokens = int(line.usual * share)
 
     def drop_farthest(self) -> None:
         """Leave out the message that is farthest from the cursor."""
-        self._dropped.append(self.entries.pop(0 if self._is_backward else -1).key)
+        self.dropped.append(self.entries.pop(0 if self.is_backward else -1).key)
 
     def list_cut_lines(self) -> Iterator[tuple[PartLine, int]]:
         """Yield the parts that are cut, in the order of expanding, with the tokens to stop at."""
-        lines = [line for entry in self.entries for line in self._select_lines(entry)]
+        lines = [line for entry in self.entries for line in entry.lines[: self.max_parts]]
         cut = sorted((line for line in lines if self._is_cut(line)), key=lambda line: line.rank)
         yield from ((line, USER_TEXT_CAP if line.rank == 0 else len(line.text)) for line in cut)
         yield from ((line, len(line.text)) for line in cut if self._is_cut(line))
-
-    def _select_lines(self, entry: MessageEntry) -> list[PartLine]:
-        return entry.lines[: self._max_parts]
-
-    def _note_rest(self, entry: MessageEntry) -> Iterator[str]:
-        hidden = len(entry.lines) - len(self._select_lines(entry))
-        if hidden:
-            first, last = len(entry.lines) - hidden, len(entry.lines) - 1
-            yield f"  (+{hidden} parts: part_index {first}{f' to {last}' if hidden > 1 else ''})"
 
     def _is_cut(self, line: PartLine) -> bool:
         return self._count_kept(line) < len(line.text)
@@ -181,13 +161,13 @@ class Overview:
     def _count_kept(self, line: PartLine) -> int:
         """Return how many characters of a part its tokens allow, in a bounded number of counts."""
         if line.tokens not in line.kept:
-            line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self._count)
+            line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self.count)
         return line.kept[line.tokens]
 
 
 def indent(text: str) -> str:
     """Indent the further lines of a text; only our own lines begin at the left edge."""
-    return LINE_BREAK.sub(INDENT, sanitize(text))
+    return sanitize(text).replace("\n", "\n      ")
 
 
 RecallAnswer = dict[str, Any]
@@ -250,7 +230,7 @@ class AnswerWriter:
         overview = Overview(
             [*self._build_entries(page, wanted)],
             self.counter.count_text,
-            is_backward=is_backward,
+            is_backward,
             is_beginning=not answer["has_prev_page"],
         )
         whole = {**answer, "messages": overview.render(), "count": len(page)}

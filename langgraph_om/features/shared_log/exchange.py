@@ -38,6 +38,7 @@ from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersDescribed,
     SharedLog,
+    SharedThread,
     SharingRecord,
     apply_changes,
     complete_log,
@@ -45,12 +46,10 @@ from langgraph_om.features.shared_log.log import (
     find_unsent,
     join_again,
     lacks_groups,
-    rewind,
 )
-from langgraph_om.features.shared_log.observing import count_in_others
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
-from langgraph_om.features.shared_log.threads import build_excerpts
+from langgraph_om.features.shared_log.threads import build_excerpts, count_in_others
 
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""
@@ -346,7 +345,9 @@ def rewind_if_forked(
         not stop and find_removed(record).last in known["cursor"]
     ):
         return shared
-    return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+    cursor = keys[:stop][-CURSOR_TAIL:]
+    thread: SharedThread = {"cursor": cursor, "hints": known["hints"], "is_own": True}
+    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
 
 
 def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:
@@ -425,14 +426,8 @@ def _describe_others(
     counts = count_in_others(settings, record, threads, now)
     if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
         yield Storage("leave_rest", (record["resource_id"], rest))
-    found = build_excerpts(
-        threads,
-        counts,
-        max(1, round(settings.thresholds.message_tokens * OTHERS_PART)),
-        counter=settings.counter,
-        show_id=settings.show_id,
-        timezone=settings.timezone,
-    )
+    budget = max(1, round(settings.thresholds.message_tokens * OTHERS_PART))
+    found = build_excerpts(threads, counts, budget, settings)
     if found == record["others"]:
         return []
     event: OthersDescribed = {"type": "others", "others": found}

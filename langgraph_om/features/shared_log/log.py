@@ -220,15 +220,6 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     return shared
 
 
-def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
-    """Return the log with a thread's cursor set back, because its conversation was forked there."""
-    known = shared["threads"].get(thread_id)
-    if known is None:
-        return shared
-    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"], "is_own": True}
-    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
-
-
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without one thread, and without what runs within it."""
     kept: dict[str, Any] = {**complete_log(stored)}

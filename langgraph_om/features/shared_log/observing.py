@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -50,7 +50,6 @@ from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
     find_newest_observed,
-    log_tokens,
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
@@ -76,8 +75,7 @@ from langgraph_om.features.shared_log.sections import (
 )
 from langgraph_om.features.shared_log.threads import (
     OtherThread,
-    Shares,
-    count_to_observe,
+    count_in_others,
     split_batches,
 )
 
@@ -216,12 +214,6 @@ def _build_threads_input(
     )
 
 
-_BUSY = timedelta(minutes=30)
-"""For so long after its last message a thread is left to observe itself ahead of need."""
-_KEPT = timedelta(days=1)
-"""For so long a little of a thread that nobody is shown waits until there is more to observe."""
-
-
 def observe_others_cycle(
     settings: Settings, record: MemoryRecord, window: Window, now: datetime
 ) -> EffectFlow[None]:
@@ -254,23 +246,6 @@ def begin_others_ahead(
     """
     found = yield from _begin(settings, record, window, now, mode="ahead", cycle_id=cycle_id)
     return None if found is None else found[0]
-
-
-def count_in_others(
-    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
-) -> dict[str, int]:
-    """Count by thread id how many of the oldest messages of other threads to observe now."""
-    limits = settings.thresholds
-    log = log_tokens(record)
-    shares = Shares(
-        limits.messages_at(log), limits.keep_tokens, limits.keep_turns, kept_since=now - _KEPT
-    )
-    if limits.buffer_tokens is not None:  # a thread has its own chunks, and activates them
-        # Its last turn may have made it larger than it ever is at the start of its own: with that
-        # one, it has chunks for most of it.
-        at = limits.block_messages_at(log) + limits.messages_at(log)
-        shares = replace(shares, busy_since=now - _BUSY, busy_limit=at)
-    return count_to_observe(threads, shares)
 
 
 def _begin(

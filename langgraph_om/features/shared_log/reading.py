@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
@@ -128,20 +128,17 @@ MAX_ENDS = 4
 """How many of a thread's newest ranges are looked at for where its unobserved messages begin."""
 
 
-class OtherThreads(NamedTuple):
-    """What was read of the other threads of a resource."""
-
-    threads: list[OtherThread]
-    """Those with unobserved messages."""
-    rest: Any = None
-    """The part of the threads behind the newest that was read; `None` where there are no more."""
-
-
-def read_other_threads(settings: Settings, record: SharingRecord) -> EffectFlow[OtherThreads]:
+def read_other_threads(
+    settings: Settings, record: SharingRecord
+) -> EffectFlow[tuple[list[OtherThread], Any]]:
     """Read the other threads of a resource with their unobserved messages.
 
     Of these, the newest and a part of the rest. What the thread could not send yet counts as
     observed: it is not asked for once more.
+
+    Returns:
+        Those with unobserved messages, and the part of the threads behind the newest that was read;
+        `None` where there are no more.
 
     Raises:
         ArchiveError: When the storage fails.
@@ -179,7 +176,7 @@ def read_other_threads(settings: Settings, record: SharingRecord) -> EffectFlow[
             is_behind = thread.id in behind
             about = {"hints": hints, "fixed": fixed, "is_behind": is_behind}
             found.append(replace(other, cursor=cursor, **about))
-    return OtherThreads(found, rest)
+    return found, rest
 
 
 def read_other_threads_if_possible(
@@ -187,7 +184,7 @@ def read_other_threads_if_possible(
 ) -> EffectFlow[list[OtherThread]]:
     """Read the other threads of a resource; none when the archive fails."""
     try:
-        return (yield from read_other_threads(settings, record)).threads
+        return (yield from read_other_threads(settings, record))[0]
     except ArchiveError as error:
         text = "thread %r: other threads cannot be read: %s"
         yield from warn_once_an_outage(text, (record["thread_id"], error))

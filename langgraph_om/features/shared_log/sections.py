@@ -224,16 +224,12 @@ def frame_sections(
             frames.append(gap)
         else:
             close = f"\n{CLOSE}" if before is not None else ""
-            tag = _open_section(thread, show_id, current)
+            tag = ""
+            if thread is not None:
+                tag = f"{write_opening(show_id(thread), current=thread == current)}\n"
             frames.append(f"{close}{gap}{tag}")
         before = thread
     return [*frames, f"\n{CLOSE}" if before is not None else ""]
-
-
-def _open_section(thread: str | None, show_id: ShowId, current: str | None) -> str:
-    if thread is None:
-        return ""
-    return f"{write_opening(show_id(thread), current=thread == current)}\n"
 
 
 def select_previous_sections(
