@@ -339,8 +339,9 @@ class _Begin(NamedTuple):
 
 
 def _choose_begins(engine: Engine, *, is_own: bool) -> tuple[_Begin, _Begin]:
-    """Choose how transactions begin that read, and that write: a reader sees one state, a writer locks what it looks at.
+    """Choose how transactions begin that read, and that write.
 
+    A reader sees one state, and a writer locks what it looks at.
     Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
     then see what whoever had the lock has written.
     """
