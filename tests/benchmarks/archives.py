@@ -16,7 +16,7 @@ from sqlalchemy import text
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread
+from langgraph_om.archive.sql.texts import mark
 
 BATCH = 10_000
 
@@ -64,7 +64,8 @@ class Line(NamedTuple):
         }
 
     def text(self) -> dict[str, Any]:
-        marks = mark_thread(self.thread.id), mark_resource(self.thread.user), mark_role(self.role)
+        whose = {"thread": self.thread.id, "resource": self.thread.user, "role": self.role}
+        marks = [mark(kind, name) for kind, name in whose.items()]
         return {
             "thread_id": self.thread.id,
             "kind": "message",
