@@ -62,10 +62,6 @@ class EvictKeys(TypedDict, total=False):
     """The tokens of all messages that were removed; 0 if missing."""
 
 
-class EvictRecord(MemoryRecord, EvictKeys):
-    """A record with the keys that eviction adds."""
-
-
 class Evicted(TypedDict):
     """Messages are removed from the conversation, because they are observed and archived."""
 
@@ -78,7 +74,7 @@ class Evicted(TypedDict):
 
 def note_evicted(record: MemoryRecord, event: Evicted) -> None:
     """Note up to where observed messages were removed; what comes back changes nothing."""
-    own, ids, former = cast("EvictRecord", record), event["ids"], read_removed(record)
+    own, ids, former = cast("EvictKeys", record), event["ids"], read_removed(record)
     if former.last == event["last"]:
         return
     own["evicted"] = event["last"]
@@ -93,7 +89,7 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
 
 def read_removed(record: MemoryRecord) -> Removal:
     """Return which messages of a conversation were removed."""
-    own = cast("EvictRecord", record)
+    own = cast("EvictKeys", record)
     return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
 
 
