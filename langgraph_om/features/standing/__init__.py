@@ -20,7 +20,6 @@ from langgraph_om.core.additions import (
     Advice,
     Log,
     LogChange,
-    as_event,
     name_fields,
     run_beside,
 )
@@ -129,13 +128,6 @@ class RuleLeftOut(LogChange):
 
     kind: Literal["rule-left-out"]
     left_out: LeftOut
-
-
-class LeftOutSynced(TypedDict):
-    """The thread knows what had no room in the log that it shares."""
-
-    type: Literal["left-out"]
-    left_out: list[LeftOut]
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,8 +375,8 @@ class Standing(Feature):
         """Take over what had no room in the log that threads share."""
         known = cast("StandingKeys", record).get("standing", {}).get("left_out", [])
         left_out = log.get("left_out", [])
-        event: LeftOutSynced = {"type": "left-out", "left_out": left_out}
-        return [as_event(event)] if left_out != known else []
+        event = {"type": "left-out", "left_out": left_out}
+        return [cast("Event", event)] if left_out != known else []
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return an event for each instruction that begins, ends, or has no room."""
