@@ -84,10 +84,7 @@ def write_others(record: MemoryRecord) -> str:
 
 def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
-    is_joining = change["kind"] == "join"
-    if not (is_joining or record["scope"] == "resource"):
-        return
-    if not (change["thread_id"] if is_joining else record["thread_id"]):
+    if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
     hints = {name: known.get(name) for name in added_hints()}
@@ -96,7 +93,8 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    if event["operation"] == "observation":
+    is_own: bool = event["operation"] == "observation"
+    if record["scope"] == "resource" and is_own:
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -109,15 +107,19 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
 
 
 def _note_reflection(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> None:
-    rest = find_rest(event)
-    waits = {"rest": rest} if rest is not None else {}
-    ids, groups = list(event["group_ids"]), event["groups"]
-    _add_to_outbox(record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits)
+    if record["scope"] == "resource":
+        rest = find_rest(event)
+        waits = {"rest": rest} if rest is not None else {}
+        ids, groups = list(event["group_ids"]), event["groups"]
+        _add_to_outbox(
+            record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits
+        )
 
 
 def _note_change(record: MemoryRecord, change: Mapping[str, Any]) -> None:
-    said = {name: value for name, value in change.items() if name != "id"}
-    _add_to_outbox(record, change["id"], **said)
+    if record["scope"] == "resource":
+        said = {name: value for name, value in change.items() if name != "id"}
+        _add_to_outbox(record, change["id"], **said)
 
 
 def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
