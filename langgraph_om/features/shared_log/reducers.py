@@ -39,6 +39,7 @@ from langgraph_om.core.wire import (
 from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
+    OthersDescribed,
     OthersEnd,
     SharingKeys,
     SharingRecord,
@@ -204,6 +205,11 @@ def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
     record["attempts"] = attempts
 
 
+def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
+    """Set what is unobserved in the other threads of the resource."""
+    cast("SharingRecord", record)["others"] = event["others"]
+
+
 def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Drop what the thread had in the shared log when it was deleted."""
     if record["scope"] != "resource":
@@ -228,10 +234,7 @@ def _list_types() -> dict[str, Any]:
 ADDITIONS = Additions(
     keys=SharingKeys,
     types=_list_types,
-    reducers={
-        "synced": _take_over_log,
-        "others": lambda record, event: record.update(others=event["others"]),
-    },
+    reducers={"synced": _take_over_log, "others": _set_others},
     beside={
         "observed": _note_observation,
         "reflected": _note_reflection,

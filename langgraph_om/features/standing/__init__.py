@@ -20,6 +20,7 @@ from langgraph_om.core.additions import (
     Advice,
     Log,
     LogChange,
+    as_event,
     name_fields,
     run_beside,
 )
@@ -130,6 +131,13 @@ class RuleLeftOut(LogChange):
     left_out: LeftOut
 
 
+class LeftOutSynced(TypedDict):
+    """The thread knows what had no room in the log that it shares."""
+
+    type: Literal["left-out"]
+    left_out: list[LeftOut]
+
+
 @dataclass(frozen=True, slots=True)
 class StandingInstruction:
     """A standing instruction that is in force."""
@@ -192,6 +200,10 @@ def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
     """Let go of what had no room in a log that was deleted."""
     if record["scope"] == "resource":
         _set_left_out(record, [])
+
+
+def _take_left_out(record: MemoryRecord, event: LeftOutSynced) -> None:
+    _set_left_out(record, event["left_out"])
 
 
 def _change_state(record: MemoryRecord, changed: StandingState) -> None:
@@ -273,7 +285,7 @@ class Standing(Feature):
     additions = Additions(
         streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},
         keys=StandingKeys,
-        reducers={"left-out": lambda record, event: _set_left_out(record, event["left_out"])},
+        reducers={"left-out": _take_left_out},
         beside={"observed": end_rules, "opened": _note_place, "deleted": _forget},
         changes={
             "rule-ended": AddedChange(RuleEnded, _apply),
@@ -375,8 +387,8 @@ class Standing(Feature):
         """Take over what had no room in the log that threads share."""
         known = cast("StandingKeys", record).get("standing", {}).get("left_out", [])
         left_out = log.get("left_out", [])
-        event = {"type": "left-out", "left_out": left_out}
-        return [cast("Event", event)] if left_out != known else []
+        event: LeftOutSynced = {"type": "left-out", "left_out": left_out}
+        return [as_event(event)] if left_out != known else []
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return an event for each instruction that begins, ends, or has no room."""
