@@ -85,7 +85,10 @@ def write_others(record: MemoryRecord) -> str:
 
 def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
-    if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
+    is_joining = change["kind"] == "join"
+    if not (is_joining or record["scope"] == "resource"):
+        return
+    if not (change["thread_id"] if is_joining else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
     hints = {name: known.get(name) for name in added_hints()}
@@ -94,8 +97,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    is_own: bool = event["operation"] == "observation"
-    if record["scope"] == "resource" and is_own:
+    if event["operation"] == "observation" and record["scope"] == "resource":
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -108,19 +110,19 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
 
 
 def _note_reflection(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> None:
-    if record["scope"] == "resource":
-        rest = find_rest(event)
-        waits = {"rest": rest} if rest is not None else {}
-        ids, groups = list(event["group_ids"]), event["groups"]
-        _add_to_outbox(
-            record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits
-        )
+    rest = find_rest(event)
+    waits = {"rest": rest} if rest is not None else {}
+    ids, groups = list(event["group_ids"]), event["groups"]
+    _add_to_outbox(record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits)
 
 
 def _note_change(record: MemoryRecord, change: Mapping[str, Any]) -> None:
-    if record["scope"] == "resource":
-        said = {name: value for name, value in change.items() if name != "id"}
-        _add_to_outbox(record, change["id"], **said)
+    said = {name: value for name, value in change.items() if name != "id"}
+    _add_to_outbox(record, change["id"], **said)
+
+
+def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
+    cast("SharingRecord", record)["others"] = event["others"]
 
 
 def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
@@ -205,11 +207,6 @@ def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
     record["attempts"] = attempts
 
 
-def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
-    """Set what is unobserved in the other threads of the resource."""
-    cast("SharingRecord", record)["others"] = event["others"]
-
-
 def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Drop what the thread had in the shared log when it was deleted."""
     if record["scope"] != "resource":
@@ -234,7 +231,10 @@ def _list_types() -> dict[str, Any]:
 ADDITIONS = Additions(
     keys=SharingKeys,
     types=_list_types,
-    reducers={"synced": _take_over_log, "others": _set_others},
+    reducers={
+        "synced": _take_over_log,
+        "others": _set_others,
+    },
     beside={
         "observed": _note_observation,
         "reflected": _note_reflection,
