@@ -97,7 +97,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    if event["operation"] == "observation":
+    if event["operation"] == "observation" and record["scope"] == "resource":
         _add_to_outbox(
             record,
             event["cycle_id"],
