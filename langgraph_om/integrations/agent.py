@@ -7,9 +7,10 @@ What only the archive or another process knows is not asked: such a step is said
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -18,7 +19,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.store.base import BaseStore
+from langgraph.types import Command
 
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.plan import plan
@@ -27,6 +30,7 @@ from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
+    BESIDE,
     FINISH,
     STATED,
     STATUS,
@@ -165,7 +169,8 @@ def create_memory_agent(
     builder.add_node("agent", node, input_schema=view)
     entry.draw_edge(builder, START)
     if all_tools:
-        builder.add_node("tools", ToolNode(all_tools))
+        tool_node = ToolNode(all_tools, wrap_tool_call=_name_result, awrap_tool_call=_aname_result)
+        builder.add_node("tools", tool_node)
         entry.draw_edge(builder, "tools")
     entry.draw_ways_on(builder, has_tools=bool(all_tools))
     return builder.compile(
@@ -222,6 +227,30 @@ def _build_actor_node(
         return await entry.aleave(known, update, answer)
 
     return PlainNode(agent, name="agent", afunction=aagent)
+
+
+def _name_result(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+    return _with_ids(execute(request))
+
+
+async def _aname_result(
+    request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+) -> Any:
+    return _with_ids(await execute(request))
+
+
+def _with_ids(result: Any) -> Any:
+    """Give a tool's messages their ids, which LangGraph gives behind the edges.
+
+    So the edge from the tools counts them under the ids by which the Actor's node knows them.
+    """
+    update = result.update if isinstance(result, Command) else result
+    values = update.values() if isinstance(update, Mapping) else [update]
+    for value in values:
+        for message in value if isinstance(value, list) else [value]:
+            if isinstance(message, BaseMessage) and message.id is None:
+                message.id = str(uuid4())
+    return result
 
 
 def _check_tools(tools: object) -> Sequence[Any]:
@@ -311,12 +340,8 @@ class IdleStep:
     def _is_last(self, state: State, answer: BaseMessage) -> bool:
         if getattr(answer, "tool_calls", None) or answer.id is None or "om" not in state:
             return False
-        return self._nodes.runner.has_last_step and not self._is_beside_a_job(state)
-
-    def _is_beside_a_job(self, state: State) -> bool:
-        """Return whether `om_buffer` runs at the same time; `om_finish` takes its result in."""
-        nodes = self._nodes
-        return nodes.buffers_beside and state.get(STATED) is True and "buffer" in nodes.route(state)
+        # Where `om_buffer` runs at the same time, `om_finish` takes its result in.
+        return self._nodes.runner.has_last_step and state.get(STATED) != BESIDE
 
     def _leave(self, state: State, written: StateUpdate) -> RunFlow[StateUpdate]:
         key, answer = self._nodes.runner.messages_key, written["messages"][-1]
@@ -340,7 +365,7 @@ class IdleStep:
     def _enter(self, state: State) -> RunFlow[Entered]:
         # A former turn may have left the id of its answer. Without memory in the state, the view
         # tells.
-        if state.get(STATED) is True or "om" not in state:
+        if state.get(STATED) in {True, BESIDE} or "om" not in state:
             return state, {}, None
         found = yield from self._nodes.inspect(state, acts=True)
         step = None if found.outcome is None else found.outcome.step

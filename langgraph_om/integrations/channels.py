@@ -108,16 +108,15 @@ class _PlacedList(list[Any]):
 
 
 def _add_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
-    """Give the message an id from its place and content, which replay derives again.
+    """Return the message with an id from its place and content, which replay derives again.
 
-    It is set on the message itself, as LangGraph's own reducer does: an edge reads the state before
-    the message is stored, and the node behind it after.
+    The message itself keeps none: an edge reads the state with the writes of one task alone, where
+    equal messages of two tasks have one place.
     """
     key = derive_id("message", number, content_digest(message))
     while key in taken:
         key = f"{key}+"
-    message.id = key
-    return message
+    return message.model_copy(update={"id": key})
 
 
 def _read_state(state: Sequence[Any]) -> tuple[list[BaseMessage | None], dict[str, int]]:

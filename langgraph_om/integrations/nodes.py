@@ -129,6 +129,10 @@ STATED = "om_stated"
 """Where the node before an Actor's node says that it has inspected and stated the step, and that
 node which answer it has taken the last step behind, by its id."""
 
+BESIDE = "beside a job"
+"""What `om_status` says there instead of `True` where `om_buffer` runs in the superstep of the
+Actor."""
+
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
 
@@ -182,7 +186,8 @@ class MemoryNodes:
         step = None if found.outcome is None else found.outcome.step
         if step is None or not goes_on(step.decision, buffering_waits=self.buffering_waits):
             return found.update
-        return {**found.update, **self._told()}
+        is_beside = step.decision.kind == "buffer" and self.buffers_beside
+        return {**found.update, **self._told(is_beside=is_beside)}
 
     def inspect(self, state: Mapping[str, Any], *, acts: bool = False) -> RunFlow[Inspection]:
         """Inspect the state before a call of the Actor's model.
@@ -214,8 +219,8 @@ class MemoryNodes:
         update = {**self._update(only_folding(outcome.events)), **self._removals(outcome.removed)}
         return Inspection({**update, **scope.changes}, outcome)
 
-    def _told(self) -> StateUpdate:
-        return {STATED: True} if self.tells_actor else {}
+    def _told(self, *, is_beside: bool = False) -> StateUpdate:
+        return {STATED: BESIDE if is_beside else True} if self.tells_actor else {}
 
     def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""

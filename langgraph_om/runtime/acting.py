@@ -16,7 +16,6 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
-from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
@@ -118,7 +117,7 @@ class Handle:
             try:
                 yield from self._write(update, state, act)
             except Exception as error:
-                if status_of(error) != _CONFLICT:
+                if not _is_conflict(error):
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
@@ -255,6 +254,14 @@ def _is_in_run(config: RunnableConfig | None, handle: Handle | None = None) -> b
     configurable = (config or {}).get("configurable", {})
     is_run = "__pregel_task_id" in configurable or "__pregel_checkpointer" in configurable
     return is_run and (handle is None or configurable.get("thread_id") == handle.thread_id)
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Return whether a server refuses because a run is under way."""
+    return _CONFLICT in (
+        getattr(error, "status_code", None),
+        getattr(getattr(error, "response", None), "status_code", None),
+    )
 
 
 def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:

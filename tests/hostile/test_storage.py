@@ -250,6 +250,9 @@ def test_ids_that_are_nearly_the_same_name_different_messages_and_threads(
 def test_observations_with_any_text_are_archived(archive: SQLAlchemyArchive) -> None:
     group = {"id": "g\x00\ud83d", "text": "\x00\ud83d" * 9, "observed_at": "\x00", "ranges": []}
     archive.delete_thread("groups")
+    archive.append(
+        "groups", None, [("m", HumanMessage("Hello", id="m"), True)], after=None, now=NOW
+    )
     assert archive.add_groups("groups", None, [group], NOW) == [group["id"]]
     assert archive.groups(thread_id="groups") == [group]
     archive.delete_thread("groups")

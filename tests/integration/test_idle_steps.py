@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -16,11 +17,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
-from langgraph.graph import END
+from langgraph.graph import END, START, StateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
-from langgraph_om import create_memory_agent
+from langgraph_om import ObservationalMemoryState, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
@@ -516,6 +517,44 @@ def test_a_message_that_is_written_into_the_state_is_inspected_once(
     assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0]
     assert values(agent.graph, CONFIG)["messages"][-1].id == "h30-answer"
     assert nothing_lost(agent)
+
+
+def test_equal_results_of_a_tool_stay_messages_of_their_own() -> None:
+    """Also where the provider repeats ids of calls, and the places of evicted messages recur."""
+
+    @tool
+    def save(note: str) -> str:
+        """Save a note."""
+        return f"Saved. {note}"[:6]
+
+    def act(messages: list[BaseMessage]) -> AIMessage:
+        if messages[-1].type == "tool":
+            return AIMessage("Okay, that is noted for you now.")
+        return AIMessage("", tool_calls=[{"name": "save", "args": {"note": "x"}, "id": "call_0"}])
+
+    archive = SQLAlchemyArchive("sqlite://")
+    memory = remembering(ExtractiveObserver(), Clock(), messages=150, archive=archive, evict=True)
+    model = scripted(actor=act)
+    agent = create_memory_agent(model, [save], memory=memory, checkpointer=InMemorySaver())
+    for number in range(14):
+        said = HumanMessage(f"Please note item number {number:02d} in the list today.")
+        agent.invoke({"messages": [said]}, CONFIG)
+    archived = archive.messages("t", limit=1000, visible_only=False)
+    assert Counter(row.message.type for row in archived) == {"human": 14, "ai": 28, "tool": 14}
+
+
+def test_equal_messages_of_parallel_nodes_stay_messages_of_their_own() -> None:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(ObservationalMemoryState)
+    builder.add_node("plan", lambda _: {})
+    builder.add_node("work", lambda _: {"messages": [AIMessage("No results.")]})
+    builder.add_edge(START, "plan")
+    builder.add_conditional_edges("plan", lambda _: [Send("work", {})] * 3, ["work"])
+    builder.add_conditional_edges("work", lambda _: END, [END])
+    graph = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": [HumanMessage("Look it up.")]}, CONFIG)
+    assert [message.text for message in values(graph, CONFIG)["messages"][1:]] == [
+        "No results."
+    ] * 3
 
 
 def test_the_drawing_shows_both_ways(ready: Ready) -> None:

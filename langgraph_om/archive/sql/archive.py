@@ -300,6 +300,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         with self._database.write("add groups") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now)
             if is_left_of_deleted(connection, thread):
+                connection.rollback()  # the thread's row too
                 return []
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
             found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])

@@ -176,6 +176,12 @@ def _escape_ranges(ranges: Ends) -> str:
     return escape(write_ranges(ranges))
 
 
+def _say_unreadable(who: Identity, error: Exception) -> dict[str, Any]:
+    """Answer that a storage failed, and log what it said."""
+    logger.warning("thread %r: recall failed: %s", who.thread_id, error)
+    return {"error": _UNREADABLE}
+
+
 class Recall(Feature):
     """Tells the Actor of the tool `recall`, and answers its calls."""
 
@@ -262,13 +268,36 @@ class Recall(Feature):
             if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
                 called = messages if is_called else ()
                 in_sight = _find_in_sight(settings.features, step.record, called)
-            source = self.build_source(who, step.record, messages, store)
-            scope = self._build_scope(who, step.record, messages, source, in_sight)
-            with record_search(who.thread_id, who.resource_id, arguments.get("mode")):
-                return recall(arguments, source, scope, settings.counter)
         except ArchiveError as error:
-            logger.warning("thread %r: recall failed: %s", who.thread_id, error)
-            return {"error": _UNREADABLE}
+            return _say_unreadable(who, error)
+        return self.answer(arguments, who, step.record, messages, store, in_sight=in_sight)
+
+    def answer(
+        self,
+        arguments: Mapping[str, Any],
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: BaseStore | None,
+        *,
+        in_sight: InSight = InSight(),  # noqa: B008 nothing of it changes
+    ) -> dict[str, Any]:
+        """Answer one call, in or outside of a graph.
+
+        Args:
+            messages: The conversation of the thread, which the archive has too.
+            in_sight: What who asks is shown beside the answer.
+
+        Raises:
+            ConfigurationError: When there is a search and no store for it.
+        """
+        try:
+            source = self.build_source(who, record, messages, store)
+            scope = self._build_scope(who, record, messages, source, in_sight)
+            with record_search(who.thread_id, who.resource_id, arguments.get("mode")):
+                return recall(arguments, source, scope, self._runner.settings.counter)
+        except ArchiveError as error:
+            return _say_unreadable(who, error)
 
     def _build_scope(
         self,

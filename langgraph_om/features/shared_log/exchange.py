@@ -35,6 +35,7 @@ from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
 from langgraph_om.features.shared_log.log import (
+    Extension,
     LogChange,
     OthersDescribed,
     SharedLog,
@@ -46,6 +47,7 @@ from langgraph_om.features.shared_log.log import (
     find_unsent,
     join_again,
     lacks_groups,
+    list_own_groups,
     without_groups,
 )
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
@@ -243,18 +245,25 @@ def _commit_changes(
         kept = read_sharing(fold(record, [noted]))
         changes = kept["outbox"]
         if is_survivor(noted):
-            own = without_groups(before, record)
+            own = without_groups(before, record["thread_id"], list_own_groups(record))
         elif lacks_groups(before, revision, kept):
             yield from warn_of_loss(record)
             own, changes = before, join_again(kept)
         else:
             own = rewind_if_forked(before, kept, messages, settings.counter)
-        shared = apply_changes(own, (yield from drop_deleted_threads(kept, changes)))
+        sent, deleted = yield from drop_deleted_threads(kept, changes)
+        for change in deleted:  # it may have been sent before that was known
+            ids = {group["id"] for group in change["groups"]}
+            own = without_groups(own, change["thread_id"], ids)
+        shared = apply_changes(own, sent)
         if shared != before:
             is_ours = yield from call_storage(
                 "commit_record", resource, dict(shared), expected=revision, now=now
             )
-            if not is_ours:
+            # What is deleted by now was not asked for in time; who deletes later finds it.
+            if not is_ours or (yield from look_for_deletion(record)) != noted:
+                continue
+            if (yield from drop_deleted_threads(kept, sent))[1]:
                 continue
             revision += 1
         yield Storage("remember_log", (resource, revision, shared))
@@ -267,16 +276,18 @@ def _commit_changes(
 
 def drop_deleted_threads(
     record: SharingRecord, changes: Sequence[LogChange]
-) -> EffectFlow[list[LogChange]]:
-    """Leave out what was observed of other threads that are deleted by now."""
+) -> EffectFlow[tuple[list[LogChange], list[Extension]]]:
+    """Part what was observed of other threads that are deleted by now from what is left."""
     kept: list[LogChange] = []
+    deleted: list[Extension] = []
     for change in changes:
         if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
             newest = change["cursor"][-1:]
             if not (yield from call_storage("contains", change["thread_id"], newest)):
+                deleted.append(change)
                 continue
         kept.append(change)
-    return kept
+    return kept, deleted
 
 
 def _archive_groups(

@@ -256,20 +256,24 @@ def diff_record(
     return event
 
 
-def without_groups(shared: SharedLog, record: SharingRecord) -> SharedLog:
-    """Return a log without what a thread had observed of itself, as it was before a deletion.
-
-    It may have sent that after the deletion, of which it did not know yet.
-    """
+def list_own_groups(record: SharingRecord) -> set[str]:
+    """Return the ids of all groups that a thread has, sent or not."""
     sent = [group for change in record["outbox"] for group in change["groups"]]
-    had = {group["id"] for group in [*record["log"], *sent]}
-    own = [each for each in shared["log"] if each["thread_id"] == record["thread_id"]]
-    gone = {group["id"] for group in own} & had
+    return {group["id"] for group in [*record["log"], *sent]}
+
+
+def without_groups(shared: SharedLog, thread_id: str, ids: AbstractSet[str]) -> SharedLog:
+    """Return a log without groups of a deleted thread.
+
+    Who sent them did not know yet that it was deleted.
+    """
+    own = [each for each in shared["log"] if each["thread_id"] == thread_id]
+    gone = {group["id"] for group in own} & ids
     if not gone:
         return shared
     threads = dict(shared["threads"])
     if len(gone) == len(own):
-        threads.pop(record["thread_id"], None)
+        threads.pop(thread_id, None)
     log = [group for group in shared["log"] if group["id"] not in gone]
     return {**shared, "log": log, "threads": threads}
 

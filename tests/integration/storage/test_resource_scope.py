@@ -567,7 +567,7 @@ class _Interrupted(SQLAlchemyArchive):
         return value
 
 
-@pytest.mark.parametrize("calls", range(18))
+@pytest.mark.parametrize("calls", [2, 6, 9, 10, 14])
 def test_a_thread_that_another_process_deletes_in_its_turn_does_not_come_back(
     tmp_path: Path, calls: int
 ) -> None:
@@ -586,6 +586,24 @@ def test_a_thread_that_another_process_deletes_in_its_turn_does_not_come_back(
     stored = read_stored(archive, "trips")
     for number in range(5):
         assert f"trips-{number:03d}" not in stored
+
+
+@pytest.mark.parametrize("calls", [4, 16])
+def test_a_thread_that_is_deleted_while_another_one_observes_it_does_not_come_back(
+    tmp_path: Path, calls: int
+) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    archive = _Interrupted(url)
+    agent, other = Agent(sharing(archive), InMemorySaver()), sharing(url)
+    for _ in range(4):
+        agent.say("trips")
+        agent.say("home")
+    archive.left, archive.act = calls, lambda: other.delete_thread("trips", resource_id="ada")
+    agent.say("work")
+    archive.act = None
+    agent.say("work")
+    assert "trips-00" not in read_stored(archive, "trips") + agent.prompt()
+    assert archive.thread("trips") is None
 
 
 def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive) -> None:

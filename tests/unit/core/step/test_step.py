@@ -74,9 +74,9 @@ def test_the_ready_agent_opens_the_window_once_for_each_call_of_its_model(
         model, [look_up], memory=memory, checkpointer=InMemorySaver(), delta=delta
     )
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}
-    agent.invoke({"messages": [HumanMessage("Hello")]}, config)
+    agent.invoke({"messages": [HumanMessage("Hello", id="h1")]}, config)
     calls = counted(monkeypatch, "open_window", "make_view")
-    agent.invoke({"messages": [HumanMessage("What is tea?")]}, config)
+    agent.invoke({"messages": [HumanMessage("What is tea?", id="h2")]}, config)
     assert calls == {"open_window": 2, "make_view": 2}
 
 
