@@ -385,7 +385,7 @@ def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin,
 @pytest.mark.needs("pinned")
 @pytest.mark.parametrize("door", ["agent", "middleware", "middleware-node"])
 def test_message_left_out_since_it_is_pinned_too_is_said_to_be(begin: Begin, door: str) -> None:
-    """The system message has its words as well, so the call tells of it, behind the status."""
+    """The system message has its words as well, so it is left out of the window with its answer."""
     rules = Rules(
         door=door, storage="archive", scope="resource", max_input_tokens=900, keep_turns=2
     )
@@ -394,4 +394,4 @@ def test_message_left_out_since_it_is_pinned_too_is_said_to_be(begin: Begin, doo
     world.talk(thread, worker, 250)
     world.pin(thread, worker, "u0")
     [told] = of_kind(world.talk(thread, worker, 1), "view-trimmed")
-    assert told["droppedMessages"] == 1
+    assert told["droppedMessages"] == 2
