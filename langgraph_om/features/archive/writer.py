@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from threading import Lock
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -70,7 +70,6 @@ class ArchiveWriter:
     _threads: OrderedDict[str, _Thread] = field(default_factory=OrderedDict, repr=False)
     _lost: Recent[bool] = field(default_factory=lambda: Recent(MAX_THREADS), repr=False)
     """The resources and threads of which the archive lacked something."""
-    _lock: Lock = field(default_factory=Lock, repr=False)
     _is_away: bool = field(default=False, repr=False)
     """Whether the archive failed and has not answered since."""
 
@@ -96,12 +95,13 @@ class ArchiveWriter:
         return ThreadMemory(own.is_known, own.missed, own.waited_for, new, own.log != ids)
 
     def _remember(self, thread_id: str) -> _Thread:
-        with self._lock:
-            own = self._threads.setdefault(thread_id, _Thread())
+        # Without a lock, which a forked process would have to make anew.
+        own = self._threads.setdefault(thread_id, _Thread())
+        with suppress(KeyError):  # another run of many may have pushed it out
             self._threads.move_to_end(thread_id)
-            while len(self._threads) > MAX_THREADS:
-                self._threads.popitem(last=False)
-            return own
+        while len(self._threads) > MAX_THREADS:
+            self._threads.popitem(last=False)
+        return own
 
     def note_missed(
         self, thread_id: str, missed: Collection[str], waited_for: str | None = None
