@@ -16,12 +16,11 @@ from langgraph_om.core.additions import (
     run_beside,
 )
 from langgraph_om.core.content.message_keys import belongs_to
-from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.items import is_protected, list_items
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.features.steering.acts import (
     MAX_ACTS,
     ActsGone,
@@ -64,19 +63,6 @@ def _drop(record: MemoryRecord, event: ActsGone) -> None:
 def _note_told(acts: Sequence[SteeredItem]) -> list[SteeredItem]:
     """Return the acts as those of which the stream knows."""
     return [{**act, "is_new": False} if act["is_new"] else act for act in acts]
-
-
-def _leave(record: MemoryRecord, event: Opened) -> None:
-    """Let go of acts on the log of another resource."""
-    is_shared = record["scope"] == event["scope"] == "resource"
-    if is_shared and record["resource_id"] != event["resource_id"]:
-        cast("SteeringKeys", record).pop("steered", None)
-
-
-def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
-    """Let go of acts on a log that was deleted."""
-    if record["scope"] == "resource":
-        cast("SteeringKeys", record).pop("steered", None)
 
 
 # The log that threads share.
@@ -217,17 +203,16 @@ class Steering(Feature):
             )
         },
         told={"steered": _note_told},
-        beside={"opened": _leave, "deleted": _forget},
+        of_log=("steered",),
         changes={"steer": AddedChange(SteeringChange, _apply)},
         written={"steered": _write},
         erase=_erase,
     )
     acts = ACTS
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def before_actor(self, step: Step) -> None:
         """Tell of the acts that nobody was told of."""
         step.events += _tell_of_acts(step.record)
-        yield from ()
 
     def is_due(self, step: Step) -> bool:
         """Tell whether there are such acts."""

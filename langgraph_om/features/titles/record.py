@@ -23,7 +23,7 @@ from langgraph_om.core.additions import (
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import says_nothing
-from langgraph_om.core.wire import Event, Hints, MemoryRecord, Opened, Usage
+from langgraph_om.core.wire import Event, Hints, MemoryRecord, Usage
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
@@ -218,19 +218,6 @@ def _note_told(state: TitleState) -> TitleState:
     return {**state, "is_new": False} if state.get("is_new") else state
 
 
-def _leave(record: MemoryRecord, event: Opened) -> None:
-    """Drop the title where the thread goes over to the shared log of another resource."""
-    if event["scope"] == "resource" and record["resource_id"] != event["resource_id"]:
-        _forget(record, event)
-
-
-def _forget(record: MemoryRecord, _: Any) -> None:
-    """Drop the title with what a shared log had of the thread."""
-    if record["scope"] == "resource":
-        _read(record)["thread_title"] = None
-        _read(record).pop("title", None)
-
-
 # The log that threads share.
 
 
@@ -268,7 +255,6 @@ ADDITIONS: Final = Additions(
         "observed": _take_over,
         "buffered": _take_buffered,
         "synced": _take_over,
-        "opened": _leave,
-        "deleted": _forget,
     },
+    of_log=(TITLE, "title"),
 )
