@@ -266,10 +266,9 @@ class SharedLogs(Feature):
 
     # --- A step ----------------------------------------------------------------------------------
 
-    def enter(self, step: Step) -> EffectFlow[None]:
+    def enter(self, step: Step) -> None:
         """Check that the run says with whom the log is shared."""
         check_resource_id(step.identity)
-        yield from ()
 
     def collect(self, step: Step) -> EffectFlow[None]:
         """Exchange what is new with the log."""
@@ -291,7 +290,6 @@ class SharedLogs(Feature):
 
     def is_due(self, step: Step) -> bool:
         """Say so always: only an exchange tells what is due."""
-        del step
         return True
 
     # --- The Actor's input -----------------------------------------------------------------------
@@ -305,7 +303,6 @@ class SharedLogs(Feature):
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads, with a line on those that have no room."""
-        del settings, window, texts
         text = write_others(record)
         return HumanMessage(text, id=OTHERS_ID) if text else None
 

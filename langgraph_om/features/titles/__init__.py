@@ -267,13 +267,12 @@ class NamedThreads(Feature):
     lives_by = "title"
     acts = ACTS
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def before_actor(self, step: Step) -> None:
         """Tell the stream, once."""
         state = read_title_state(step.record)
         if state.get("is_new") and (title := read_title(step.record)) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
             step.events.append(tell_title(info, step.now, state["before"], title))
-        yield from ()
 
     def after(self, step: Step) -> EffectFlow[None]:
         """Let the archive forget a title that a person has given back."""
