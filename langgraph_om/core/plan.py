@@ -463,7 +463,7 @@ def _decide_buffering(
     # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
     # fails does not make it wait, so it would be tried again without an end.
     log, covered = log_tokens(record), count_covered(live)
-    interval = thresholds.interval_at(log)
+    interval = thresholds.interval_at(_project_log(record, log, thresholds.observation_tokens))
     if (
         interval is not None
         and not window.strays.messages
@@ -494,6 +494,18 @@ def _decide_buffering(
     if all(map(is_protected, record["log"])) or is_waived(record, window, "reflection"):
         return PROCEED  # there is nothing to condense, or the turn has done so
     return Decision("buffer", "reflection") if may_begin(record, "reflection", log) else PROCEED
+
+
+def _project_log(record: MemoryRecord, log: int, threshold: int) -> int:
+    """Count the log's tokens once a reflection that lies ready takes its place.
+
+    With one budget, it does so when both have reached their room, and the window then has more. A
+    question about less before that would be mostly rules.
+    """
+    buffered = record["reflection"]
+    if buffered is None or log < threshold or not _has_buffered_reflection(record):
+        return log
+    return max(0, log - buffered["input_tokens"] + buffered["tokens"])
 
 
 def may_begin(record: MemoryRecord, operation: Operation, size: int) -> bool:

@@ -171,6 +171,9 @@ class Thresholds:
     """The log at which the turn waits for the Reflector."""
     total_tokens: int | None = None
     """Window and log together, when they share one budget; `None`: each has its own."""
+    lends_margins: bool = False
+    """Whether they share what lies between thresholds and blocking ones too: the window may use
+    that of the log, and the log that of the window. Both together stay within the blocking ones."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
@@ -226,7 +229,8 @@ class Thresholds:
         """Tell the window's threshold beside a log of `log_tokens`."""
         if self.total_tokens is None:
             return self.message_tokens
-        return max(self.message_tokens, self.total_tokens - log_tokens)
+        lent = self.reflect_block_after - self.observation_tokens if self.lends_margins else 0
+        return max(self.message_tokens, self.total_tokens + lent - log_tokens)
 
     def piece_at(self, log_tokens: int) -> int:
         """Tell how much is observed at once, at most, beside a log of `log_tokens`."""
@@ -260,7 +264,8 @@ class Thresholds:
         """Tell the log's threshold beside a window of `window_tokens`."""
         if self.total_tokens is None:
             return self.observation_tokens
-        return max(self.observation_tokens, self.total_tokens - window_tokens)
+        lent = self.block_after - self.message_tokens if self.lends_margins else 0
+        return max(self.observation_tokens, self.total_tokens + lent - window_tokens)
 
 
 def resolve_previous_tokens(
@@ -287,6 +292,7 @@ def resolve_thresholds(
     reflection: ReflectionConfig,
     *,
     share_token_budget: bool = False,
+    lend_margins: bool = False,
     cache_seconds: float | None = None,
     deadline: float | None = None,
 ) -> Thresholds:
@@ -294,6 +300,7 @@ def resolve_thresholds(
 
     Args:
         share_token_budget: Whether window and log share one budget.
+        lend_margins: Whether they share what lies before their blocking thresholds too.
         cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
         deadline: Seconds that one call of the Actor waits at most.
 
@@ -323,6 +330,7 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
+        lends_margins=share_token_budget and lend_margins,
         keep_turns=observation.keep_turns,
         activate_after=pause,
         activate_on_provider_change=on_change,
@@ -386,10 +394,11 @@ _LEAST = 10
 """Fewer tokens are no threshold to work with."""
 USUAL_INTERVAL = 6_000
 """Tokens of messages worth a question of their own: as many as by default."""
-LOG_START = 0.9
-"""The part of a budget's log at which its reflection begins.
+LOG_START, SHARED_LOG_START = 0.9, 1.0
+"""The part of a budget's log at which its reflection begins, without and with the window's room.
 
-A small log reaches its limit some turns later; each reflection reads all of it once more.
+A small log reaches its limit some turns later; each reflection reads all of it once more. Where
+both share their room, the log may still use that of a window that is not full.
 """
 SMALL_WINDOW = 6_000
 """A window of fewer tokens beside a full log is observed by the shorter rules, unless
@@ -428,7 +437,8 @@ def split_budget(
     if found.buffer_tokens is not None and reflection.block_after is None:
         reflection = replace(reflection, block_after=LOG_BLOCK_AFTER)
         if is_default(reflection.buffer_activation):
-            reflection = replace(reflection, buffer_activation=LOG_START)
+            begin = SHARED_LOG_START if found.lends_margins else LOG_START
+            reflection = replace(reflection, buffer_activation=begin)
         found = resolve(observation, reflection)
     log_room = round(budget * LOG_PART)
     if not is_default(observation.message_tokens):

@@ -450,6 +450,32 @@ def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools(
         assert plan(record, window, limit, NOW).kind == kind
 
 
+def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_used() -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(message_tokens=1000, buffer_tokens=0.75),
+        ReflectionConfig(observation_tokens=3000),
+        share_token_budget=True,
+    )
+    ready = {
+        "cycle_id": "r",
+        "group_ids": ["g0"],
+        "groups": [{**remembering(1000)["log"][0], "id": "r0", "kind": "reflection"}],
+        "input_tokens": 3000,
+        "tokens": 1000,
+        "created_at": "2026-03-02T09:00:00+00:00",
+    }
+    reflected = remembering(3000, reflection=ready)
+    assert decide(remembering(3000), talk(*[100] * 8), limit)[0] == "buffer"
+    assert decide(reflected, talk(*[100] * 8), limit)[0] == "proceed"
+    assert decide(reflected, talk(*[100] * 10), limit) == ("activate", 1)
+    longer = fold(reflected, [{"log": remembering(1000)["log"], "reflection": None}])
+    assert decide(longer, talk(*[100] * 10), limit)[0] == "proceed"
+    assert decide(longer, talk(*[100] * 25), limit)[0] == "buffer"
+    # One below the log's threshold is not taken over at once, so the window can not count on it.
+    smaller = remembering(2900, reflection={**ready, "input_tokens": 2900})
+    assert decide(smaller, talk(*[100] * 9), limit)[0] == "buffer"
+
+
 # --- Turns that stay verbatim --------------------------------------------------------------------
 
 
