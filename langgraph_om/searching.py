@@ -21,8 +21,14 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, awaited, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
-from langgraph_om.search.source import NearSearch, RecallHit, SearchRequest, find_near_search
+from langgraph_om.search.archive_source import ArchiveSource
+from langgraph_om.search.source import (
+    FindGroups,
+    RecallHit,
+    RecallSource,
+    SearchRequest,
+    StateSource,
+)
 
 MAX_LIMIT: Final = 1_000
 
@@ -53,8 +59,6 @@ class Lookup:
 
     settings: Settings
     archive: MessageArchive | None
-    near: NearSearch | None
-    """What searches beside the words; `None` for nothing."""
 
     def search_archive(
         self,
@@ -107,7 +111,7 @@ class Lookup:
         thread_id, title = record["thread_id"], find_label(record)
         who = Identity(thread_id, record["resource_id"])
         near = self._find_near(who, store, in_resource=False)
-        source = IndexedStateSource(thread_id, entries, title, record["log"], near)
+        source = StateSource(thread_id, entries, title, record["log"], near)
         return _look_up(source, asked)
 
     def search_thread(
@@ -150,19 +154,15 @@ class Lookup:
         return found
 
     def _find_near(self, who: Identity, store: Any, *, in_resource: bool) -> FindGroups | None:
-        near = self.near
-        if near is None or store is None:
+        find_near = self.settings.features.first("find_near")
+        if find_near is None or store is None:
             return None
 
         def find(query: str, limit: int) -> list[RecallHit]:
-            return near.find_near(query, limit, who, store, in_resource=in_resource)
+            found: list[RecallHit] = find_near(query, limit, who, store, in_resource=in_resource)
+            return found
 
         return find
-
-
-def _make_lookup(runner: StepRunner) -> Lookup:
-    near = find_near_search(runner.settings.features)
-    return Lookup(runner.settings, runner.archive, near)
 
 
 def build_request(
@@ -210,7 +210,7 @@ def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
         raise ConfigurationError(msg) from error
 
 
-def _look_up(source: ArchiveSource | IndexedStateSource, asked: SearchRequest) -> list[SearchHit]:
+def _look_up(source: RecallSource, asked: SearchRequest) -> list[SearchHit]:
     words = query_words(asked.query)
     return [
         SearchHit(
@@ -265,7 +265,8 @@ class SearchingActs(Handle):
             query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
         )
         store = getattr(self._graph, "store", None)
-        look = partial(_make_lookup(runner).search_thread, asked, record, messages, store)
+        lookup = Lookup(runner.settings, runner.archive)
+        look = partial(lookup.search_thread, asked, record, messages, store)
         reply: CallReply = yield Call(look, "om_search")
         hits: list[SearchHit] = reply.unwrap()
         # The record of a thread that never ran does not say which one it is.
@@ -361,7 +362,7 @@ class Searchable:
         asked = build_request(
             query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
         )
-        lookup = _make_lookup(runner)
+        lookup = Lookup(runner.settings, runner.archive)
         if state is None:
             look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
             if thread_id is None or isinstance(thread_id, str):

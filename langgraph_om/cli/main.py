@@ -234,7 +234,7 @@ def _search_archive(
     source: ArchiveSource, args: Namespace, memory: ObservationalMemory
 ) -> list[dict[str, Any]]:
     """Search all that an archive has of a thread or a resource, as `memory.search` does."""
-    lookup = Lookup(runner_of(memory).settings, source.archive, None)
+    lookup = Lookup(runner_of(memory).settings, source.archive)
     if args.thread is None and source.resource is None:
         msg = (
             "an archive is searched by thread or by resource; add `--thread ID` or `--resource ID`"

@@ -222,11 +222,7 @@ def choose_features(setup: Setup) -> Features:
 
 
 def check_value_names(features: Features) -> None:
-    """Refuse two values of the same name in the question beside an observation.
-
-    Raises:
-        ConfigurationError: When there are.
-    """
+    """Refuse two values of the same name in the question beside an observation."""
     known: dict[str, str] = {}
     for names in features.having("value_names"):
         for name, words in names.items():

@@ -107,11 +107,7 @@ class Evicting(Feature):
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the option `evict`.
-
-        Raises:
-            ConfigurationError: When there is no archive to keep what is removed.
-        """
+        """Read the option `evict`."""
         if setup.options["evict"] and setup.options["archive"] is None:
             msg = (
                 "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
@@ -137,7 +133,8 @@ class Evicting(Feature):
             yield from archive.note_failure(error, step.changed, request)
             return
         step.apply(events)
-        step.removed += list_ids(events)
+        said = (cast("Evicted", event) for event in events)
+        step.removed += [key for each in said if each["type"] == "evicted" for key in each["ids"]]
         if step.record["cursor"] != cursor:
             step.open()
 
@@ -180,7 +177,12 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
         return []
     step.take_out(resent)
     noted = archive.note_branch(record, view(record).get("archived"))
-    return [build_removal(record, resent), *noted] if resent else noted
+    if not resent:
+        return noted
+    # They are removed once more, which changes nothing of the record.
+    last = str(read_removed(record).last)
+    removal: Evicted = {"type": "evicted", "last": last, "ids": resent, "tokens": 0}
+    return [as_event(removal), *noted]
 
 
 def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arrival | None:
@@ -213,12 +215,6 @@ def find_resent(
 
     What has other words than before was edited: the archive takes these, as it does when an
     observed message is edited that was not removed yet, and what was observed of it stays.
-
-    Args:
-        archive: What calls the archive.
-
-    Raises:
-        ArchiveError: When the storage fails.
     """
     words = dict(arrival.dubious)
     known = yield from archive.archived_keys([*words])
@@ -245,13 +241,6 @@ def find_resent(
     return [key for key in words if key in there]
 
 
-def build_removal(record: MemoryRecord, resent: Sequence[str]) -> Event:
-    """Say that messages are removed once more, which changes nothing of the record."""
-    last = str(read_removed(record).last)
-    removal: Evicted = {"type": "evicted", "last": last, "ids": [*resent], "tokens": 0}
-    return as_event(removal)
-
-
 def _read_removed(
     record: MemoryRecord, known: set[str], archive: StepArchive
 ) -> EffectFlow[Sequence[Any]]:
@@ -271,12 +260,6 @@ def _read_removed(
         whole = yield from archive.call("messages", stop=stop, limit=stop + 1, **options)
         read = [*whole, *read]
     return read
-
-
-def list_ids(events: Sequence[Event]) -> list[str]:
-    """Return the ids of the messages that events say are removed, in order."""
-    said = (cast("Evicted", event) for event in events)
-    return [key for event in said if event["type"] == "evicted" for key in event["ids"]]
 
 
 # --- What memory needs no more -------------------------------------------------------------------
@@ -301,9 +284,6 @@ def find_evictable(
     These are the observed ones before the live user request, but for as many as the cursor names,
     by which the window is found: always the conversation's beginning, so that what stays is in one
     piece. System messages stay, and so does a message whose id does not name it in the archive.
-
-    Args:
-        request: The key of the live user request.
     """
     if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
         return []

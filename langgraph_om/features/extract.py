@@ -272,12 +272,7 @@ def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
 
 
 class Extract(Feature):
-    """Asks for values with each observation of the own thread, and after its reflections.
-
-    Args:
-        observed: The values of observations, by name.
-        reflected: Those of reflections.
-    """
+    """Asks for values with each observation of the own thread, and after its reflections."""
 
     name = NAME
     additions = Additions(

@@ -40,11 +40,7 @@ class GapOptions(TypedDict, total=False):
 
 
 class Gaps(Feature):
-    """Shows a line before user messages that follow a pause.
-
-    Args:
-        shortest: The shortest pause that is told.
-    """
+    """Shows a line before user messages that follow a pause."""
 
     name = "gaps"
 

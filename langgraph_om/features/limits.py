@@ -39,13 +39,6 @@ def _set_limits(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     cast("dict[str, Any]", record)["limits"] = kept
 
 
-def read_limits(record: Mapping[str, Any]) -> dict[str, int]:
-    """Return the thresholds of a thread's own, by name, in tokens."""
-    kept: Mapping[str, Any] = record.get("limits") or {}
-    names = ("message_tokens", "observation_tokens")
-    return {name: kept[name] for name in names if kept.get(name)}
-
-
 class LimitUpdates(Updates):
     """The update with which a person gives a thread thresholds of its own."""
 
@@ -103,11 +96,12 @@ class OwnLimits(Feature):
 
     def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
         """Return the limits of a thread; what the Actor's window asks for is never exceeded."""
-        own = read_limits(record)
+        names = ("message_tokens", "observation_tokens")
+        known: dict[str, int] = {name: getattr(limits, name) for name in names}
+        kept: Mapping[str, Any] = cast("Mapping[str, Any]", record).get("limits") or {}
+        own = {name: kept[name] for name in names if kept.get(name)}
         if not own:
             return limits
-        known = {"message_tokens": limits.message_tokens}
-        known["observation_tokens"] = limits.observation_tokens
         if limits.scaled_from is not None:
             own = {name: min(tokens, known[name]) for name, tokens in own.items()}
         wanted = {**known, **own}

@@ -6,7 +6,6 @@ writes for the former one. The store's texts follow, which are shown to nobody m
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import Any, cast
@@ -19,7 +18,7 @@ from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, Update, awaited, waited
+from langgraph_om.runtime.acting import Handle, Update, awaited, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
 
 logger = logging.getLogger("langgraph_om")
@@ -58,11 +57,7 @@ class Movable:
         """
         _move(self._runner, thread_id, resource_id, to_resource_id, store)
 
-    async def amove_thread(
-        self, thread_id: str, resource_id: str | None, to_resource_id: str, *, store: Any = None
-    ) -> None:
-        """Do the same as `move_thread` without blocking the event loop."""
-        await asyncio.to_thread(_move, self._runner, thread_id, resource_id, to_resource_id, store)
+    amove_thread = threaded(move_thread)
 
 
 class MoveActs(Handle):
@@ -129,11 +124,7 @@ def _move(
 
 
 def _check_archive(archive: Any, thread_id: str) -> MovingArchive:
-    """Return the archive, which knows whose a thread is.
-
-    Raises:
-        ConfigurationError: When there is none, or it cannot move threads.
-    """
+    """Return the archive, which knows whose a thread is."""
     if isinstance(archive, MovingArchive):
         return archive
     if archive is None:

@@ -61,22 +61,14 @@ class PauseConfig:
 
 
 class PauseWork(Feature):
-    """Observes ahead of need while a conversation pauses.
-
-    Args:
-        seconds: How long a pause has to last (`buffer_on_idle`).
-    """
+    """Observes ahead of need while a conversation pauses."""
 
     name = "pauses"
     has_last_step = True
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the option `observation.buffer_on_idle`.
-
-        Raises:
-            ConfigurationError: When buffering is off, or nothing runs between turns.
-        """
+        """Read the option `observation.buffer_on_idle`."""
         seconds: float | None = getattr(setup.observation, "buffer_on_idle", None)
         if seconds is None:
             return None
@@ -145,14 +137,10 @@ class PauseWork(Feature):
             yield from _submit_for_pause(step, runner.buffering, seconds=self._seconds)
             return
         context, config, record = runner.context(), ensure_config(), step.record
-
-        def act() -> None:
-            drive(self._use(step, config), context)
-
         self._pauses.begin(
             record["id"],
             self._seconds,
-            act,
+            lambda: drive(self._use(step, config), context),
             thread_id=record["thread_id"],
             resource_id=record["resource_id"],
         )
@@ -181,13 +169,7 @@ class PauseWork(Feature):
 
 
 def _submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float) -> RunFlow[None]:
-    """Send the job of a pause ahead; one that a newer pause replaces is never begun.
-
-    Args:
-        step: The step after the Actor's answer.
-        executor: What the job is sent to.
-        seconds: How long the pause has to last before the job is begun.
-    """
+    """Send the job of a pause ahead; one that a newer pause replaces is never begun."""
     settings, now = step.settings, step.now
     decision = plan_pause(step.record, step.window, settings.thresholds)
     if decision.kind != "buffer":
@@ -203,7 +185,7 @@ def _submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float)
 class _Pause:
     due: float
     """When it has lasted long enough, in seconds of this process's clock."""
-    act: Callable[[], None]
+    act: Callable[[], object]
     thread_id: str
     resource_id: str | None
 
@@ -229,7 +211,7 @@ class Pauses:
         self,
         key: str,
         seconds: float,
-        act: Callable[[], None],
+        act: Callable[[], object],
         *,
         thread_id: str = "",
         resource_id: str | None = None,

@@ -92,21 +92,24 @@ def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 
 def _asks_nothing(runner: StepRunner, step: Step) -> bool:
-    """Return whether the Actor's node does what is due."""
-    for is_due in step.settings.features.of("is_due", step.record):
+    """Return whether the Actor's node does what is due; it goes on from what was counted here."""
+    settings = step.settings
+    for is_due in settings.features.of("is_due", step.record):
         if is_due(step):
             return False
     jobs = {name: job["cycle_id"] for name, job in step.record["pending"].items()}
     if jobs and not runner.jobs_are_here:
         return False  # only a look elsewhere would tell
     count_and_collect(step, {name: runner.buffering.peek(key) for name, key in jobs.items()})
-    runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
+    runner.spans.keep(step.former["id"], step.window.span)  # any inspection goes on from it
     if not _FOUND_AGAIN.issuperset(event["type"] for event in step.events):
         return False
-    settings = step.settings
-    decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
-    is_job = decision.kind == "buffer" and runner.buffers_in_background
-    return is_job or decision.kind == "proceed"
+    step.decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
+    is_job = step.decision.kind == "buffer" and runner.buffers_in_background
+    if not is_job and step.decision.kind != "proceed":
+        return False
+    runner.looks.keep(step.former["id"], step)
+    return True
 
 
 def create_memory_agent(

@@ -108,11 +108,16 @@ class _PlacedList(list[Any]):
 
 
 def _add_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
-    """Return the message with an id from its place and content, which replay derives again."""
+    """Give the message an id from its place and content, which replay derives again.
+
+    It is set on the message itself, as LangGraph's own reducer does: an edge reads the state before
+    the message is stored, and the node behind it after.
+    """
     key = derive_id("message", number, content_digest(message))
     while key in taken:
         key = f"{key}+"
-    return message.model_copy(update={"id": key})
+    message.id = key
+    return message
 
 
 def _read_state(state: Sequence[Any]) -> tuple[list[BaseMessage | None], dict[str, int]]:

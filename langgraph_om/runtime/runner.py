@@ -137,6 +137,8 @@ class StepRunner:
     spans: Recent[Span] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
     """What was read of windows: within a turn each is opened several times for each call of the
     Actor's model, and the messages are the same objects."""
+    looks: Recent[Step] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
+    """What an edge of the ready agent has counted, for the node behind it."""
     unwritten: Recent[tuple[_Done, ...]] = field(
         init=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
     )
@@ -461,6 +463,7 @@ class StepRunner:
             identity,
             self.clock(),
             before=self.spans.recall(record["id"]),
+            look=None if is_again else self.looks.pop(record["id"]),
             scope=around,
             is_final=is_final,
             is_again=is_again,
@@ -687,6 +690,7 @@ class StepRunner:
             Exception: Whatever the executor raises, such as errors of its server.
         """
         self.unwritten.clear()
+        self.looks.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):

@@ -1,4 +1,4 @@
-"""Read for recall from the archive, or from the state of the current thread alone.
+"""Read for recall from the archive.
 
 The current thread and the user come from the run's configuration, never from what a model wrote. A
 thread or a message of another user is answered like one that does not exist.
@@ -6,39 +6,27 @@ thread or a message of another user is answered like one that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
-from langgraph_om.core.content.parts import parts_of, role_of
-from langgraph_om.core.search import tools_in
+from langgraph_om.core.wire import Scope
 from langgraph_om.search.source import (
+    FindGroups,
     RecallHit,
     RecallMessage,
+    RecallSource,
     RecallThread,
     SearchRequest,
-    StateSource,
-    drop_unlike,
-    is_created_within,
-    is_hidden,
-    is_said,
-    join_hits,
     to_hit,
 )
 
-FindGroups = Callable[[str, int], list[RecallHit]]
-"""Searches groups by meaning: a query, and how many to return at most."""
-
 TimesOf = Callable[[Keyed, Mapping[str, str]], list[datetime | None]]
 """Tells when each message of a stretch was written, given when some of them were first seen."""
-
-MOST_BY_MEANING = 20
-"""How many texts that are near in meaning are looked at, however few hits are asked for."""
 
 NEIGHBOURS = 4
 """How many messages before and after a page are read along with it."""
@@ -48,39 +36,15 @@ MAX_THREADS_PER_READ = 200
 MAX_THREADS_READ = 20_000
 """A hidden id of a thread further back than that is not recognised."""
 
-_Span: TypeAlias = tuple[str, int | None, int | None, bool]
-"""Thread, first position, position to stop before, and whether the last message is asked for."""
-
 
 @dataclass(frozen=True)
-class IndexedStateSource(StateSource):
-    """The messages of one thread's state, with a search over its groups."""
-
-    find_groups: FindGroups | None = None
-
-    def is_standing(self, hit: RecallHit) -> bool:
-        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
-        return hit.kind == "message" or any(group["id"] == hit.group_id for group in self.groups)
-
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what matches by words, and by meaning where there is such a search."""
-        by_words = super().search(asked)
-        is_elsewhere = asked.thread_id not in {None, self.thread_id}
-        if self.find_groups is None or asked.by_words or is_elsewhere:
-            return by_words
-        own = self.find_groups(asked.query, _count_near(asked))
-        near = [hit for hit in own if hit.thread.id == self.thread_id]
-        return _join(self, by_words, near, asked)
-
-
-@dataclass(frozen=True)
-class ArchiveSource:
+class ArchiveSource(RecallSource):
     """The archived messages that the user of the current thread may see."""
 
     archive: MessageArchive
     who: Identity
     """The current thread and its user."""
-    scope: Literal["thread", "resource"]
+    scope: Scope
     """Whether the other threads of the resource can be seen too."""
     times_of: TimesOf
     find_groups: FindGroups | None = None
@@ -98,12 +62,20 @@ class ArchiveSource:
     """By thread id, the ids of observations as the archive was told them last."""
     _readable: set[str] = field(init=False, compare=False, default_factory=set)
     """The threads in which a message was found."""
-    _adjacent: dict[_Span, RecallMessage] = field(init=False, compare=False, default_factory=dict)
-    """Per span of one message, that message, which was read along with others."""
+    _adjacent: dict[tuple[str, int | None, int | None, bool], RecallMessage] = field(
+        init=False, compare=False, default_factory=dict
+    )
+    """Messages that were read along with others, by thread, first position, position to stop
+    before, and whether the last message is asked for."""
     _looked_up: dict[str, ArchivedThread | None] = field(
         init=False, compare=False, default_factory=dict
     )
     """The threads looked up so far; one answer asks for the same ones again."""
+
+    @property
+    def current_thread(self) -> str:
+        """The thread of who asks."""
+        return self.who.thread_id
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -115,9 +87,7 @@ class ArchiveSource:
     ) -> tuple[list[RecallThread], bool]:
         """Return a page of the user's threads, the last updated first, and whether more follow."""
         if not self._is_shared:
-            own = self.thread(self.who.thread_id) or RecallThread(self.who.thread_id)
-            passes = page == 0 and limit > 0 and is_created_within(own, before, after)
-            return ([own] if passes else []), False
+            return super().threads(page=page, limit=limit, before=before, after=after)
         found, has_more = self.archive.threads(
             str(self.who.resource_id),
             page=page,
@@ -150,10 +120,10 @@ class ArchiveSource:
         self,
         thread_id: str,
         *,
-        start: int | None,
-        stop: int | None,
         limit: int,
-        newest_first: bool,
+        start: int | None = None,
+        stop: int | None = None,
+        newest_first: bool = False,
     ) -> list[RecallMessage]:
         """Return visible messages of the span, in the order of the conversation.
 
@@ -188,15 +158,8 @@ class ArchiveSource:
         inside = timed[len(before) : len(timed) - len(after)]
         return inside[-limit:] if newest_first else inside[:limit]
 
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what matches in threads that may be seen, by words and, if set up, by meaning."""
-        by_words = self._search_words(asked)
-        if self.find_groups is None or asked.by_words:
-            return by_words
-        near = self.find_groups(asked.query, _count_near(asked))
-        return _join(self, by_words, near, asked)
-
-    def _search_words(self, asked: SearchRequest) -> list[RecallHit]:
+    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return what holds the words of the query in threads that may be seen."""
         thread_id = asked.thread_id
         if thread_id is None and not self._is_shared:
             thread_id = self.who.thread_id
@@ -219,8 +182,7 @@ class ArchiveSource:
             for hit in found
             if (thread := threads[hit.thread_id]) is not None
         ]
-        current = self.who.thread_id
-        shown = [hit for hit in hits if not is_hidden(hit, asked, current)]
+        shown = [hit for hit in hits if not self.is_hidden(hit, asked)]
         standing = [hit for hit in shown if self.is_standing(hit)]
         return standing[: asked.most]
 
@@ -303,46 +265,22 @@ class ArchiveSource:
         ]
 
 
-def _count_near(asked: SearchRequest) -> int:
-    """Return how many texts to look for by meaning; those that are hidden are among them."""
-    return max(asked.most, MOST_BY_MEANING) + len(asked.hidden)
-
-
-def _join(
-    source: IndexedStateSource | ArchiveSource,
-    by_words: list[RecallHit],
-    near: list[RecallHit],
-    asked: SearchRequest,
-) -> list[RecallHit]:
-    """Join what was found by words with what was found by meaning and may be seen."""
-    kept: list[RecallHit] = []
-    current = source.thread_id if isinstance(source, StateSource) else source.who.thread_id
-    for hit in drop_unlike([hit for hit in near if not is_hidden(hit, asked, current)]):
-        thread = source.thread(hit.thread.id) or (
-            hit.thread if isinstance(source, StateSource) else None
-        )
-        if thread is None or asked.thread_id not in {None, thread.id}:
-            continue
-        found = source.find(hit.cursor, thread.id) if hit.kind == "message" else None
-        if hit.kind == "message" and not (found is not None and is_said(hit.text, found.message)):
-            continue  # it was removed from its conversation, or edited
-        if not source.is_standing(hit):
-            continue
-        role = None if found is None else role_of(found.message)
-        at = hit.updated if found is None else found.at
-        tools = tools_in(parts_of(found.message), {}) if found is not None else ()
-        if asked.wanted.is_empty or asked.wanted.passes(at, role, tools):
-            kept.append(replace(hit, thread=thread, role=role, updated=at))
-    return join_hits(by_words, kept)[: asked.most]
-
-
-def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:
+def read_hidden_id(written: str, source: RecallSource, current: str) -> str | None:
     """Return the thread id that a model means, which it may have been shown hidden or as it is."""
     if written in {current, hidden_id(current)}:
         return current
     if not written.startswith("thread-") or source.thread(written) is not None:
         return written
-    return next((key for key in _list_thread_ids(source) if hidden_id(key) == written), None)
+    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
+        found, has_more = source.threads(
+            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
+        )
+        for thread in found:
+            if hidden_id(thread.id) == written:
+                return thread.id
+        if not has_more:
+            break
+    return None
 
 
 def _to_recall_thread(thread: ArchivedThread) -> RecallThread:
@@ -355,13 +293,3 @@ def _step_before(moment: datetime | None) -> datetime | None:
     if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
         return None
     return moment - step
-
-
-def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
-    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
-        found, has_more = source.threads(
-            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
-        )
-        yield from (thread.id for thread in found)
-        if not has_more:
-            return

@@ -1,4 +1,4 @@
-"""Define where recall reads from: the protocol of a source, its values, and a source over a state.
+"""Define where recall reads from: what a source is, its values, and a source over a state.
 
 A source shows only what the user of the current thread may see.
 """
@@ -10,17 +10,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Features, Identity
-from langgraph_om.core.content.parts import is_visible, part_text, parts_of
+from langgraph_om.core.content.parts import is_visible, part_text, parts_of, role_of
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted_groups
-from langgraph_om.core.search import RECALL, Filter, FoundText, Kind, fuse, search_texts
-from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.search import (
+    RECALL,
+    Filter,
+    FoundText,
+    Kind,
+    fuse,
+    search_texts,
+    tools_in,
+)
+from langgraph_om.core.wire import Group, MemoryRecord, Scope
 from langgraph_om.errors import ObservationalMemoryError
 
 LEAST_LIKENESS: Final = 0.1
@@ -104,11 +110,26 @@ class SearchRequest:
     """Whether words alone are looked for."""
 
 
-class RecallSource(Protocol):
+FindGroups = Callable[[str, int], list[RecallHit]]
+"""Searches texts by meaning: a query, and how many to return at most."""
+
+MOST_BY_MEANING: Final = 20
+"""How many texts that are near in meaning are looked at, however few hits are asked for."""
+
+
+class RecallSource:
     """What recall reads from."""
+
+    find_groups: FindGroups | None
+
+    @property
+    def current_thread(self) -> str:
+        """The thread that asks."""
+        raise NotImplementedError
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
+        raise NotImplementedError
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
@@ -120,18 +141,22 @@ class RecallSource(Protocol):
             before: Only threads created before this time.
             after: Only threads created at this time or later.
         """
+        own = self.thread(self.current_thread) or RecallThread(self.current_thread)
+        passes = page == 0 and limit > 0 and is_created_within(own, before, after)
+        return ([own] if passes else []), False
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
         """Return the message of this key, visible or not, without a thread from any of them."""
+        raise NotImplementedError
 
     def messages(
         self,
         thread_id: str,
         *,
-        start: int | None,
-        stop: int | None,
         limit: int,
-        newest_first: bool,
+        start: int | None = None,
+        stop: int | None = None,
+        newest_first: bool = False,
     ) -> list[RecallMessage]:
         """Return visible messages, always in the order of the conversation.
 
@@ -140,15 +165,44 @@ class RecallSource(Protocol):
             stop: The position to stop before; None for the end.
             newest_first: Whether the last ones of the span are returned instead of the first.
         """
+        raise NotImplementedError
+
+    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return messages and observations that hold the words, the best first."""
+        raise NotImplementedError
+
+    def is_standing(self, hit: RecallHit) -> bool:
+        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
+        raise NotImplementedError
+
+    def is_hidden(self, hit: RecallHit, asked: SearchRequest) -> bool:
+        """Return whether a hit is a message that is not to be found."""
+        is_own = hit.kind == "message" and hit.thread.id == self.current_thread
+        return is_own and hit.cursor in asked.hidden
 
     def search(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return messages and observations that match, the best first, none of them twice."""
-
-
-def is_hidden(hit: RecallHit, asked: SearchRequest, current_thread: str) -> bool:
-    """Return whether a hit is a message that is not to be found."""
-    is_own = hit.kind == "message" and hit.thread.id == current_thread
-    return is_own and hit.cursor in asked.hidden
+        """Return what matches by words, and by meaning where there is such a search."""
+        by_words = self.search_words(asked)
+        if self.find_groups is None or asked.by_words:
+            return by_words
+        most = max(asked.most, MOST_BY_MEANING) + len(asked.hidden)  # hidden ones are among them
+        near = self.find_groups(asked.query, most)
+        by_meaning: list[RecallHit] = []
+        for hit in drop_unlike([hit for hit in near if not self.is_hidden(hit, asked)]):
+            thread = self.thread(hit.thread.id)
+            if thread is None or asked.thread_id not in {None, thread.id}:
+                continue
+            if hit.kind != "message":
+                if self.is_standing(hit) and asked.wanted.passes(hit.updated, None, ()):
+                    by_meaning.append(replace(hit, thread=thread))
+                continue
+            found = self.find(hit.cursor, thread.id)
+            if found is None or not is_said(hit.text, found.message):
+                continue  # it was removed from its conversation, or edited
+            role, tools = role_of(found.message), tools_in(parts_of(found.message), {})
+            if asked.wanted.passes(found.at, role, tools):
+                by_meaning.append(replace(hit, thread=thread, role=role, updated=found.at))
+        return join_hits(by_words, by_meaning)[: asked.most]
 
 
 def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
@@ -195,20 +249,6 @@ def _name(hit: RecallHit) -> str:
 # --- What is read, and how much ------------------------------------------------------------------
 
 
-def _keep_id(thread_id: str) -> str:
-    return thread_id
-
-
-@dataclass(frozen=True, slots=True)
-class RecallLimits:
-    """How many tokens an answer, and each kind of part in an overview, may take."""
-
-    answer_tokens: int = 2000
-    text_tokens: int = 100
-    result_tokens: int = 20
-    other_tokens: int = 30
-
-
 @dataclass(frozen=True, slots=True)
 class InSight:
     """What who asks is shown beside the answer, so that it need not be repeated."""
@@ -225,7 +265,7 @@ class InSight:
 class RecallScope:
     """What recall may read, and how it writes times and thread ids."""
 
-    scope: Literal["thread", "resource"]
+    scope: Scope
     current_thread: str
     timezone: tzinfo
     hidden: frozenset[str] = frozenset()
@@ -233,16 +273,15 @@ class RecallScope:
     end: str | None = None
     """The key of the message at which the current thread ends for a reader; `None`: the last."""
     in_sight: InSight = field(default_factory=InSight)
-    limits: RecallLimits = field(default_factory=RecallLimits)
-    show_id: Callable[[str], str] = _keep_id
+    show_id: Callable[[str], str] = str
     """Writes a thread id for the model."""
 
-    read_id: Callable[[str], str | None] = _keep_id
+    read_id: Callable[[str], str | None] = str
     """Reads a thread id that the model wrote; None when there is no such id."""
 
 
 @dataclass(frozen=True)
-class StateSource:
+class StateSource(RecallSource):
     """The messages of one thread's state, and what was observed of them; no other threads."""
 
     thread_id: str
@@ -252,17 +291,16 @@ class StateSource:
     title: str | None = None
     groups: Sequence[Group] = ()
     """The thread's log, which a search looks in too."""
+    find_groups: FindGroups | None = None
+
+    @property
+    def current_thread(self) -> str:
+        """The one thread."""
+        return self.thread_id
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return the thread, if it is this one."""
         return self._thread if thread_id == self.thread_id else None
-
-    def threads(
-        self, *, page: int, limit: int, before: datetime | None, after: datetime | None
-    ) -> tuple[list[RecallThread], bool]:
-        """Return this thread, on the first page and when it passes the filters."""
-        passes = page == 0 and limit > 0 and is_created_within(self._thread, before, after)
-        return ([self._thread] if passes else []), False
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
         """Return the message of this key."""
@@ -275,10 +313,10 @@ class StateSource:
         self,
         thread_id: str,
         *,
-        start: int | None,
-        stop: int | None,
         limit: int,
-        newest_first: bool,
+        start: int | None = None,
+        stop: int | None = None,
+        newest_first: bool = False,
     ) -> list[RecallMessage]:
         """Return visible messages of the span, in the order of the conversation."""
         if thread_id != self.thread_id or limit <= 0:
@@ -290,13 +328,17 @@ class StateSource:
             first = max(first, last - limit)
         return [self._to_recall_message(at) for at in visible[first : min(last, first + limit)]]
 
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
+    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
         """Return what holds the words of the query."""
         if asked.thread_id not in {None, self.thread_id}:
             return []
         entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
         found = search_texts(asked.query, entries, self.groups, asked.wanted)
         return [to_hit(each, self._thread) for each in found[: asked.most]]
+
+    def is_standing(self, hit: RecallHit) -> bool:
+        """Return whether a hit is a message, or an observation of the log."""
+        return hit.kind == "message" or any(group["id"] == hit.group_id for group in self.groups)
 
     def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, written_at = self.entries[at]
@@ -319,45 +361,6 @@ class StateSource:
 
 class SearchError(ObservationalMemoryError):
     """A store or its embedding failed in a search."""
-
-
-class NearSearch(Feature):
-    """A search that finds more than the one by words; recall joins what both find."""
-
-    is_base = True
-    search_prompt: ClassVar[str]
-    """The prompt that says how to search with it, in the place of `recall_search`."""
-    told: ClassVar[str]
-    """What the tool's description says of it, behind "by the words of a `query`"."""
-
-    def find_near(
-        self,
-        query: str,
-        limit: int,
-        who: Identity,
-        store: Any,
-        *,
-        in_resource: bool,
-        finds_messages: bool = False,
-    ) -> list[RecallHit]:
-        """Return the best match of each text that is near to a query, the best first.
-
-        Args:
-            store: The run's store; `None` without one.
-            in_resource: Whether all threads of the resource are searched instead of the current
-                one; without a resource it is the current one.
-            finds_messages: Whether observations are left out.
-
-        Raises:
-            ConfigurationError: When there is nothing that can be searched.
-            SearchError: When the search fails.
-        """
-        raise NotImplementedError
-
-
-def find_near_search(features: Features) -> NearSearch | None:
-    """Return what searches beside the words; `None` where nothing does."""
-    return next((each for each in features.all if isinstance(each, NearSearch)), None)
 
 
 FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})

@@ -24,7 +24,6 @@ from langgraph_om.memory import runner_of
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.search.source import (
     RecallHit,
-    RecallLimits,
     RecallScope,
     RecallThread,
     SearchRequest,
@@ -36,7 +35,7 @@ from support.examples import examples
 from support.material import CONTROL, deep, ids, long_texts, tags_in, texts
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
-BUDGET = RecallLimits().answer_tokens
+BUDGET = 2000
 KINDS = {"error", "hint", "messages", "threads", "results", "text"}
 
 junk = st.recursive(

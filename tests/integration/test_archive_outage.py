@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS_MISSED, ArchiveWriter
+from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
 
 
@@ -63,6 +63,6 @@ def test_what_was_missed_is_bounded() -> None:
     writer = ArchiveWriter(SQLAlchemyArchive("sqlite://"))
     writer.note_missed("t", [f"h{at}" for at in range(MAX_KEYS_MISSED + 1)])
     assert len(writer.recall_thread("t", []).missed) == 1
-    for at in range(MAX_THREADS_MISSED + 50):
+    for at in range(MAX_THREADS + 50):
         writer.note_missed(f"t{at}", ["h"], "h")
-    assert len(writer._missed) == len(writer._waited) == MAX_THREADS_MISSED
+    assert len(writer._threads) == MAX_THREADS

@@ -380,3 +380,18 @@ def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin,
     parts = world.talk(thread, worker, 40, falls_at=1, **plan)
     ended = [part["cycleId"] for part in of_kind(parts, "activation")]
     assert len(ended) == len(set(ended)) > 0
+
+
+@pytest.mark.needs("pinned")
+@pytest.mark.parametrize("door", ["agent", "middleware", "middleware-node"])
+def test_message_left_out_since_it_is_pinned_too_is_said_to_be(begin: Begin, door: str) -> None:
+    """The system message has its words as well, so the call tells of it, behind the status."""
+    rules = Rules(
+        door=door, storage="archive", scope="resource", max_input_tokens=900, keep_turns=2
+    )
+    world = begin(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    world.talk(thread, worker, 250)
+    world.pin(thread, worker, "u0")
+    [told] = of_kind(world.talk(thread, worker, 1), "view-trimmed")
+    assert told["droppedMessages"] == 1

@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.search.source import (
     RecallHit,
-    RecallLimits,
     RecallMessage,
     RecallScope,
     RecallThread,
@@ -24,7 +23,7 @@ from langgraph_om.search.source import (
 from support.counters import COUNTER
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
-BUDGET = RecallLimits().answer_tokens
+BUDGET = 2000
 PNG = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ" * 8
 
 

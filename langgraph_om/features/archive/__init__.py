@@ -81,11 +81,7 @@ class ArchiveOptions(TypedDict, total=False):
 
 
 class Archiving(Feature):
-    """Archives messages and observations.
-
-    Args:
-        archive: Where they are kept.
-    """
+    """Archives messages and observations."""
 
     name = "archive"
     has_last_step = True

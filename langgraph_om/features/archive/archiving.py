@@ -152,11 +152,9 @@ ADDITIONS = Additions(
 # behind it than before.
 
 
-Ask = Callable[..., EffectFlow[Any]]
-"""Calls a method of the storage."""
-
-
-def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFlow[list[Event]]:
+def look_for_deletion(
+    record: MemoryRecord, ask: Callable[..., EffectFlow[Any]] = call_storage
+) -> EffectFlow[list[Event]]:
     """Return what to note of deletions since the record last looked; nothing where there is none.
 
     Args:
@@ -216,9 +214,6 @@ def find_unarchived(
     record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
 ) -> tuple[str | None, Keyed]:
     """Return what the archive does not have yet.
-
-    Args:
-        changed: Keys of messages that are new, or of another content than before.
 
     Returns:
         The key of the message before the first one, `None` at the start, and the messages.
@@ -292,9 +287,6 @@ def archive_new(
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        record: The memory of the thread, with what this step found folded in.
-        changed: Keys of messages that are new or edited.
-        request: The key of the live user request.
         may_wait: Whether a request that alone is new may be archived with what follows it.
 
     Returns:
@@ -380,7 +372,6 @@ class StepArchive:
         Raises:
             ArchiveError: When the storage fails.
         """
-        whose = (self.thread_id, self.resource_id)
         times = {
             key: time
             for key, message in entries
@@ -388,7 +379,8 @@ class StepArchive:
         }
         branch: str | None = yield from self.call(
             "append_messages",
-            *whose,
+            self.thread_id,
+            self.resource_id,
             entries,
             after=after,
             now=self.now,
@@ -438,7 +430,6 @@ class StepArchive:
         """Remember what it did not take, and not to wait for it again in a turn that waited long.
 
         Args:
-            error: What it failed with.
             missed: Keys of messages that are new or edited.
             request: The key of the live user request.
         """

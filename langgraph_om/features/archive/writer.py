@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import ThreadMemory
+from langgraph_om.runtime.state import Recent
 
 MAX_LEVELS = 50
 """How deep values stay as they are in a message that is no JSON value."""
@@ -32,17 +33,29 @@ OUTLINE_CHARACTERS = 2000
 
 MAX_KEYS_MISSED = 1000
 """How many messages of a thread are remembered as not archived; beyond, all of them are meant."""
-MAX_THREADS_MISSED = 1000
 EVERYTHING = frozenset({""})
 """The key of no message: where it is missed, the whole conversation is archived again."""
 
-MAX_GROUPS_REMEMBERED = 10_000
-"""How many groups and threads a process remembers to have archived, so that it does not ask again.
-"""
+MAX_THREADS = 10_000
+"""Of how many threads a process remembers what it archived; of others the archive is asked."""
 
 
 MAX_DELETIONS = 5
 """How often a thread is deleted that others write to meanwhile."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What a process remembers of one thread."""
+
+    is_known: bool = False
+    """Whether all of it was archived."""
+    log: Sequence[str] | None = None
+    """The ids of the groups that the archive was told to be its log."""
+    missed: frozenset[str] = frozenset()
+    """What was new or edited when the archive failed."""
+    waited_for: str | None = None
+    """The request of the turn that has waited in vain."""
 
 
 @dataclass(eq=False)
@@ -53,16 +66,9 @@ class ArchiveWriter:
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the memory uses the graph's store; noted in the archive with the first messages."""
     _has_noted_uses: bool = field(default=False, repr=False)
-    _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
-    _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
-    _logs: OrderedDict[str, list[str]] = field(default_factory=OrderedDict, repr=False)
-    """Per thread, the ids of the groups that the archive was told to be its log."""
-    _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _threads: OrderedDict[str, _Thread] = field(default_factory=OrderedDict, repr=False)
+    _lost: Recent[bool] = field(default_factory=lambda: Recent(MAX_THREADS), repr=False)
     """The resources and threads of which the archive lacked something."""
-    _waited: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
-    """Per thread, the request of the turn that has waited in vain."""
-    _missed: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict, repr=False)
-    """Per thread, what was new or edited when the archive failed."""
     _is_away: bool = field(default=False, repr=False)
     """Whether the archive failed and has not answered since."""
 
@@ -83,26 +89,23 @@ class ArchiveWriter:
         """
         if is_missing:
             self._forget(thread_id)
-        return ThreadMemory(
-            is_known=thread_id in self._threads,
-            missed=self._missed.get(thread_id, frozenset()),
-            waited_for=self._waited.get(thread_id),
-            new_groups=[group for group in groups if (thread_id, group["id"]) not in self._groups],
-            has_other_log=self._logs.get(thread_id) != [group["id"] for group in groups],
-        )
+        own, ids = self._threads.get(thread_id, _Thread()), [group["id"] for group in groups]
+        new = [group for group in groups if group["id"] not in (own.log or ())]
+        return ThreadMemory(own.is_known, own.missed, own.waited_for, new, own.log != ids)
+
+    def _remember(self, thread_id: str) -> _Thread:
+        own = self._threads[thread_id] = self._threads.pop(thread_id, _Thread())
+        while len(self._threads) > MAX_THREADS:
+            self._threads.popitem(last=False)
+        return own
 
     def note_missed(
         self, thread_id: str, missed: Collection[str], waited_for: str | None = None
     ) -> None:
         """Remember what was not archived, and the request of a turn that waited long for it."""
-        keys = frozenset(missed)
-        self._missed[thread_id] = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
-        if waited_for is not None:
-            self._waited[thread_id] = waited_for
-        while len(self._missed) > MAX_THREADS_MISSED:
-            forgotten, _ = self._missed.popitem(last=False)
-            self._waited.pop(forgotten, None)
-            self._threads.pop(forgotten, None)  # the archive is asked what it has of it
+        own, keys = self._remember(thread_id), frozenset(missed)
+        own.missed = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
+        own.waited_for = waited_for or own.waited_for
 
     def note_outage(self) -> str | None:
         """Note that the archive failed; return its place where that is news, once an outage."""
@@ -113,39 +116,22 @@ class ArchiveWriter:
 
     def note_archived(self, thread_id: str) -> None:
         """Remember that the archive has all of a thread."""
-        self._missed.pop(thread_id, None)
-        self._waited.pop(thread_id, None)
-        self._threads[thread_id] = None
-        _forget_oldest(self._threads)
+        own = self._remember(thread_id)
+        own.is_known, own.missed, own.waited_for = True, frozenset(), None
 
     def append_messages(
-        self,
-        thread_id: str,
-        resource_id: str | None,
-        entries: Keyed,
-        *,
-        after: str | None,
-        now: datetime,
-        title: str | None = None,
-        times: Mapping[str, datetime] | None = None,
-        branch: str | None = None,
-        must_follow: bool = False,
+        self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
     ) -> str | None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
         Arguments, result and errors are those of `MessageArchive.append`.
         """
-        self._note_uses()
+        if not self._has_noted_uses and isinstance(self.archive, StoreNotingArchive):
+            for use in self.store_uses:
+                self.archive.note_store(use)
+            self._has_noted_uses = True
         rows = [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
-        options: dict[str, Any] = {
-            "after": after,
-            "now": now,
-            "title": title,
-            "times": times,
-            "parent": find_parent_thread(thread_id),
-            "branch": branch,
-            "must_follow": must_follow,
-        }
+        options["parent"] = find_parent_thread(thread_id)
         try:
             name = self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
@@ -153,13 +139,6 @@ class ArchiveWriter:
             name = self.archive.append(thread_id, resource_id, plain, **options)
         self._is_away = False
         return name
-
-    def _note_uses(self) -> None:
-        if self._has_noted_uses or not isinstance(self.archive, StoreNotingArchive):
-            return
-        for use in self.store_uses:
-            self.archive.note_store(use)
-        self._has_noted_uses = True
 
     def add_new_groups(
         self,
@@ -177,16 +156,12 @@ class ArchiveWriter:
             ConfigurationError: When the thread belongs to another resource.
         """
         self.archive.add_groups(thread_id, resource_id, groups, now, log=log)
-        self._logs[thread_id] = [*log]
-        _forget_oldest(self._logs)
-        self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
-        _forget_oldest(self._groups)
+        self._remember(thread_id).log = [*log]
 
     def note_loss(self, name: str) -> bool:
         """Remember that the archive lacks what it had, and return whether that is news."""
-        is_news = name not in self._lost
-        self._lost[name] = None
-        _forget_oldest(self._lost)
+        is_news = self._lost.recall(name) is None
+        self._lost.keep(name, kept=True)
         return is_news
 
     def delete_thread(
@@ -238,15 +213,9 @@ class ArchiveWriter:
 
     def _forget(self, thread_id: str | None) -> None:
         """Forget what was archived of a thread, or of all, after it was deleted."""
-
-        def is_it(key: str) -> bool:
-            return thread_id is None or belongs_to(key, thread_id)
-
-        for group in [group for group in self._groups if is_it(group[0])]:
-            del self._groups[group]
-        for remembered in (self._threads, self._logs):
-            for known in [known for known in remembered if is_it(known)]:
-                del remembered[known]
+        for key, own in [*self._threads.items()]:
+            if thread_id is None or belongs_to(key, thread_id):
+                own.is_known, own.log = False, None
 
 
 def _find_place(archive: MessageArchive) -> str:
@@ -255,11 +224,6 @@ def _find_place(archive: MessageArchive) -> str:
         return str(archive.place)  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001 no archive stops a turn, whatever it raises
         return type(archive).__name__
-
-
-def _forget_oldest(remembered: OrderedDict[Any, Any]) -> None:
-    while len(remembered) > MAX_GROUPS_REMEMBERED:
-        remembered.popitem(last=False)
 
 
 def _drop_artifact(message: BaseMessage) -> BaseMessage:

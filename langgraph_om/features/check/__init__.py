@@ -46,17 +46,6 @@ class CheckOptions(TypedDict, total=False):
     out."""
 
 
-class CheckEntry(TypedDict):
-    """An entry of an observation: how many items held something that was never said."""
-
-    mended: int
-    """The Observer mended them."""
-    cut: int
-    """Something was cut out of them."""
-    left_out: int
-    """Nothing of them could be kept."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Doubtful:
     """An item of an answer with words that are not founded."""
@@ -102,7 +91,8 @@ class Check(Feature):
             return checked, []
         reply: ModelReply = yield _ask(asked, doubtful, answers)
         mended = {} if reply.error is not None else _read_mended(reply.text, doubtful, shown)
-        entry: CheckEntry = {"mended": len(mended), "cut": 0, "left_out": 0}
+        # Items that the Observer mended, those that something was cut out of, and the others.
+        entry = {"mended": len(mended), "cut": 0, "left_out": 0}
         cuts: dict[str, dict[LineSpan, str]] = {}
         for item in doubtful:
             text = mended.get(item)

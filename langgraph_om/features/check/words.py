@@ -76,13 +76,16 @@ class Shown:
     texts: Sequence[str]
 
     @cached_property
+    def _plain(self) -> Sequence[str]:
+        return [unescape(normalize(text)).casefold() for text in self.texts]
+
+    @cached_property
     def _text(self) -> str:
         return "\n".join(map(fold, self.texts))
 
     @cached_property
     def _tokens(self) -> frozenset[str]:
-        plain = (unescape(normalize(text)).casefold() for text in self.texts)
-        found = {token.strip("._-") for text in plain for token in _BETWEEN.split(text)}
+        found = {token.strip("._-") for text in self._plain for token in _BETWEEN.split(text)}
         return frozenset(chain(found, *(token.split(".") for token in found)))
 
     @cached_property
@@ -92,9 +95,9 @@ class Shown:
     @cached_property
     def _numbers(self) -> frozenset[str]:
         """All numbers, as digits alone."""
-        plain = [unescape(normalize(text)).casefold() for text in self.texts]
-        found = (_write_digits(match[0]) for text in plain for match in _NUMBER.finditer(text))
-        return frozenset(chain(found, *map(_read_phrases, plain)))
+        matches = chain.from_iterable(map(_NUMBER.finditer, self._plain))
+        found = (_write_digits(match[0]) for match in matches)
+        return frozenset(chain(found, *map(_read_phrases, self._plain)))
 
     def has(self, text: str) -> bool:
         """Return whether a text stands there, whatever its case, spaces and quotation marks."""
@@ -146,7 +149,6 @@ def find_unfounded(text: str, shown: Shown) -> list[Word]:
 
     Args:
         text: Lines of a note; bullet, mark and time may stand before.
-        shown: What the Observer was shown.
     """
     plain = normalize(text)
     found = [word for word in _list_checked(plain) if not _is_founded(word, shown)]

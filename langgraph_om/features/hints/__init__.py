@@ -84,11 +84,6 @@ class HintKeys(TypedDict, total=False):
     suggested_response: str | None
 
 
-def _read_task(said: str) -> str | None:
-    """Read a task; an empty block states none, and the former one holds."""
-    return said or None
-
-
 def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Take over the hints that an event has; the others stay.
 
@@ -124,18 +119,15 @@ def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
 
 
 class ContinuationHints(Feature):
-    """Has the Observer state hints, and the Actor shown them.
-
-    Args:
-        names: Those that are asked for.
-    """
+    """Has the Observer state hints, and the Actor shown them."""
 
     name = "hints"
     prompts = __name__
     additions = Additions(
         keys=HintKeys,
         blank={TASK: None, RESPONSE: None},
-        hints={TASK: _read_task, RESPONSE: str},
+        # An empty task states none, and the former one holds.
+        hints={TASK: lambda said: said or None, RESPONSE: str},
         closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
         tags=(tag_of(TASK), tag_of(RESPONSE)),
         beside={

@@ -10,9 +10,8 @@ hits come first, by their rank, then what stands around them, and what does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
 from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -31,7 +30,6 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.features.inject.config import InjectConfig
 from langgraph_om.features.recall import Recall
@@ -64,61 +62,41 @@ class EarlierMessage:
     """How well it matches; `None` of a message that was not found, but stands near to one."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockStyle:
-    """How a block is written, and how large it may be."""
-
-    max_tokens: int
-    counter: TokenCounter
-    timezone: tzinfo
-    show_id: Callable[[str], str]
-    """Writes a thread's id for the model."""
-    current_thread: str
-
-
-def limit_tokens(message_tokens: int) -> int:
-    """Return how many tokens a block may have beside a window of this size."""
-    return min(MAX_TOKENS, int(message_tokens * WINDOW_SHARE))
-
-
 def write_recalled(
-    found: Sequence[EarlierMessage], words: Sequence[str], style: BlockStyle
+    found: Sequence[EarlierMessage], words: Sequence[str], settings: Settings, current: str
 ) -> tuple[str, list[EarlierMessage]]:
-    """Write the block.
+    """Return the text of the block, empty where nothing fits, and the messages in it.
 
     Args:
         found: Hits, the best first, then the messages around them, the most wanted first.
-        words: The words of the query.
-        style: How it is written.
-
-    Returns:
-        Its text, empty where nothing fits, and the messages in it.
     """
     shown: list[EarlierMessage] = []
-    text = ""
+    text, room = "", int(settings.thresholds.message_tokens * WINDOW_SHARE)
     for message in found:
         lengths = (
             (SHORT_CHARACTERS,) if message.score is None else (HIT_CHARACTERS, SHORT_CHARACTERS)
         )
         for characters in lengths:
             cut = replace(message, text=cut_excerpt(message.text, words, characters))
-            longer = _write([*shown, cut], style)
-            if style.counter.count_text(longer) <= style.max_tokens:
+            longer = _write([*shown, cut], settings, current)
+            if settings.counter.count_text(longer) <= min(MAX_TOKENS, room):
                 shown.append(cut)
                 text = longer
                 break
     return text, shown
 
 
-def _write(messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
+def _write(messages: Sequence[EarlierMessage], settings: Settings, current: str) -> str:
     threads: dict[str, list[EarlierMessage]] = {}
     for message in messages:
         threads.setdefault(message.message.thread_id, []).append(message)
-    blocks = [_write_thread(key, each, style) for key, each in threads.items()]
+    blocks = [_write_thread(key, each, settings, current) for key, each in threads.items()]
     return fill("recalled_messages", messages="\n\n".join(blocks))
 
 
-def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
+def _write_thread(
+    thread_id: str, messages: Sequence[EarlierMessage], settings: Settings, current: str
+) -> str:
     """Write the messages of a thread in their order, with marks where some are left out."""
     ordered = sorted(messages, key=lambda each: each.message.position)
     lines: list[str] = []
@@ -129,7 +107,7 @@ def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: Blo
         if before is not None and message.position > before + 1:
             lines.append("…")
         before = message.position
-        moment = to_local(message.at, style.timezone)
+        moment = to_local(message.at, settings.timezone)
         written = format_weekday(moment.date()) if moment else "unknown"
         if written != day:
             lines.append(f"Date: {written}")
@@ -140,8 +118,8 @@ def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: Blo
         lines.append(f"{role[0].upper()}{role[1:]}{clock} [{show_key(message.key)}]: {body}")
     title = as_label(messages[0].title) if messages[0].title else ""
     named = f' title="{escape_attribute(title)}"' if title else ""
-    mark = ' current="yes"' if thread_id == style.current_thread else ""
-    shown_id = escape_attribute(style.show_id(thread_id))
+    mark = ' current="yes"' if thread_id == current else ""
+    shown_id = escape_attribute(settings.show_id(thread_id))
     text = escape("\n".join(lines))
     return f'<{TAG} thread="{shown_id}"{named}{mark}>\n{text}\n</{TAG}>'
 
@@ -174,16 +152,7 @@ class Finder:
         messages: Sequence[BaseMessage],
         hidden: Collection[str],
     ) -> list[EarlierMessage]:
-        """Return the best hits, the best first, then the messages around them, the nearest first.
-
-        Args:
-            query: The text of the user's message.
-            messages: Its conversation, which the archive has too.
-            hidden: Keys of the thread's messages that the Actor is shown anyway.
-
-        Raises:
-            ArchiveError: When the archive's storage fails.
-        """
+        """Return the hits, the best first, then the messages around them, the nearest first."""
         store = find_store() if self.recalling.near is not None else None
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
@@ -225,10 +194,10 @@ class Finder:
         reach, thread, at = self.config.message_range, message.thread_id, message.position
         sides = {"before": reach, "after": reach} if isinstance(reach, int) else reach
         if most := sides.get("before", 0):
-            before = source.messages(thread, start=None, stop=at, limit=most, newest_first=True)
+            before = source.messages(thread, stop=at, limit=most, newest_first=True)
             yield from enumerate(reversed(before), start=1)
         if most := sides.get("after", 0):
-            after = source.messages(thread, start=at + 1, stop=None, limit=most, newest_first=False)
+            after = source.messages(thread, start=at + 1, limit=most)
             yield from enumerate(after, start=1)
 
 
@@ -284,18 +253,13 @@ class RecalledRecord(MemoryRecord, RecalledKeys, total=False):
     """A record that may have it."""
 
 
-class Recalled(TypedDict):
+class Recalled(RecalledBlock):
     """Memory searched for the live request, once in its turn."""
 
     type: Literal["recalled"]
     at: str
-    request: str
-    digest: str
-    """Of the request's content."""
     hits: list[RecalledHit]
     """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
     error: str | None
     """Why the search failed; `None` where it did not."""
     record_id: str
@@ -304,12 +268,9 @@ class Recalled(TypedDict):
 
 def set_recalled(record: RecalledRecord, event: Recalled) -> None:
     """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
-    }
+    said: Mapping[str, Any] = event
+    kept = {name: said[name] for name in RecalledBlock.__annotations__}
+    record["recalled"] = cast("RecalledBlock", kept)
 
 
 def forget_recalled(record: RecalledRecord, event: ThreadDeleted) -> None:
@@ -375,18 +336,18 @@ class Injecting(Feature):
             return
         query = read_text(request)
         words = query_words(query)
-        found: list[EarlierMessage] = []
-        error: Exception | None = None
-        if words:
-            hidden = _list_shown(step)
-            found, error = yield from _search(query, step.identity, record, step.messages, hidden)
-        text, shown = write_recalled(found, words, _choose_style(step.settings, record))
+        found, error = (yield from _search(query, step)) if words else ([], None)
+        text, shown = write_recalled(found, words, step.settings, record["thread_id"])
         recalled: Recalled = {
             "type": "recalled",
             "at": iso(step.now),
             "request": window.request,
             "digest": digest,
-            "hits": _list_hits(shown),
+            "hits": [
+                {"id": each.message.key, "threadId": each.message.thread_id, "score": each.score}
+                for each in shown
+                if each.score is not None
+            ],
             "text": text,
             "tokens": step.settings.counter.count_text(text) if text else 0,
             "error": None if error is None else f"{type(error).__name__}: {error}",
@@ -406,15 +367,13 @@ class Injecting(Feature):
         return HumanMessage(block["text"], id=RECALLED_ID)
 
 
-def _search(
-    query: str,
-    identity: Identity,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    hidden: Collection[str],
-) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:
+def _search(query: str, step: Step) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:
     """Search for earlier messages; a failure is warned of, and returned."""
-    asked = (query, identity, record, messages, hidden)
+    shown, request, record = step.view.shown, step.window.request, step.record
+    # What the Actor is shown need not be found.
+    hidden = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
+    hidden |= {request} if request is not None else set()
+    asked = (query, step.identity, record, step.messages, hidden)
     reply: StorageReply = yield Storage("find_earlier", asked)
     if reply.error is not None:
         said = "thread %r: nothing was recalled for the user's message, the search failed: %s: %s"
@@ -427,28 +386,3 @@ def _find_request(window: Window) -> BaseMessage | None:
         return window.request_message
     entries = reversed(window.entries)
     return next((entry.message for entry in entries if entry.key == window.request), None)
-
-
-def _list_shown(step: Step) -> Collection[str]:
-    """List the keys of the messages that the Actor is shown: these need not be found."""
-    shown, request = step.view.shown, step.window.request
-    keys = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
-    return keys | ({request} if request is not None else set())
-
-
-def _choose_style(settings: Settings, record: MemoryRecord) -> BlockStyle:
-    return BlockStyle(
-        limit_tokens(settings.thresholds.message_tokens),
-        settings.counter,
-        settings.timezone,
-        settings.show_id,
-        record["thread_id"],
-    )
-
-
-def _list_hits(shown: Sequence[EarlierMessage]) -> list[RecalledHit]:
-    return [
-        {"id": each.message.key, "threadId": each.message.thread_id, "score": each.score}
-        for each in shown
-        if each.score is not None
-    ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
@@ -36,13 +36,12 @@ from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import Kind
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall.config import read_retrieval
 from langgraph_om.runtime.tools import find_store
 from langgraph_om.search.source import (
-    NearSearch,
     RecallHit,
     RecallThread,
     SearchError,
@@ -148,7 +147,6 @@ def list_messages(
     """Return the messages of a thread that users may see, as far as they are kept.
 
     Args:
-        messages: Its conversation.
         kept: The newest message that is kept outside of it, for each place where messages are.
     """
     entries = drop_deleted(record, keyed_conversation(messages))
@@ -223,11 +221,6 @@ _WORDS: Final = ("text", "pieces")
 _Known = OrderedDict[tuple[Namespace, str], None]
 """By thread, the groups and messages that are known to be in a store, or on their way there."""
 
-TimeOf = Callable[[str, BaseMessage], datetime | None]
-"""Tells when a message was said, by its key."""
-
-_T = TypeVar("_T")
-
 
 def check_store(store: BaseStore | None) -> BaseStore:
     """Return a store that can be searched by meaning.
@@ -252,18 +245,16 @@ def check_store(store: BaseStore | None) -> BaseStore:
     return store
 
 
-class Meaning(NearSearch):
-    """Puts observations and messages into the graph's store, and searches there.
-
-    Args:
-        archive: Tells which threads are deleted; `None` where nothing is archived.
-    """
+class Meaning(Feature):
+    """Puts observations and messages into the graph's store, and searches there."""
 
     name = "meaning"
     needs = ("recall",)
     prompts = __package__
     search_prompt = "recall_search_meaning"
+    """The prompt that says how to search with it, in the place of `recall_search`."""
     told = " and by its meaning"
+    """What the description of `recall` says of it, behind "by the words of a `query`"."""
     store_use = "index"
     kept_in_store = "the texts that search by meaning has put into the graph's store"
 
@@ -318,7 +309,7 @@ class Meaning(NearSearch):
         who: Identity,
         *,
         edited: Collection[str] = (),
-        time_of: TimeOf | None = None,
+        time_of: Callable[[str, BaseMessage], datetime | None] | None = None,
     ) -> None:
         """Put what is new of a thread into a store, in the background.
 
@@ -395,7 +386,8 @@ class Meaning(NearSearch):
     def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet, or has otherwise."""
         deletions = self._count_deletions(task)
-        for pieces in _split_batches(build_pieces(task), MAX_READ_AT_ONCE):
+        left = build_pieces(task)
+        while pieces := [*islice(left, MAX_READ_AT_ONCE)]:
             gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
             with self._store_lock:
                 there = cast("list[Item | None]", task.store.batch(gets))
@@ -453,7 +445,17 @@ class Meaning(NearSearch):
         in_resource: bool,
         finds_messages: bool = False,
     ) -> list[RecallHit]:
-        """Return the best match of each text nearest in meaning, the best first."""
+        """Return the best match of each text nearest in meaning, the best first.
+
+        Args:
+            in_resource: Whether all threads of the resource are searched instead of the current
+                one; without a resource it is the current one.
+            finds_messages: Whether observations are left out.
+
+        Raises:
+            ConfigurationError: When there is nothing that can be searched.
+            SearchError: When the search fails.
+        """
         store, place = check_store(store), build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
@@ -582,10 +584,4 @@ def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
         if text is not None:
             texts.add(text)
     if batch:
-        yield batch
-
-
-def _split_batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
         yield batch

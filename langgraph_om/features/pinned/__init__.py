@@ -5,7 +5,7 @@ What they say is kept in the record: it outlasts observation and eviction, and f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NotRequired, Self, cast
 
 from langchain_core.messages import BaseMessage
@@ -22,7 +22,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ItemError
 from langgraph_om.runtime.acting import (
     Handle,
@@ -85,19 +85,6 @@ class MessagesPinned(TypedDict):
     """Ids of those that are not pinned any more."""
 
 
-class PinsNoted(TypedDict):
-    """The stream is told which messages are pinned. It changes nothing."""
-
-    type: Literal["pinned"]
-    id: str
-    at: str
-    messages: list[dict[str, Any]]
-    tokens: int
-    room: int
-    record_id: str
-    thread_id: str
-
-
 class _Record(MemoryRecord, PinKeys, total=False):
     pass
 
@@ -118,6 +105,10 @@ def _change(record: MemoryRecord, event: MessagesPinned) -> None:
     if former is None or former.get("is_new") or not is_same:
         pins["is_new"] = True
     cast("_Record", record)["pinned"] = pins
+
+
+def _write_change(act: str, at: str, pin: list[PinnedMessage], unpin: list[str]) -> MessagesPinned:
+    return {"type": "messages-pinned", "id": act, "at": at, "pin": pin, "unpin": unpin}
 
 
 def _list_shown(pins: Pins) -> list[Any]:
@@ -146,13 +137,7 @@ def _list_texts(record: MemoryRecord) -> Mapping[str, str]:
 
 
 def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedMessage | None:
-    """Return a message as it is pinned; `None` where there is no room for it.
-
-    Args:
-        message: The message.
-        settings: The settings in force.
-        room: Tokens.
-    """
+    """Return a message as it is pinned; `None` where so many tokens are no room for it."""
     if room < _LEAST:
         return None
     text = read_text(message).strip()
@@ -199,11 +184,7 @@ ACTS: Final = (
 
 
 class Pinning(Feature):
-    """Shows the messages that a person pinned.
-
-    Args:
-        tokens: The room of all of them together.
-    """
+    """Shows the messages that a person pinned."""
 
     name = "pinned"
     lives_by = "pinned"
@@ -243,62 +224,37 @@ class Pinning(Feature):
     def collect(self, step: Step) -> EffectFlow[None]:
         """Follow messages that were edited, and let go of those that a user removed."""
         there = {message.id: message for message in step.messages}
-        event = self._compare(step, list_pinned(step.record), there)
-        if event is not None:
-            step.apply([as_event(event)])
-        yield from ()
-
-    def _compare(
-        self, step: Step, pinned: Sequence[PinnedMessage], there: Mapping[str | None, BaseMessage]
-    ) -> MessagesPinned | None:
-        """Return the event that follows the conversation; `None` where nothing changed."""
+        pinned, count = list_pinned(step.record), step.settings.counter.count_text
         gone: list[str] = []
         changed: list[PinnedMessage] = []
         for each in pinned:
             message = there.get(each["id"])
+            new: PinnedMessage | None = {**each}
             if message is None:
-                gone += [] if each.get("is_evicted") else [each["id"]]
-                continue
-            new = self._read_anew(step, each, message, pinned)
+                new = new if each.get("is_evicted") else None
+            elif content_digest(message) != each["digest"]:
+                taken = sum(count(other["text"]) for other in pinned if other is not each)
+                new = read_message(message, step.settings, self.room - taken)
             if new is None:
                 gone.append(each["id"])
                 continue
-            new.pop("is_evicted", None)
-            if each["id"] in step.removed:
+            if message is not None:
+                new.pop("is_evicted", None)
+            if message is not None and each["id"] in step.removed:
                 new["is_evicted"] = True
             if new != each:
                 changed.append(new)
-        if not gone and not changed:
-            return None
-        act = cast("_Record", step.record)["pinned"]["act"]
-        return {
-            "type": "messages-pinned",
-            "id": act,
-            "at": iso(step.now),
-            "pin": changed,
-            "unpin": gone,
-        }
-
-    def _read_anew(
-        self,
-        step: Step,
-        known: PinnedMessage,
-        message: BaseMessage,
-        pinned: Sequence[PinnedMessage],
-    ) -> PinnedMessage | None:
-        """Return a pinned message as it is now; `None` where it has no room any more."""
-        if content_digest(message) == known["digest"]:
-            return {**known}
-        count = step.settings.counter.count_text
-        taken = sum(count(other["text"]) for other in pinned if other is not known)
-        return read_message(message, step.settings, self.room - taken)
+        if gone or changed:
+            act, at = cast("_Record", step.record)["pinned"]["act"], iso(step.now)
+            step.apply([as_event(_write_change(act, at, changed, gone))])
+        yield from ()
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell which messages are pinned, where a person or an edit has changed that."""
         if self.is_due(step):
             pinned = list_pinned(step.record)
             count = step.settings.counter.count_text
-            event: PinsNoted = {
+            event = {
                 "type": "pinned",
                 "id": cast("_Record", step.record)["pinned"]["act"],
                 "at": iso(step.now),
@@ -311,7 +267,7 @@ class Pinning(Feature):
                 "record_id": step.record["id"],
                 "thread_id": step.record["thread_id"],
             }
-            step.events.append(as_event(event))
+            step.events.append(cast("Event", event))
         yield from ()
 
     def is_due(self, step: Step) -> bool:
@@ -362,7 +318,7 @@ class PinUpdates(Updates):
                 f"another; unpin one, or raise `standing_tokens`"
             )
             raise ItemError(msg)
-        return [self._write([message], [])]
+        return self._write([message], [])
 
     def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
         """Return the update of `om` after which a message is shown as any other.
@@ -376,20 +332,16 @@ class PinUpdates(Updates):
             ItemError: When the state has no such pinned message.
         """
         wanted = check_text("message_id", message_id)
-        ids = (
-            []
-            if state is None
-            else [each["id"] for each in list_pinned(self._runner.record(state))]
-        )
-        if state is not None and wanted not in ids:
-            msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
-            raise ItemError(msg)
-        return [self._write([], [wanted])]
+        if state is not None:
+            ids = [each["id"] for each in list_pinned(self._runner.record(state))]
+            if wanted not in ids:
+                msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
+                raise ItemError(msg)
+        return self._write([], [wanted])
 
-    def _write(self, pin: list[PinnedMessage], unpin: list[str]) -> dict[str, Any]:
-        at = iso(self._runner.clock())
-        event = {"type": "messages-pinned", "id": make_act_id(), "at": at}
-        return {**event, "pin": pin, "unpin": unpin}
+    def _write(self, pin: list[PinnedMessage], unpin: list[str]) -> Update:
+        event = _write_change(make_act_id(), iso(self._runner.clock()), pin, unpin)
+        return [cast("dict[str, Any]", event)]
 
 
 class PinActs(Handle):

@@ -124,10 +124,6 @@ def preview_message(message: BaseMessage, key: str, rule: PreviewRule) -> BaseMe
     """Return a message as the Actor is shown it; the message itself where it is not enormous.
 
     Answers with reasoning that is bound to its prefix are shown whole: a changed one is refused.
-
-    Args:
-        key: Its id, as `recall` knows it.
-        rule: What counts as enormous.
     """
     if not _may_be_enormous(message, rule):
         return message

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
@@ -36,24 +36,27 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.arguments import (
+    MODES,
     RECALL_ARGUMENTS,
     RecallArgument,
     refuse_unknown_arguments,
 )
 from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
 from langgraph_om.features.recall.lists import read_answers
+from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import part_runtime
-from langgraph_om.search.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
+from langgraph_om.search.archive_source import ArchiveSource, read_hidden_id
 from langgraph_om.search.source import (
     InSight,
-    NearSearch,
     RecallHit,
     RecallScope,
+    RecallSource,
     SearchError,
+    StateSource,
     list_groups,
     list_searched,
 )
@@ -70,11 +73,6 @@ _SEARCH: Final = (
     'Mode "search" finds messages and observations by the words of a `query`{near}, and says '
     "where to read on."
 )
-_MODES: Final = {
-    "messages": "reads messages page by page (the default)",
-    "threads": "lists conversations",
-    "search": "finds messages and observations by words",
-}
 _WHEN: Final = (
     "Use it when exact words, numbers or results are needed that you do not see, and before you "
     "say that you do not remember."
@@ -100,15 +98,14 @@ class _RecallTool(StructuredTool):
 
 
 def build_recall_tool(
-    answer: Callable[..., dict[str, Any]], *, reaches_others: bool, near: NearSearch | None
+    answer: Callable[..., dict[str, Any]], *, reaches_others: bool, near: str = ""
 ) -> BaseTool:
     """Make the tool of a memory.
 
     Args:
         answer: Answers a call, given the state, what the model wrote, and the run's `config` and
             `store`.
-        reaches_others: Whether other conversations of the user can be read.
-        near: What searches beside the words; `None` for nothing.
+        near: What is said of a search beside the words.
     """
 
     def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
@@ -125,11 +122,11 @@ def build_recall_tool(
         # It reads a database, and for a search it asks for an embedding.
         return await asyncio.to_thread(recall, runtime, arguments)
 
-    search = _SEARCH.format(near="" if near is None else near.told)
-    parts = (_WHAT, search, _THREADS if reaches_others else "", _WHEN)
+    parts = (_WHAT, _SEARCH.format(near=near), _THREADS if reaches_others else "", _WHEN)
     return _RecallTool(
         name=RECALL,
         description=" ".join(filter(None, parts)),
+        # No pydantic model, which would keep what it does not understand from recall's own answer.
         args_schema=_build_schema(reaches_others=reaches_others),
         func=recall,
         coroutine=arecall,
@@ -137,47 +134,33 @@ def build_recall_tool(
 
 
 def _build_schema(*, reaches_others: bool) -> dict[str, Any]:
-    """State the arguments that can be used, as JSON Schema.
-
-    Not as a pydantic model, which would keep what it does not understand from recall's own answer.
-    """
-    offered = {"resource": reaches_others, None: True}
-    modes = {"messages": True, "threads": reaches_others, "search": True}
+    """State the arguments that can be used, as JSON Schema."""
     properties = {
         name: _build_property(argument)
         for name, argument in RECALL_ARGUMENTS.items()
-        if offered[argument.needs]
+        if reaches_others or argument.needs is None
     }
-    chosen = [mode for mode, is_offered in modes.items() if is_offered]
-    told = "; ".join(f'"{mode}" {_MODES[mode]}' for mode in chosen)
+    chosen = [mode for mode in MODES if reaches_others or mode != "threads"]
+    told = "; ".join(f'"{mode}" {MODES[mode]}' for mode in chosen)
     properties["mode"] |= {"enum": chosen, "description": f"{told}."}
     return {"title": RECALL, "type": "object", "properties": properties}
 
 
 def _build_property(argument: RecallArgument) -> dict[str, Any]:
-    stated: dict[str, Any] = {"type": argument.kind, "description": argument.description}
-    limits = {
+    stated = {
+        "type": argument.kind,
+        "description": argument.description,
         "enum": list(argument.choices) or None,
         "minimum": argument.minimum,
         "maximum": argument.maximum,
         "default": argument.default,
     }
-    return stated | {name: value for name, value in limits.items() if value is not None}
+    return {name: value for name, value in stated.items() if value is not None}
 
 
 logger = logging.getLogger("langgraph_om")
 
 _UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
-
-
-def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
-    """Return whether a turn is under way, which a call of a tool is a part of."""
-    last = messages[-1] if messages else None
-    return isinstance(last, ToolMessage) or (isinstance(last, AIMessage) and bool(last.tool_calls))
-
-
-def _is_said(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage)
 
 
 def _find_in_sight(
@@ -191,7 +174,7 @@ def _find_in_sight(
     groups = frozenset(group["id"] for group in features.select_log(record["log"]))
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
     for message in reversed(messages):
-        if _is_said(message) or key_of(message) in observed:
+        if isinstance(message, HumanMessage) or key_of(message) in observed:
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
             answers.append(_read_answer(features.show(message, key_of(message)).text))
@@ -212,14 +195,7 @@ def _escape_ranges(ranges: Ends) -> str:
 
 
 class Recall(Feature):
-    """Tells the Actor of the tool `recall`, and answers its calls.
-
-    Args:
-        config: The option `retrieval`.
-        near: What searches beside the words; `None` for nothing.
-        text: What the Actor is told.
-        tokens: Of the text.
-    """
+    """Tells the Actor of the tool `recall`, and answers its calls."""
 
     name = "recall"
     asks_for_model = "retrieval"
@@ -229,9 +205,7 @@ class Recall(Feature):
     _runner: StepRunner
     _tool: BaseTool
 
-    def __init__(
-        self, config: RetrievalConfig, near: NearSearch | None, text: str, tokens: int
-    ) -> None:
+    def __init__(self, config: RetrievalConfig, near: Any, text: str, tokens: int) -> None:
         self.config, self.near = config, near
         self._text, self._tokens = text, tokens
 
@@ -245,7 +219,7 @@ class Recall(Feature):
             logger.info(
                 "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
             )
-        near = next((each for each in setup.built if isinstance(each, NearSearch)), None)
+        near = next((each for each in setup.built if hasattr(each, "find_near")), None)
         search = "recall_search" if near is None else near.search_prompt
         text = write_guidance(config.scope, search, config.instructions)
         return cls(config, near, text, setup.counter.count_text(text))
@@ -254,9 +228,8 @@ class Recall(Feature):
         """Keep what says whose a call is; flows call nothing of it."""
         self._runner = runner
         reaches_others = self.config.scope == "resource"
-        self._tool = build_recall_tool(
-            self.answer_call, reaches_others=reaches_others, near=self.near
-        )
+        near = "" if self.near is None else self.near.told
+        self._tool = build_recall_tool(self.answer_call, reaches_others=reaches_others, near=near)
         return ()
 
     def list_tools(self) -> Sequence[BaseTool]:
@@ -291,65 +264,50 @@ class Recall(Feature):
         """Answer what a model wrote, names and values of any kind.
 
         Args:
-            state: As a graph has it, or a list of messages.
-            arguments: What the model wrote.
-            config: The run's configuration.
-            store: The run's store.
             is_called: Whether the conversation's last answer has called the tool.
         """
-        runner = self._runner
+        runner, settings = self._runner, self._runner.settings
         values, who = values_of(state, runner.messages_key), runner.identity(config)
-        record, conversation = runner.stored_record(values), runner.conversation(values)
+        record, messages = runner.stored_record(values), runner.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
-        step = Step(runner.settings_of(record), record, conversation, who, runner.clock())
+        step = Step(runner.settings_of(record), record, messages, who, runner.clock())
         try:
             if not runner.runs.is_read_only(config):
-                for prepare in runner.settings.features.having("before_tool"):
+                for prepare in settings.features.having("before_tool"):
                     drive(prepare(step), runner.context(config))
+            in_sight = InSight()
+            if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
+                called = messages if is_called else ()
+                in_sight = _find_in_sight(settings.features, step.record, called)
+            source = self.build_source(who, step.record, messages, store)
+            scope = self._build_scope(who, step.record, messages, source, in_sight)
+            with record_search(who.thread_id, who.resource_id, arguments.get("mode")):
+                return recall(arguments, source, scope, settings.counter)
         except ArchiveError as error:
-            return self.unreadable(who, error)
-        in_sight = InSight()
-        if arguments.get("query") and runner.runs.is_on(config):  # else the Actor is shown no log
-            called = conversation if is_called else ()
-            in_sight = _find_in_sight(runner.settings.features, step.record, called)
-        return self.answer(arguments, who, step.record, conversation, store, in_sight=in_sight)
+            logger.warning("thread %r: recall failed: %s", who.thread_id, error)
+            return {"error": _UNREADABLE}
 
-    def answer(
+    def _build_scope(
         self,
-        arguments: Mapping[str, Any],
         who: Identity,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        store: BaseStore | None,
-        *,
-        in_sight: InSight = InSight(),  # noqa: B008 nothing of it changes
-    ) -> dict[str, Any]:
-        """Answer one call.
-
-        Args:
-            arguments: What the model wrote.
-            who: The current thread, and whose it is.
-            record: The memory of the thread.
-            messages: Its conversation, which the archive has too.
-            store: The run's store.
-            in_sight: What who asks is shown beside the answer.
-
-        Raises:
-            ConfigurationError: When there is a search and no store for it.
-        """
-        source = self.build_source(who, record, messages, store)
-        is_answered = _is_being_answered(messages)
+        source: RecallSource,
+        in_sight: InSight,
+    ) -> RecallScope:
+        last = messages[-1] if messages else None
+        is_answered = isinstance(last, ToolMessage) or bool(getattr(last, "tool_calls", None))
         request = record["turn"]["request"]
         if request is None and is_answered:  # the tools of this graph are not shown its memory
-            request = next((key_of(each) for each in reversed(messages) if _is_said(each)), None)
-
+            said = (key_of(each) for each in reversed(messages) if isinstance(each, HumanMessage))
+            request = next(said, None)
         hides_ids = self._runner.settings.hides_ids
 
         def read_id(written: str) -> str | None:
             return read_hidden_id(written, source, who.thread_id) if hides_ids else written
 
-        scope = RecallScope(
+        return RecallScope(
             scope=self.config.scope,
             current_thread=who.thread_id,
             timezone=self._runner.settings.timezone,
@@ -359,17 +317,6 @@ class Recall(Feature):
             show_id=hidden_id if hides_ids else str,
             read_id=read_id,
         )
-        mode = arguments.get("mode")
-        try:
-            with record_search(who.thread_id, who.resource_id, mode):
-                return recall(arguments, source, scope, self._runner.settings.counter)
-        except ArchiveError as error:
-            return self.unreadable(who, error)
-
-    def unreadable(self, who: Identity, error: Exception) -> dict[str, Any]:
-        """Answer that a storage failed, and log what it said."""
-        logger.warning("thread %r: recall failed: %s", who.thread_id, error)
-        return {"error": _UNREADABLE}
 
     def build_source(
         self,
@@ -379,7 +326,7 @@ class Recall(Feature):
         store: BaseStore | None,
         *,
         finds_messages: bool = False,
-    ) -> ArchiveSource | IndexedStateSource:
+    ) -> RecallSource:
         """Return where a thread's calls read from.
 
         Args:
@@ -390,15 +337,25 @@ class Recall(Feature):
             finds_messages: Whether only messages are searched beside the words, and by words alone
                 where there is no store.
         """
-        find_groups = None
-        if self.near is not None and not (finds_messages and store is None):
-            find_groups = self._make_search(self.near, who, store, finds_messages=finds_messages)
-
         # Without a thread id nothing is archived.
-        if self._runner.archive is not None and who.thread_id:
+        archive = self._runner.archive if who.thread_id else None
+        in_resource = archive is not None and self.config.scope == "resource"
+
+        def find_near(query: str, limit: int) -> list[RecallHit]:
+            options = {"in_resource": in_resource, "finds_messages": finds_messages}
+            try:
+                found: list[RecallHit] = self.near.find_near(query, limit, who, store, **options)
+            except SearchError as error:  # words are found all the same
+                logger.warning("thread %r: %s", who.thread_id, error)
+                return []
+            return found
+
+        is_by_words = self.near is None or (finds_messages and store is None)
+        find_groups = None if is_by_words else find_near
+        if archive is not None:
             is_own = record["thread_id"] == who.thread_id
             return ArchiveSource(
-                self._runner.archive,
+                archive,
                 who,
                 self.config.scope,
                 self._runner.settings.times_of,
@@ -417,29 +374,7 @@ class Recall(Feature):
             if group["thread_id"] in {None, record["thread_id"]}
         ]
         title = find_label(record)
-        return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
-
-    def _make_search(
-        self, near: NearSearch, who: Identity, store: BaseStore | None, *, finds_messages: bool
-    ) -> Callable[[str, int], list[RecallHit]]:
-        """Return what searches beside the words; a search that fails finds nothing."""
-
-        def find_near(query: str, limit: int) -> list[RecallHit]:
-            in_resource = self.config.scope == "resource"
-            try:
-                return near.find_near(
-                    query,
-                    limit,
-                    who,
-                    store,
-                    in_resource=in_resource,
-                    finds_messages=finds_messages,
-                )
-            except SearchError as error:  # words are found all the same
-                logger.warning("thread %r: %s", who.thread_id, error)
-                return []
-
-        return find_near
+        return StateSource(who.thread_id, entries, title, groups, find_groups)
 
 
 class Recallable:
@@ -455,6 +390,7 @@ class Recallable:
 
     def recall(
         self,
+        /,
         state: Any,
         config: RunnableConfig | None = None,
         *,
@@ -486,13 +422,4 @@ class Recallable:
             raise ConfigurationError(msg)
         return recall.answer_call(state, args, config=config, store=store)
 
-    async def arecall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Do the same as `recall` without blocking the event loop."""
-        return await asyncio.to_thread(self.recall, state, config, store=store, **args)
+    arecall = threaded(recall)

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from langgraph_om.core.content.parts import parts_of
+from langgraph_om.core.content.parts import part_text, parts_of
 from langgraph_om.core.content.text import escape, sanitize, show_key
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Scope
 from langgraph_om.features.recall.arguments import (
     RecallRequest,
     RefusedError,
@@ -53,17 +54,11 @@ def recall(
     }
 
 
-def write_guidance(
-    scope: Literal["thread", "resource"],
-    search: str,
-    instructions: str | None,
-) -> str:
+def write_guidance(scope: Scope, search: str, instructions: str | None) -> str:
     """Return the text that tells the Actor when and how to use recall.
 
     Args:
-        scope: Whether other conversations can be read.
         search: The prompt that says how to search.
-        instructions: Text of the application, which is appended.
     """
     return fill(
         "recall",
@@ -246,7 +241,7 @@ def _answer_part(
         known = f"0 to {len(parts) - 1}" if len(parts) > 1 else "0 only"
         msg = f"`part_index` is {quote(index)}, but the message {name} has part {known}"
         raise RefusedError(msg)
-    length = writer.count_characters(anchor, index)
+    length = len(part_text(parts[index]))
     if asked.char_offset and asked.char_offset >= length:
         msg = (
             f"`char_offset` is {quote(asked.char_offset)}, but the part has {length:,} characters; "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
@@ -32,7 +32,12 @@ MAX_PAGES: Final = 1000
 
 MAX_QUERY_CHARACTERS: Final = 2000
 MAX_SHOWN_CHARACTERS: Final = 80
-RecallMode = Literal["messages", "threads", "search"]
+MODES: Final = {
+    "messages": "reads messages page by page (the default)",
+    "threads": "lists conversations",
+    "search": "finds messages and observations by words",
+}
+"""What each mode does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,8 @@ class RecallArgument:
     maximum: int | None = None
     """A `limit` above it is read as it; any other argument is refused."""
 
-    default: str | int | None = None
-    modes: tuple[RecallMode, ...] = ()
+    default: str | None = None
+    modes: tuple[str, ...] = ()
     """The only modes in which it may be given; none: all."""
 
     needs: Literal["resource"] | None = None
@@ -56,9 +61,8 @@ class RecallArgument:
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "mode": RecallArgument(
-        '"messages" reads messages page by page; "threads" lists conversations; '
-        '"search" finds messages and observations by words.',
-        choices=("messages", "threads", "search"),
+        "; ".join(f'"{mode}" {what}' for mode, what in MODES.items()) + ".",
+        choices=tuple(MODES),
         default="messages",
     ),
     "query": RecallArgument(
@@ -213,25 +217,13 @@ def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
     if unknown is not None:
         msg = f"There is no argument {quote(unknown)}; the arguments are {_NAMES}"
         raise RefusedError(msg)
-    mode = _read_choice(given, "mode")
+    mode = _read_value("mode", given.get("mode"), timezone)
     _check_mode(given, mode)
-    return RecallRequest(
-        mode=mode,
-        query=_read_query(given),
-        cursor=_read_text(given, "cursor"),
-        thread_id=_read_text(given, "thread_id"),
-        page=_read_integer(given, "page"),
-        limit=_read_integer(given, "limit") or (HITS if mode == "search" else MAX_ITEMS),
-        detail=_read_choice(given, "detail"),
-        part_index=_read_integer(given, "part_index"),
-        char_offset=_read_integer(given, "char_offset") or 0,
-        before=_read_time(given, "before", timezone),
-        after=_read_time(given, "after", timezone),
-        role=_read_text(given, "role"),
-        tool_name=_read_text(given, "tool_name"),
-        part_type=_read_choice(given, "part_type") if "part_type" in given else None,
-        anchor=_read_choice(given, "anchor") if "anchor" in given else None,
-    )
+    read = {name: _read_value(name, given.get(name), timezone) for name in RECALL_ARGUMENTS}
+    read["query"] = _read_query(read["query"])
+    read["limit"] = read["limit"] or (HITS if mode == "search" else MAX_ITEMS)
+    read["char_offset"] = read["char_offset"] or 0
+    return RecallRequest(**read)
 
 
 def quote(value: object) -> str:
@@ -283,17 +275,26 @@ def _check_mode(given: Mapping[str, Any], mode: str) -> None:
             raise RefusedError(msg)
 
 
-def _read_text(given: Mapping[str, Any], name: str) -> str | None:
-    value = given.get(name)
-    if value is None or isinstance(value, str):
+def _read_value(name: str, value: Any, timezone: tzinfo) -> Any:
+    """Return the value of one argument in the form that a request has."""
+    argument = RECALL_ARGUMENTS[name]
+    if value is None:
+        return argument.default
+    if argument.kind == "integer":
+        return _read_integer(name, value, argument)
+    if argument.choices:
+        return _read_choice(name, value, argument.choices)
+    if name in ("before", "after"):
+        return _read_time(name, value, timezone)
+    if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 256:  # noqa: PLR2004
         return str(value)
     raise _build_refusal(name, value, "a text")
 
 
-def _read_query(given: Mapping[str, Any]) -> str:
-    query = (_read_text(given, "query") or "").strip()
+def _read_query(written: str | None) -> str:
+    query = (written or "").strip()
     if len(query) > MAX_QUERY_CHARACTERS:
         msg = (
             f"`query` has {len(query):,} characters; write a few words, at most "
@@ -303,23 +304,17 @@ def _read_query(given: Mapping[str, Any]) -> str:
     return sanitize(query)
 
 
-def _read_choice(given: Mapping[str, Any], name: str) -> str:
-    argument = RECALL_ARGUMENTS[name]
-    value = given.get(name, argument.default)
+def _read_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     word = value.strip().strip("\"'").lower() if isinstance(value, str) else value
-    if isinstance(word, str) and word in argument.choices:
+    if isinstance(word, str) and word in choices:
         return word
-    raise _build_refusal(name, value, " or ".join(f'"{choice}"' for choice in argument.choices))
+    raise _build_refusal(name, value, " or ".join(f'"{choice}"' for choice in choices))
 
 
 _WHOLE_NUMBER = compile_late(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
 
 
-def _read_integer(given: Mapping[str, Any], name: str) -> int | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    argument = RECALL_ARGUMENTS[name]
+def _read_integer(name: str, value: Any, argument: RecallArgument) -> int | None:
     number: int | None = None
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
         number = int(value)
@@ -338,10 +333,7 @@ def _describe_range(argument: RecallArgument) -> str:
     return f"a whole number from {argument.minimum} to {argument.maximum}"
 
 
-def _read_time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetime | None:
-    value = given.get(name)
-    if value is None:
-        return None
+def _read_time(name: str, value: Any, timezone: tzinfo) -> datetime:
     instead = 'an ISO 8601 date or time, such as "2026-03-15" or "2026-03-10T00:00:00Z"'
     try:
         read = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None

@@ -105,11 +105,7 @@ def answer_search(
     """Answer mode `search`.
 
     Args:
-        writer: Measures the answer.
         thread_id: The one conversation to look in; `None`: all that may be read.
-
-    Raises:
-        RefusedError: When it cannot be meant.
     """
     number = asked.page or 1
     if number < 1:
@@ -329,12 +325,7 @@ _IDS: Final = compile_late(rf"^- .*, {_CURSOR}(.+?)(?:{_ABOVE})?$|^\*\*.* \[(.+)
 
 
 def read_answers(answers: Iterable[Mapping[str, Any]], groups: frozenset[str]) -> InSight:
-    """Return what is in sight beside other answers of recall.
-
-    Args:
-        answers: What was answered.
-        groups: Ids of the observations that are in sight.
-    """
+    """Return what is in sight beside other answers of recall."""
     ids: set[str] = set()
     texts: list[str] = []
     for answer in answers:

@@ -25,7 +25,7 @@ from langgraph_om.core.content.text import (
     to_whole_character,
 )
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.search.source import RecallLimits, RecallMessage, RecallScope
+from langgraph_om.search.source import RecallMessage, RecallScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,6 @@ def name_calls(messages: Sequence[RecallMessage]) -> dict[str, str]:
 # Only our own lines begin at the left edge; further lines of a content are indented.
 
 
-LINE_BREAK = compile_late(r"\n")
-INDENT: Final = "\n      "
 USER_TEXT_CAP: Final = 200
 """Tokens up to which a user's texts are expanded before other parts."""
 
@@ -100,42 +98,33 @@ class MessageEntry:
     lines: list[PartLine]
 
 
+@dataclass(slots=True)
 class Overview:
     """The text of an overview, and how much of each part it shows."""
 
-    def __init__(
-        self,
-        entries: list[MessageEntry],
-        count: Callable[[str], int],
-        *,
-        is_backward: bool,
-        is_beginning: bool = False,
-    ) -> None:
-        self.entries = entries
-        self._count = count
-        self._is_backward = is_backward
-        self._is_beginning = is_beginning
-        self._max_parts: int | None = None
-        self._dropped: list[str] = []
+    entries: list[MessageEntry]
+    count: Callable[[str], int]
+    is_backward: bool
+    is_beginning: bool
+    max_parts: int | None = None
+    dropped: list[str] = field(default_factory=list)
 
     def render(self) -> str:
         """Return the messages as text, with blank lines between them."""
-        blocks = [
-            "\n".join(
-                (
-                    entry.head,
-                    *map(self.render_line, self._select_lines(entry)),
-                    *self._note_rest(entry),
-                )
-            )
-            for entry in self.entries
-        ]
-        if self._dropped:
+        blocks: list[str] = []
+        for entry in self.entries:
+            shown = entry.lines[: self.max_parts]
+            lines = [entry.head, *map(self.render_line, shown)]
+            if rest := entry.lines[len(shown) :]:
+                last = f" to {rest[-1].index}" if len(rest) > 1 else ""
+                lines.append(f"  (+{len(rest)} parts: part_index {rest[0].index}{last})")
+            blocks.append("\n".join(lines))
+        if self.dropped:
             # The next page by number begins behind them.
-            where, page = (0, -1) if self._is_backward else (len(blocks), 1)
-            note = f"({len(self._dropped)} more of this page do not fit: go on with cursor "
-            blocks.insert(where, f"{note}{self._dropped[-1]}, page {page})")
-        elif self._is_backward and self._is_beginning:
+            where, page = (0, -1) if self.is_backward else (len(blocks), 1)
+            note = f"({len(self.dropped)} more of this page do not fit: go on with cursor "
+            blocks.insert(where, f"{note}{self.dropped[-1]}, page {page})")
+        elif self.is_backward and self.is_beginning:
             blocks.insert(0, "(the conversation begins here)")
         return escape("\n\n".join(blocks))
 
@@ -150,30 +139,21 @@ class Overview:
 
     def shrink(self, share: float, max_parts: int) -> None:
         """Show only a share of the usual tokens, and only the first parts of a message."""
-        self._max_parts = max_parts
+        self.max_parts = max_parts
         for entry in self.entries:
             for line in entry.lines:
                 line.tokens = int(line.usual * share)
 
     def drop_farthest(self) -> None:
         """Leave out the message that is farthest from the cursor."""
-        self._dropped.append(self.entries.pop(0 if self._is_backward else -1).key)
+        self.dropped.append(self.entries.pop(0 if self.is_backward else -1).key)
 
     def list_cut_lines(self) -> Iterator[tuple[PartLine, int]]:
         """Yield the parts that are cut, in the order of expanding, with the tokens to stop at."""
-        lines = [line for entry in self.entries for line in self._select_lines(entry)]
+        lines = [line for entry in self.entries for line in entry.lines[: self.max_parts]]
         cut = sorted((line for line in lines if self._is_cut(line)), key=lambda line: line.rank)
         yield from ((line, USER_TEXT_CAP if line.rank == 0 else len(line.text)) for line in cut)
         yield from ((line, len(line.text)) for line in cut if self._is_cut(line))
-
-    def _select_lines(self, entry: MessageEntry) -> list[PartLine]:
-        return entry.lines[: self._max_parts]
-
-    def _note_rest(self, entry: MessageEntry) -> Iterator[str]:
-        hidden = len(entry.lines) - len(self._select_lines(entry))
-        if hidden:
-            first, last = len(entry.lines) - hidden, len(entry.lines) - 1
-            yield f"  (+{hidden} parts: part_index {first}{f' to {last}' if hidden > 1 else ''})"
 
     def _is_cut(self, line: PartLine) -> bool:
         return self._count_kept(line) < len(line.text)
@@ -181,16 +161,22 @@ class Overview:
     def _count_kept(self, line: PartLine) -> int:
         """Return how many characters of a part its tokens allow, in a bounded number of counts."""
         if line.tokens not in line.kept:
-            line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self._count)
+            line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self.count)
         return line.kept[line.tokens]
 
 
 def indent(text: str) -> str:
     """Indent the further lines of a text; only our own lines begin at the left edge."""
-    return LINE_BREAK.sub(INDENT, sanitize(text))
+    return sanitize(text).replace("\n", "\n      ")
 
 
 RecallAnswer = dict[str, Any]
+
+ANSWER_TOKENS: Final = 2000
+TEXT_TOKENS: Final = 100
+RESULT_TOKENS: Final = 20
+OTHER_TOKENS: Final = 30
+"""How many tokens an answer, and each kind of part in an overview, may take."""
 
 MIN_ROOM: Final = 12
 """With fewer tokens left, nothing more is expanded."""
@@ -210,17 +196,13 @@ class AnswerWriter:
     scope: RecallScope
     counter: TokenCounter
 
-    @property
-    def _limits(self) -> RecallLimits:
-        return self.scope.limits
-
     def count_tokens(self, answer: Mapping[str, Any]) -> int:
         """Count the tokens of a whole answer."""
         return self.counter.count_text(json.dumps(answer, ensure_ascii=False))
 
     def fits(self, answer: Mapping[str, Any]) -> bool:
         """Return whether an answer keeps to the budget."""
-        return self.count_tokens(answer) <= self._limits.answer_tokens
+        return self.count_tokens(answer) <= ANSWER_TOKENS
 
     def write_head(self, message: RecallMessage) -> str:
         """Return the line above a message: who, when, and its id."""
@@ -243,15 +225,12 @@ class AnswerWriter:
         """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
-            page: The messages, oldest first.
-            answer: The other fields of the answer.
-            wanted: Which of their parts to show.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
         overview = Overview(
             [*self._build_entries(page, wanted)],
             self.counter.count_text,
-            is_backward=is_backward,
+            is_backward,
             is_beginning=not answer["has_prev_page"],
         )
         whole = {**answer, "messages": overview.render(), "count": len(page)}
@@ -293,17 +272,15 @@ class AnswerWriter:
         if _is_call(part):
             note = f" (arguments: part_index {index})" if part.body else ""
             return PartLine(index, label, "", note, 0, 0, 0)
-        kinds = {"text": (self._limits.text_tokens, 0 if is_user else 1)}
-        kinds |= dict.fromkeys(("tool-result", "tool-error"), (self._limits.result_tokens, 2))
-        usual, rank = kinds.get(part.kind, (self._limits.other_tokens, 3))
+        kinds = {"text": (TEXT_TOKENS, 0 if is_user else 1)}
+        kinds |= dict.fromkeys(("tool-result", "tool-error"), (RESULT_TOKENS, 2))
+        usual, rank = kinds.get(part.kind, (OTHER_TOKENS, 3))
         rank = 1 if part.kind == "reasoning" else rank
         return PartLine(index, label, part_text(part), "", usual, rank, usual)
 
     def _expand(self, overview: Overview, whole: RecallAnswer) -> None:
         """Use the rest of the budget for parts that are cut, the most informative ones first."""
-        room = self._limits.answer_tokens - self.count_tokens(
-            {**whole, "messages": overview.render()}
-        )
+        room = ANSWER_TOKENS - self.count_tokens({**whole, "messages": overview.render()})
         done: list[tuple[PartLine, int]] = []
         for line, cap in overview.list_cut_lines():
             if room < MIN_ROOM:
@@ -333,9 +310,6 @@ class AnswerWriter:
         """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
-            message: The message.
-            answer: The other fields of the answer.
-            wanted: Which of its parts are asked for.
             hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
@@ -367,16 +341,10 @@ class AnswerWriter:
             built["token_offset"] = max(1, self.counter.count_text(text[end:]))
         return built
 
-    @staticmethod
-    def count_characters(message: RecallMessage, index: int) -> int:
-        """Count the characters of a part."""
-        return len(part_text([*parts_of(message.message)][index]))
-
     def write_part(self, message: RecallMessage, index: int, offset: int) -> RecallAnswer:
         """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
-            index: The index of an existing part.
             offset: The character to begin with, within the text.
         """
         parts = [*parts_of(message.message)]
@@ -407,7 +375,7 @@ class AnswerWriter:
 
     def _find_end(self, text: str, start: int, build: Callable[[int], RecallAnswer]) -> int:
         """Return how far a text can be shown; at least one character, and never half of one."""
-        limit = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
+        limit = min(len(text), start + ANSWER_TOKENS * CHARACTERS_PER_TOKEN_CEILING)
         if limit == start or self.fits(build(limit)):
             return to_whole_character(text, start, limit)
         low, high = start, limit

@@ -215,8 +215,6 @@ class LogCache:
         """Remember what was read of a thread.
 
         Args:
-            mark: How the thread was before it was read.
-            found: Anything.
             messages: How many messages that holds.
         """
         key = mark[0].thread.id

@@ -38,6 +38,7 @@ from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersDescribed,
     SharedLog,
+    SharedThread,
     SharingRecord,
     apply_changes,
     complete_log,
@@ -45,12 +46,10 @@ from langgraph_om.features.shared_log.log import (
     find_unsent,
     join_again,
     lacks_groups,
-    rewind,
 )
-from langgraph_om.features.shared_log.observing import count_in_others
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
-from langgraph_om.features.shared_log.threads import build_excerpts
+from langgraph_om.features.shared_log.threads import build_excerpts, count_in_others
 
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""
@@ -72,17 +71,6 @@ class ExchangeOutcome(NamedTuple):
     """The newest observed messages, as the observation named them that the log took last."""
 
 
-class _CommittedLog(NamedTuple):
-    """The log that the thread's changes were put into."""
-
-    log: SharedLog
-    revision: int
-    noted: list[Event]
-    """What to note of a deletion."""
-    named: Sequence[str]
-    """As of an exchange."""
-
-
 def exchange(
     settings: Settings,
     record: SharingRecord,
@@ -99,8 +87,10 @@ def exchange(
     is_new_turn = window.request != record["turn"]["request"]
     try:
         # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
-        if not (is_new_turn or record["outbox"] or (yield from _is_changed(record))):
-            return ExchangeOutcome(record, [])
+        if not (is_new_turn or record["outbox"]):
+            revision = yield from call_storage("record_revision", record["resource_id"])
+            if revision == record["revision"]:
+                return ExchangeOutcome(record, [])
         # At once, threads of a resource would refuse each other's commits, and read the same.
         with (yield from call_storage("wait_for_log", record["resource_id"])):
             done = yield from _exchange_log(settings, record, messages, now)
@@ -185,7 +175,6 @@ def find_left_behind(
 
     Args:
         record: The memory of the thread, as the shared log has it.
-        start: The index of the window's first message.
         waiting: Keys of the messages that are unobserved as the thread knows it.
         named: The cursor as the observation left it that wrote it.
     """
@@ -214,11 +203,6 @@ def find_left_behind(
 # --- The log -------------------------------------------------------------------------------------
 
 
-def _is_changed(record: SharingRecord) -> EffectFlow[bool]:
-    revision = yield from call_storage("record_revision", record["resource_id"])
-    return bool(revision != record["revision"])
-
-
 def _exchange_log(
     settings: Settings,
     record: SharingRecord,
@@ -233,18 +217,18 @@ def _exchange_log(
     events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
     events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
     synced = read_sharing(fold(record, [events]))
-    return (
-        ExchangeOutcome(synced, events, named) if synced != record else ExchangeOutcome(record, [])
-    )
+    if synced == record:
+        return ExchangeOutcome(record, [])
+    return ExchangeOutcome(synced, events, named)
 
 
 def _commit_changes(
     settings: Settings, record: SharingRecord, messages: Sequence[BaseMessage], now: datetime
-) -> EffectFlow[_CommittedLog]:
+) -> EffectFlow[tuple[SharedLog, int, list[Event], Sequence[str]]]:
     """Put the thread's changes into the log, whatever that is by now.
 
-    Raises:
-        ArchiveError: When the storage fails, or the log changes all the time.
+    Returns:
+        The log with its revision, what to note of a deletion, and `named` as of an exchange.
     """
     resource = str(record["resource_id"])
     for _ in range(MAX_COMMITS):
@@ -270,7 +254,7 @@ def _commit_changes(
         yield Storage("remember_log", (resource, revision, shared))
         known = before["threads"].get(record["thread_id"])
         named = known["cursor"] if known is not None and not known.get("is_own") else ()
-        return _CommittedLog(shared, revision, noted, named)
+        return shared, revision, noted, named
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
     raise _BusyLogError(msg)
 
@@ -361,7 +345,9 @@ def rewind_if_forked(
         not stop and find_removed(record).last in known["cursor"]
     ):
         return shared
-    return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+    cursor = keys[:stop][-CURSOR_TAIL:]
+    thread: SharedThread = {"cursor": cursor, "hints": known["hints"], "is_own": True}
+    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
 
 
 def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:
@@ -440,14 +426,8 @@ def _describe_others(
     counts = count_in_others(settings, record, threads, now)
     if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
         yield Storage("leave_rest", (record["resource_id"], rest))
-    found = build_excerpts(
-        threads,
-        counts,
-        max(1, round(settings.thresholds.message_tokens * OTHERS_PART)),
-        counter=settings.counter,
-        show_id=settings.show_id,
-        timezone=settings.timezone,
-    )
+    budget = max(1, round(settings.thresholds.message_tokens * OTHERS_PART))
+    found = build_excerpts(threads, counts, budget, settings)
     if found == record["others"]:
         return []
     event: OthersDescribed = {"type": "others", "others": found}

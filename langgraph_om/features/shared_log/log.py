@@ -220,15 +220,6 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     return shared
 
 
-def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
-    """Return the log with a thread's cursor set back, because its conversation was forked there."""
-    known = shared["threads"].get(thread_id)
-    if known is None:
-        return shared
-    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"], "is_own": True}
-    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
-
-
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without one thread, and without what runs within it."""
     kept: dict[str, Any] = {**complete_log(stored)}
@@ -245,8 +236,6 @@ def diff_record(
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
-        shared: The log of its resource.
-        revision: The revision of that log.
         sent: The thread's own changes that it took in or refused.
     """
     present = {group["id"]: group for group in record["log"]}
@@ -268,12 +257,7 @@ def diff_record(
 
 
 def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
-    """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
-
-    Args:
-        shared: The log of its resource.
-        revision: The revision of that log.
-    """
+    """Return whether a log lost what a thread's copy has: it is another one, or an older one."""
     if revision < record["revision"]:
         return True
     if not record["revision"] or shared["generation"] > record["generation"]:
@@ -308,12 +292,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
 
 
 def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
-    """Return the first of a thread's observations of its own messages that a log does not have.
-
-    Args:
-        record: The memory of the thread, with what it has to send.
-        present: The ids of the log's groups.
-    """
+    """Return the first of a thread's observations of its own messages that a log does not have."""
     for change in record["outbox"]:
         if change["groups"] and all(group["id"] in present for group in change["groups"]):
             continue

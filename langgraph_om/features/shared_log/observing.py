@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -46,12 +46,10 @@ from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
-from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
     find_newest_observed,
-    log_tokens,
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
@@ -77,8 +75,7 @@ from langgraph_om.features.shared_log.sections import (
 )
 from langgraph_om.features.shared_log.threads import (
     OtherThread,
-    Shares,
-    count_to_observe,
+    count_in_others,
     split_batches,
 )
 
@@ -86,37 +83,33 @@ from langgraph_om.features.shared_log.threads import (
 # observed only when all of what was to be observed of it was shown and answered.
 
 
-class ThreadsObserved(NamedTuple):
-    """What came of asking the Observer about several threads."""
+_Batch = Sequence[tuple[OtherThread, int]]
+"""Threads of one question, each with the number of its oldest messages to observe."""
+
+
+class _BatchAnswer(NamedTuple):
+    """What came of one batch."""
 
     answers: dict[str, ParsedAnswer]
     """By thread id; a thread that is missing is not observed."""
-    left_out_tokens: int
-    """About how many tokens no question had room for."""
-    asked: AskModel | None
-    """What was asked last."""
-    said: Mapping[str, Sequence[str]]
-    """The words of the user that were shown, message by message, by thread id."""
+    tally: Tally
     found: Found
     """The entries of features about the answers."""
+    error: ObserverError | None = None
+    left_out_tokens: int = 0
+    """About how many tokens no question had room for."""
+    said: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """The words of the user that were shown, message by message, by thread id."""
 
 
-def ask_observer_of_threads(
-    cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
-) -> EffectFlow[ThreadsObserved]:
-    """Have the oldest messages of several other threads observed.
-
-    Args:
-        threads: Each with the number of messages to observe.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
+def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
+    """Have the oldest messages of several other threads observed."""
     found: dict[str, ParsedAnswer] = {}
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
-    for thread, count in threads:
+    hints = cycle.settings.features.list_hints()
+    for thread, count in batch:
         own = _view_thread(cycle, thread)
         shown = yield from show_messages(own, thread.entries[:count], thread.times)
         if shown is None:
@@ -124,24 +117,34 @@ def ask_observer_of_threads(
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
         said[thread.thread_id] = shown.said
-        inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
+        about = ThreadInput(
+            thread.thread_id,
+            cycle.settings.show_id(thread.thread_id),
+            "",
+            {name: thread.hints.get(name) for name in hints},
+        )
+        inputs.append(
+            [
+                replace(about, transcript=part.text, attachments=part.attachments)
+                for part in shown.parts
+            ]
+        )
     answers, asked, noticed = yield from _ask_in_rounds(cycle, inputs)
-    for thread, _ in threads:
+    for thread, _ in batch:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
+    noted = "\n\n".join(parsed.observations for parsed in found.values()).strip()
+    if asked is not None and noted:
+        noticed = join_found([noticed, (yield from ask_for_values(cycle, asked, noted))])
     tokens = sum(left_out[thread_id] for thread_id in answers)
-    return ThreadsObserved(found, tokens, asked, said, noticed)
+    return _BatchAnswer(found, (yield ReadTally()), noticed, left_out_tokens=tokens, said=said)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
 ) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found]]:
-    """Ask about the first part of each thread, then about the second ones, and so on.
-
-    Raises:
-        ObserverError: When no thread was answered as a whole.
-    """
+    """Ask about the first part of each thread, then about the second ones, and so on."""
     said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
     question: AskModel | None = None
@@ -173,16 +176,6 @@ def _ask_in_rounds(
     if failure is not None and not whole:
         raise failure
     return whole, question, join_found(noticed)
-
-
-def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
-    return ThreadInput(
-        thread.thread_id,
-        cycle.settings.show_id(thread.thread_id),
-        transcript.text,
-        hints={name: thread.hints.get(name) for name in cycle.settings.features.list_hints()},
-        attachments=transcript.attachments,
-    )
 
 
 def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
@@ -221,36 +214,10 @@ def _build_threads_input(
     )
 
 
-_BUSY = timedelta(minutes=30)
-"""For so long after its last message a thread is left to observe itself ahead of need."""
-_KEPT = timedelta(days=1)
-"""For so long a little of a thread that nobody is shown waits until there is more to observe."""
-
-_Batch = Sequence[tuple[OtherThread, int]]
-"""Threads of one question, each with the number of its oldest messages to observe."""
-
-
-class _BatchAnswer(NamedTuple):
-    """What came of one batch."""
-
-    answers: dict[str, ParsedAnswer]
-    tally: Tally
-    found: Found
-    """The entries of features."""
-    error: ObserverError | None = None
-    left_out_tokens: int = 0
-    said: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """The words of the user that were shown, by thread id."""
-
-
 def observe_others_cycle(
     settings: Settings, record: MemoryRecord, window: Window, now: datetime
 ) -> EffectFlow[None]:
-    """Observe other threads while the turn waits; once in a turn, and one thread at a time.
-
-    Args:
-        record: The memory of the thread that the turn is in.
-    """
+    """Observe other threads while the turn waits; once in a turn, and one thread at a time."""
     found = yield from _begin(settings, record, window, now, mode="blocking")
     if found is not None:
         cycle, threads = found
@@ -281,23 +248,6 @@ def begin_others_ahead(
     return None if found is None else found[0]
 
 
-def count_in_others(
-    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
-) -> dict[str, int]:
-    """Count by thread id how many of the oldest messages of other threads to observe now."""
-    limits = settings.thresholds
-    log = log_tokens(record)
-    shares = Shares(
-        limits.messages_at(log), limits.keep_tokens, limits.keep_turns, kept_since=now - _KEPT
-    )
-    if limits.buffer_tokens is not None:  # a thread has its own chunks, and activates them
-        # Its last turn may have made it larger than it ever is at the start of its own: with that
-        # one, it has chunks for most of it.
-        at = limits.block_messages_at(log) + limits.messages_at(log)
-        shares = replace(shares, busy_since=now - _BUSY, busy_limit=at)
-    return count_to_observe(threads, shares)
-
-
 def _begin(
     settings: Settings,
     record: MemoryRecord,
@@ -307,36 +257,19 @@ def _begin(
     mode: Mode,
     cycle_id: str | None = None,
 ) -> EffectFlow[tuple[Cycle, Sequence[OtherThread]] | None]:
-    """Become the one that observes, and describe the cycle from how the threads are by then."""
-    if not (yield from claim_log(record, OTHERS, mode)):
-        return None
-    threads = yield from read_other_threads_if_possible(settings, read_sharing(record))
-    cycle = _describe(settings, record, window, threads, now, mode=mode, cycle_id=cycle_id)
-    if cycle is None:
-        yield from release_log(record, OTHERS)
-        return None
-    return cycle, threads
-
-
-def _describe(
-    settings: Settings,
-    record: MemoryRecord,
-    window: Window,
-    threads: Sequence[OtherThread],
-    now: datetime,
-    *,
-    mode: Mode,
-    cycle_id: str | None,
-) -> Cycle | None:
-    """Describe the cycle that observes other threads; `None` without anything to observe.
+    """Become the one that observes, and describe the cycle from how the threads are by then.
 
     It is named by what it reads, so that threads that want the same one share it.
     """
+    if not (yield from claim_log(record, OTHERS, mode)):
+        return None
+    threads = yield from read_other_threads_if_possible(settings, read_sharing(record))
     counts = count_in_others(settings, record, threads, now)
     wanted = [(thread, counts[thread.thread_id]) for thread in threads if counts[thread.thread_id]]
     batches = split_batches(wanted, settings.observation.max_tokens_per_batch)
     parts = [part for batch in batches for part in batch]
     if not parts:
+        yield from release_log(record, OTHERS)
         return None
     names = sorted(
         f"{thread.thread_id}:{find_newest_observed({'cursor': thread.cursor})}:"
@@ -349,7 +282,8 @@ def _describe(
     info = CycleInfo(settings, record, OTHERS, cycle_id, tokens, now, mode)
     ids = [thread.thread_id for thread, _ in parts]
     covers = {"covers": {"thread_ids": ids, "turn": window.turn}} if mode == "ahead" else {}
-    return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, batches))
+    start = info.start(**covers, thread_ids=ids)
+    return Cycle(info, start, _observe_others(info, batches)), threads
 
 
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
@@ -390,17 +324,9 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
     try:
-        observed = yield from ask_observer_of_threads(cycle, batch)
+        return (yield from ask_observer_of_threads(cycle, batch))
     except ObserverError as error:
         return _BatchAnswer({}, (yield ReadTally()), {}, error)
-    answers, left_out, asked, said, noticed = observed
-    noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
-    found: Found = {}
-    if asked is not None and noted:
-        found = yield from ask_for_values(cycle, asked, noted)
-    found = join_found([noticed, found])
-    tally: Tally = yield ReadTally()
-    return _BatchAnswer(answers, tally, found, left_out_tokens=left_out, said=said)
 
 
 def _build_section(
@@ -445,7 +371,6 @@ def rewrite_threads(
 
     Args:
         shown: What the Reflector is shown of each group.
-        questions: How often it is asked at most.
 
     Returns:
         The groups that take the place of those that were read, and what was written.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
@@ -48,15 +48,10 @@ def claim_log(
     Returns:
         Whether the thread is; not while another one is at it, or the archive fails.
     """
+    name, seconds = _describe_lease(record, operation, mode)
+    whose = {"thread_id": record["thread_id"], "resource_id": record["resource_id"]}
     try:
-        claim = yield from call_storage(
-            "claim",
-            _name_job(record, operation, mode),
-            record["id"],
-            seconds=_choose_seconds(operation, mode),
-            thread_id=record["thread_id"],
-            resource_id=record["resource_id"],
-        )
+        claim = yield from call_storage("claim", name, record["id"], seconds=seconds, **whose)
     except ArchiveError:
         return False
     return bool(claim == "mine")
@@ -64,7 +59,7 @@ def claim_log(
 
 def keep_log(record: MemoryRecord, operation: Operation, mode: Mode) -> EffectFlow[None]:
     """Keep what the thread claimed for as long as its work takes."""
-    name, seconds = _name_job(record, operation, mode), _choose_seconds(operation, mode)
+    name, seconds = _describe_lease(record, operation, mode)
     yield KeepLease(name, record["id"], seconds)
 
 
@@ -80,36 +75,29 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
         Whether the thread is; not while another one is at it, or has condensed the log since. What
         others added to it since does no harm.
     """
-    if log_tokens(record) < leave_below and (yield from _is_ahead_elsewhere(record)):
+    name, _ = _describe_lease(record, "reflection", "ahead")
+    try:
+        ahead = (yield from call_storage("job", name)) if log_tokens(record) < leave_below else None
+    except ArchiveError:
+        ahead = None
+    if ahead is not None and ahead.state == "running" and ahead.owner != record["id"]:
         return False
     if not (yield from claim_log(record, "reflection", mode)):
         return False
-    if (yield from _is_not_condensed_since(record)):
-        return True
+    try:
+        shared = yield from call_storage("read_log", record["resource_id"])
+        if shared["generation"] == record["generation"]:
+            return True
+    except ArchiveError:  # nobody can tell
+        pass
     yield from release_log(record, "reflection")
     return False
 
 
-def _is_not_condensed_since(record: MemoryRecord) -> EffectFlow[bool]:
-    try:
-        shared = yield from call_storage("read_log", record["resource_id"])
-    except ArchiveError:
-        return False
-    return bool(shared["generation"] == record["generation"])
-
-
-def _is_ahead_elsewhere(record: MemoryRecord) -> EffectFlow[bool]:
-    try:
-        job = yield from call_storage("job", _name_job(record, "reflection", "ahead"))
-    except ArchiveError:
-        return False
-    return job is not None and job.state == "running" and job.owner != record["id"]
-
-
 def release_log(record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
     """Let the next one work; a lease that the archive does not take back ends by itself."""
-    names = {_name_job(record, operation, mode) for mode in ("blocking", "ahead")}
-    for name in sorted(names):
+    modes: tuple[Mode, ...] = ("blocking", "ahead")
+    for name in sorted({_describe_lease(record, operation, mode)[0] for mode in modes}):
         yield Storage("release", (name, record["id"]))
 
 
@@ -123,15 +111,11 @@ def release_after(record: MemoryRecord, sent: Sequence[LogChange]) -> EffectFlow
         yield from release_log(record, "reflection")
 
 
-def _choose_seconds(operation: Operation, mode: Mode) -> float:
+def _describe_lease(record: MemoryRecord, operation: Operation, mode: Mode) -> tuple[str, float]:
+    """Return name and seconds; a turn does not wait for a reflection that is ready elsewhere."""
     is_kept = operation == "reflection" and mode == "ahead"
-    return AHEAD_SECONDS if is_kept else LEASE_SECONDS
-
-
-def _name_job(record: MemoryRecord, operation: Operation, mode: Mode) -> str:
-    """Name the job; a turn that waits does not wait for a reflection that is ready elsewhere."""
-    kept = "ahead" if operation == "reflection" and mode == "ahead" else ""
-    return derive_id("shared-log", operation, record["resource_id"], kept)
+    name = derive_id("shared-log", operation, record["resource_id"], "ahead" if is_kept else "")
+    return name, AHEAD_SECONDS if is_kept else LEASE_SECONDS
 
 
 MAX_THREADS = 200
@@ -144,20 +128,17 @@ MAX_ENDS = 4
 """How many of a thread's newest ranges are looked at for where its unobserved messages begin."""
 
 
-class OtherThreads(NamedTuple):
-    """What was read of the other threads of a resource."""
-
-    threads: list[OtherThread]
-    """Those with unobserved messages."""
-    rest: Any = None
-    """The part of the threads behind the newest that was read; `None` where there are no more."""
-
-
-def read_other_threads(settings: Settings, record: SharingRecord) -> EffectFlow[OtherThreads]:
+def read_other_threads(
+    settings: Settings, record: SharingRecord
+) -> EffectFlow[tuple[list[OtherThread], Any]]:
     """Read the other threads of a resource with their unobserved messages.
 
     Of these, the newest and a part of the rest. What the thread could not send yet counts as
     observed: it is not asked for once more.
+
+    Returns:
+        Those with unobserved messages, and the part of the threads behind the newest that was read;
+        `None` where there are no more.
 
     Raises:
         ArchiveError: When the storage fails.
@@ -195,7 +176,7 @@ def read_other_threads(settings: Settings, record: SharingRecord) -> EffectFlow[
             is_behind = thread.id in behind
             about = {"hints": hints, "fixed": fixed, "is_behind": is_behind}
             found.append(replace(other, cursor=cursor, **about))
-    return OtherThreads(found, rest)
+    return found, rest
 
 
 def read_other_threads_if_possible(
@@ -203,7 +184,7 @@ def read_other_threads_if_possible(
 ) -> EffectFlow[list[OtherThread]]:
     """Read the other threads of a resource; none when the archive fails."""
     try:
-        return (yield from read_other_threads(settings, record)).threads
+        return (yield from read_other_threads(settings, record))[0]
     except ArchiveError as error:
         text = "thread %r: other threads cannot be read: %s"
         yield from warn_once_an_outage(text, (record["thread_id"], error))

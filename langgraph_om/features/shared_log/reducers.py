@@ -39,7 +39,6 @@ from langgraph_om.core.wire import (
 from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
-    OthersDescribed,
     OthersEnd,
     SharingKeys,
     SharingRecord,
@@ -85,7 +84,10 @@ def write_others(record: MemoryRecord) -> str:
 
 def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
-    if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
+    is_joining = change["kind"] == "join"
+    if not (is_joining or record["scope"] == "resource"):
+        return
+    if not (change["thread_id"] if is_joining else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
     hints = {name: known.get(name) for name in added_hints()}
@@ -94,8 +96,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    is_own: bool = event["operation"] == "observation"
-    if record["scope"] == "resource" and is_own:
+    if event["operation"] == "observation":
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -108,19 +109,15 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
 
 
 def _note_reflection(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> None:
-    if record["scope"] == "resource":
-        rest = find_rest(event)
-        waits = {"rest": rest} if rest is not None else {}
-        ids, groups = list(event["group_ids"]), event["groups"]
-        _add_to_outbox(
-            record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits
-        )
+    rest = find_rest(event)
+    waits = {"rest": rest} if rest is not None else {}
+    ids, groups = list(event["group_ids"]), event["groups"]
+    _add_to_outbox(record, event["cycle_id"], kind="replace", group_ids=ids, groups=groups, **waits)
 
 
 def _note_change(record: MemoryRecord, change: Mapping[str, Any]) -> None:
-    if record["scope"] == "resource":
-        said = {name: value for name, value in change.items() if name != "id"}
-        _add_to_outbox(record, change["id"], **said)
+    said = {name: value for name, value in change.items() if name != "id"}
+    _add_to_outbox(record, change["id"], **said)
 
 
 def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
@@ -205,11 +202,6 @@ def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
     record["attempts"] = attempts
 
 
-def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
-    """Set what is unobserved in the other threads of the resource."""
-    cast("SharingRecord", record)["others"] = event["others"]
-
-
 def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Drop what the thread had in the shared log when it was deleted."""
     if record["scope"] != "resource":
@@ -225,11 +217,6 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
 
 
-def _find_owner(record: MemoryRecord) -> str | None:
-    """Return the resource whose log a record is a copy of."""
-    return f"{record['resource_id']}" if record["scope"] == "resource" else None
-
-
 def _list_types() -> dict[str, Any]:
     """Return the type of the outbox, with the changes that other features make in the log."""
     changes: Any = Union[(LogChange, *(change.form for change in added_changes().values()))]
@@ -239,7 +226,10 @@ def _list_types() -> dict[str, Any]:
 ADDITIONS = Additions(
     keys=SharingKeys,
     types=_list_types,
-    reducers={"synced": _take_over_log, "others": _set_others},
+    reducers={
+        "synced": _take_over_log,
+        "others": lambda record, event: record.update(others=event["others"]),
+    },
     beside={
         "observed": _note_observation,
         "reflected": _note_reflection,
@@ -261,6 +251,9 @@ ADDITIONS = Additions(
     texts=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,
     of_resource=ResourceForm(
-        read=to_record, complete=complete_log, erase=without_thread, owner=_find_owner
+        read=to_record,
+        complete=complete_log,
+        erase=without_thread,
+        owner=lambda record: f"{record['resource_id']}" if record["scope"] == "resource" else None,
     ),
 )

@@ -66,12 +66,7 @@ class ThreadAnswers:
 
 
 def write_opening(shown_id: str, *, current: bool = False) -> str:
-    """Return the tag that opens a section.
-
-    Args:
-        shown_id: The id that models are shown.
-        current: Whether it is the Actor's thread.
-    """
+    """Return the tag that opens a section."""
     mark = ' current="yes"' if current else ""
     return f'<thread id="{escape_attribute(shown_id)}"{mark}>'
 
@@ -100,8 +95,6 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     """Return what an answer says about each thread.
 
     Args:
-        text: The whole answer, as the model wrote it.
-        known: The shown ids of the threads that were asked about.
         cut_off: Whether the provider said that the answer ended too early; the sections that were
             closed before that are complete.
 
@@ -220,7 +213,6 @@ def frame_sections(
 
     Args:
         groups: The groups that are shown, which are those with a text.
-        show_id: Writes a thread's id for the model.
         current: The thread that the Actor is in; its sections are marked.
     """
     frames: list[str] = []
@@ -232,16 +224,12 @@ def frame_sections(
             frames.append(gap)
         else:
             close = f"\n{CLOSE}" if before is not None else ""
-            tag = _open_section(thread, show_id, current)
+            tag = ""
+            if thread is not None:
+                tag = f"{write_opening(show_id(thread), current=thread == current)}\n"
             frames.append(f"{close}{gap}{tag}")
         before = thread
     return [*frames, f"\n{CLOSE}" if before is not None else ""]
-
-
-def _open_section(thread: str | None, show_id: ShowId, current: str | None) -> str:
-    if thread is None:
-        return ""
-    return f"{write_opening(show_id(thread), current=thread == current)}\n"
 
 
 def select_previous_sections(
@@ -260,9 +248,6 @@ def select_previous_sections(
 
     Args:
         budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        show_id: Writes a thread's id for the model.
-        first: The threads that are asked about.
-        about: The transcripts of what is to be observed.
 
     Returns:
         Shown id and text of each thread that got a share, the most recently observed one last.
@@ -332,9 +317,8 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
 
     Raises:
         ObserverError: When a call fails, or the second answer holds nothing usable either.
-        ValueError: When two threads are shown by the same id.
     """
-    thread_ids = _map_shown_ids(request.threads)
+    thread_ids = {thread.shown_id: thread.thread_id for thread in request.threads}
     if not thread_ids:
         return {}
     question = build_threads_question(request)
@@ -344,20 +328,6 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
 
     answers = yield from ask_until_usable(question, read, "observer_threads_retry")
     return {thread_ids[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
-
-
-def _map_shown_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
-    """Return the thread id for each shown id."""
-    thread_ids: dict[str, str] = {}
-    for thread in threads:
-        if thread.shown_id in thread_ids:
-            msg = (
-                f"two threads have the `shown_id` {thread.shown_id!r}; show each thread once, and "
-                "every one by an id of its own"
-            )
-            raise ValueError(msg)
-        thread_ids[thread.shown_id] = thread.thread_id
-    return thread_ids
 
 
 def build_threads_question(request: ThreadsInput) -> AskModel:
@@ -373,7 +343,16 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
     )
-    shown = [_build_thread_section(thread) for thread in request.threads]
+    shown = [
+        wrap_section(each.shown_id, "\n".join(filter(None, (hints, escape(each.transcript)))))
+        for each in request.threads
+        for hints in [write_hints(each.hints)]
+    ]
+    attachments = [
+        replace(each, label=f'thread "{escape_attribute(thread.shown_id)}": {each.label}')
+        for thread in request.threads
+        for each in thread.attachments
+    ]
     task = fill(
         "observer_threads_task",
         previous_observations=_build_previous_sections(request.previous, request.held),
@@ -382,15 +361,9 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     return AskModel(
         "observer",
         [SystemMessage(system), HumanMessage(task)],
-        attachments=_label_attachments(request.threads),
+        attachments=attachments,
         by_profile=request.by_profile,
     )
-
-
-def _build_thread_section(thread: ThreadInput) -> str:
-    """Return the section of a thread: its current hints, each in its tag, and its transcript."""
-    texts = (write_hints(thread.hints), escape(thread.transcript))
-    return wrap_section(thread.shown_id, "\n".join(filter(None, texts)))
 
 
 def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
@@ -400,18 +373,6 @@ def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> 
         return "There are no earlier observations."
     sections = "\n\n".join(shown)
     return f"<previous-observations>\n{sections}\n</previous-observations>"
-
-
-def _label_attachments(threads: Sequence[ThreadInput]) -> list[Attachment]:
-    """Return the attachments of all threads; each says of which thread it is."""
-    return [
-        replace(
-            attachment,
-            label=f'thread "{escape_attribute(thread.shown_id)}": {attachment.label}',
-        )
-        for thread in threads
-        for attachment in thread.attachments
-    ]
 
 
 # --- The Reflector -------------------------------------------------------------------------------
@@ -487,10 +448,7 @@ def regroup_threads(
     without a text, and a group without a thread, stay as they are.
 
     Args:
-        sources: The groups that were read, in log order.
         texts: What the Reflector wrote, by thread id.
-        cycle_id: Id of the cycle; the groups' ids are derived from it.
-        reflected_at: ISO time.
 
     Returns:
         All groups, each at the place of the first group that it replaces.

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.text import escape, escape_attribute
-from langgraph_om.core.observe.transcript import (
-    TimedMessage,
-    TranscriptLimits,
-    transcribe,
-)
+from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, find_safe_cuts
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.shared_log.log import Excerpt
 
 _MAX_TEXT_CHARACTERS: Final = 500
@@ -67,21 +66,13 @@ class OtherThread:
 
 
 def build_excerpts(
-    threads: Sequence[OtherThread],
-    counts: Mapping[str, int],
-    budget: int,
-    *,
-    counter: TokenCounter,
-    show_id: ShowId,
-    timezone: tzinfo,
+    threads: Sequence[OtherThread], counts: Mapping[str, int], budget: int, settings: Settings
 ) -> list[Excerpt]:
     """Describe other threads in the form that the record keeps.
 
     Args:
         counts: How many messages of each are to be observed now.
-        budget: The most tokens of all texts together.
-        show_id: Writes a thread's id for the model.
-        timezone: The zone in which days and times are written.
+        budget: Tokens of all texts together.
 
     Returns:
         Per thread that is shown or to be observed, the newest last. Where not everything fits, the
@@ -92,10 +83,10 @@ def build_excerpts(
     for thread in sorted(threads, key=_age_key, reverse=True):
         text, observable = "", counts.get(thread.thread_id, 0)
         if left > 0:
-            text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
-            size = counter.count_text(text)
+            text = _build_block(thread, len(_select_newest(thread)[0]), settings)
+            size = settings.counter.count_text(text)
             if size > left:
-                text, size = _build_fitting_block(thread, left, counter, show_id, timezone), left
+                text, size = _build_fitting_block(thread, left, settings), left
             left -= size
         if text or observable:
             shown.append(
@@ -111,45 +102,15 @@ def build_excerpts(
     return shown[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How much of other threads stays unobserved, in tokens of their messages."""
-
-    limit: int
-    """What one thread, or all together, may have."""
-    keep: int
-    """The retention floor: what of a thread that reached the limit stays verbatim."""
-    keep_turns: int = 0
-    """How many of its newest user turns stay verbatim, too."""
-    busy_since: datetime | None = None
-    """Threads that were updated since observe themselves ahead of need: they are left alone below
-    a limit of their own. `None`: no thread does."""
-    busy_limit: int = 0
-    kept_since: datetime | None = None
-    """What threads that nobody is shown have left unobserved waits for more of it, but not for
-    longer than since then."""
-
-    def leaves_alone(self, thread: OtherThread) -> bool:
-        """Return whether a thread is its own to observe as long as it keeps to its limit."""
-        return self.busy_since is not None and thread.updated >= self.busy_since
-
-    def limit_of(self, thread: OtherThread) -> int:
-        """Return what a thread may have by itself."""
-        return self.busy_limit if self.leaves_alone(thread) else self.limit
-
-    def has_waited(self, behind: Sequence[OtherThread]) -> bool:
-        """Return whether threads that nobody is shown have enough unobserved, or for long enough.
-
-        Args:
-            behind: The threads, updated longest ago first.
-        """
-        if sum(thread.tokens for thread in behind) > self.limit // 2:
-            return True
-        since = self.kept_since
-        return bool(behind) and since is not None and behind[0].updated < since
+_BUSY: Final = timedelta(minutes=30)
+"""For so long after its last message a thread is left to observe itself ahead of need."""
+_KEPT: Final = timedelta(days=1)
+"""For so long a little of a thread that nobody is shown waits until there is more to observe."""
 
 
-def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str, int]:
+def count_in_others(
+    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
+) -> dict[str, int]:
     """Return by thread id how many of its oldest messages are to be observed now.
 
     A thread is observed as it would observe itself: at the limit, and down to the floor. Many small
@@ -157,32 +118,41 @@ def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str
     longest first: each down to its floor, and only where that is not enough as a whole. What
     nobody is shown any more is observed as a whole, many threads at a time.
     """
+    limits, log = settings.thresholds, log_tokens(record)
     ordered = sorted(threads, key=_age_key)
     counts = {thread.thread_id: 0 for thread in ordered}
     left = {thread.thread_id: thread.tokens + thread.rest_tokens for thread in ordered}
     cuts: dict[str, _Cuts] = {}
+    limit, busy = limits.messages_at(log), set[str]()
+    limit_of = dict.fromkeys(counts, limit)
+    if limits.buffer_tokens is not None:  # a thread has its own chunks, and activates them
+        # Its last turn may have made it larger than it ever is at the start of its own: with that
+        # one, it has chunks for most of it.
+        busy = {thread.thread_id for thread in threads if thread.updated >= now - _BUSY}
+        limit_of |= dict.fromkeys(busy, limits.block_messages_at(log) + limit)
 
     def take(thread: OtherThread, *, is_whole: bool) -> None:
         key = thread.thread_id
         size = cuts[key] = cuts.get(key) or _Cuts(thread)
-        counts[key] = max(counts[key], size.last if is_whole else size.choose(shares))
-        left[key] = size.left_after(counts[key])
+        counts[key] = max(counts[key], size.cuts[-1] if is_whole else size.choose(limits, limit))
+        left[key] = size.left[counts[key]]
 
     for thread in ordered:
-        if left[thread.thread_id] >= shares.limit_of(thread):
+        if left[thread.thread_id] >= limit_of[thread.thread_id]:
             take(thread, is_whole=False)
-    alone = [thread for thread in ordered if not shares.leaves_alone(thread)]
+    alone = [thread for thread in ordered if thread.thread_id not in busy]
     behind = [thread for thread in alone if thread.is_behind]
-    if shares.has_waited(behind):
-        for thread in behind:
-            take(thread, is_whole=True)
+    has_waited = bool(behind) and behind[0].updated < now - _KEPT
+    has_waited = has_waited or sum(thread.tokens for thread in behind) > limit // 2
+    for thread in behind if has_waited else ():
+        take(thread, is_whole=True)
     quiet = [thread for thread in alone if not thread.is_behind]
     total = sum(left[thread.thread_id] for thread in quiet)
-    if total <= shares.limit:
+    if total <= limit:
         return counts
     for is_whole in (False, True):
         for thread in quiet:
-            if total <= shares.limit // 2:
+            if total <= limit // 2:
                 return counts
             total -= left[thread.thread_id]
             take(thread, is_whole=is_whole)
@@ -195,24 +165,17 @@ class _Cuts:
 
     def __init__(self, thread: OtherThread) -> None:
         self._messages = [*thread.entries, *thread.newest]
-        self._cuts = [0, *_find_turn_ends(thread.entries)]
-        self._left = [thread.tokens + thread.rest_tokens]
-        for entry in thread.entries:
-            self._left.append(self._left[-1] - entry.tokens)
+        self.cuts = [0, *_find_turn_ends(thread.entries)]
+        sizes = (-entry.tokens for entry in thread.entries)
+        self.left = [*accumulate(sizes, initial=thread.tokens + thread.rest_tokens)]
 
-    @property
-    def last(self) -> int:
-        return self._cuts[-1]
-
-    def left_after(self, count: int) -> int:
-        return self._left[count]
-
-    def choose(self, shares: Shares) -> int:
+    def choose(self, limits: Thresholds, limit: int) -> int:
         """Choose the longest part that leaves the floor; more where a limit would be left."""
-        stop = _find_start_of_turns(self._messages, shares.keep_turns)
-        cuts = [cut for cut in self._cuts if cut <= stop]
-        at = max((at for at, cut in enumerate(cuts) if self._left[cut] >= shares.keep), default=0)
-        if self._left[cuts[at]] >= shares.limit:
+        stop = _find_start_of_turns(self._messages, limits.keep_turns)
+        cuts = [cut for cut in self.cuts if cut <= stop]
+        kept = (at for at, cut in enumerate(cuts) if self.left[cut] >= limits.keep_tokens)
+        at = max(kept, default=0)
+        if self.left[cuts[at]] >= limit:
             at = min(at + 1, len(cuts) - 1)
         return cuts[at]
 
@@ -223,7 +186,6 @@ def split_batches(
     """Group threads into batches, each observed in one question.
 
     Args:
-        threads: Threads, each with the number of its oldest messages to observe.
         batch_tokens: Tokens of messages in one question; a single exchange may have more.
 
     Returns:
@@ -263,28 +225,27 @@ _BY_CHARACTER: Final = _Characters()
 _LIMITS: Final = TranscriptLimits(_MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS)
 
 
-def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
+def _build_block(thread: OtherThread, count: int, settings: Settings) -> str:
     entries, times = _select_newest(thread)
     first = len(entries) - count
     newest = zip(entries[first:], times[first:], strict=True)
     start = len(thread.entries) + thread.rest - count
     timed = [TimedMessage(entry.message, time) for entry, time in newest]
-    text = transcribe(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS).text
+    zone = settings.timezone
+    text = transcribe(timed, timezone=zone, counter=_BY_CHARACTER, limits=_LIMITS).text
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
     title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
-    name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'
+    name = f'id="{escape_attribute(settings.show_id(thread.thread_id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
 
 
-def _build_fitting_block(
-    thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
-) -> str:
+def _build_fitting_block(thread: OtherThread, room: int, settings: Settings) -> str:
     """Return the block with as many of the newest messages as fit; empty when none does."""
     fits, too_many, text = 0, len(_select_newest(thread)[0]), ""
     while too_many - fits > 1:
         count = (fits + too_many) // 2
-        block = _build_block(thread, count, show_id, timezone)
-        if counter.count_text(block) <= room:
+        block = _build_block(thread, count, settings)
+        if settings.counter.count_text(block) <= room:
             fits, text = count, block
         else:
             too_many = count

@@ -53,11 +53,7 @@ class StateOptions(TypedDict, total=False):
 
 
 class ShowState(Feature):
-    """Shows channels of the graph's state.
-
-    Args:
-        names: The channels.
-    """
+    """Shows channels of the graph's state."""
 
     name = "show_state"
     lives_by = "show_state"

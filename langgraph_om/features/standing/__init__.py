@@ -60,6 +60,8 @@ MOST_OF_LOG: Final = 4
 """Instructions take a quarter of the log's threshold at most, since no reflection shortens them."""
 MOST_LEFT_OUT: Final = 20
 """How many instructions without room are known."""
+_COLUMNS: Final = ("id", "day", "thread", "state", "words")
+"""Of the list of instructions."""
 
 
 class StandingOptions(TypedDict, total=False):
@@ -204,10 +206,6 @@ def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
         _set_left_out(record, [])
 
 
-def _take_left_out(record: MemoryRecord, event: LeftOutSynced) -> None:
-    _set_left_out(record, event["left_out"])
-
-
 def _change_state(record: MemoryRecord, changed: StandingState) -> None:
     known = cast("_Record", record)
     known["standing"] = {**known.get("standing", {}), **changed}
@@ -268,26 +266,18 @@ def _advise(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
 
 
 def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
-    rules = [
-        {"id": rule.id, "day": rule.day, "thread": rule.thread_id, "words": rule.words}
-        for rule in read_rules(record)
+    rows: list[Any] = [
+        (rule.id, rule.day, rule.thread_id, "in force", rule.words) for rule in read_rules(record)
     ]
-    left_out = [
-        {"id": None, "day": each["day"], "thread": each["thread_id"], "words": each["words"]}
+    rows += [
+        (None, each["day"], each["thread_id"], "no room", each["words"])
         for each in list_left_out(record)
     ]
-    return [
-        *({**row, "state": "in force"} for row in rules),
-        *({**row, "state": "no room"} for row in left_out),
-    ]
+    return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
 
 class Standing(Feature):
-    """Keeps standing instructions.
-
-    Args:
-        tokens: The room of all of them together.
-    """
+    """Keeps standing instructions."""
 
     name = NAME
     lives_by = NAME
@@ -295,7 +285,7 @@ class Standing(Feature):
     additions = Additions(
         streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},
         keys=StandingKeys,
-        reducers={"left-out": _take_left_out},
+        reducers={"left-out": lambda record, event: _set_left_out(record, event["left_out"])},
         beside={"observed": end_rules, "opened": _note_place, "deleted": _forget},
         changes={
             "rule-ended": AddedChange(RuleEnded, _apply),
@@ -308,7 +298,7 @@ class Standing(Feature):
         Listing(
             name="rules",
             help="list the user's standing instructions",
-            columns=("id", "day", "thread", "state", "words"),
+            columns=_COLUMNS,
             read=_list_rows,
         ),
     )

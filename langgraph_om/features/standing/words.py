@@ -142,27 +142,13 @@ def _read_turn(text: str, at: int, *, is_within: bool) -> str:
     return "opens" if opens else "closes"
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A text in the form in which words are compared, with the place of each character."""
-
-    text: str
-    places: Sequence[int]
-
-
-def fold_text(text: str) -> Folded:
+def fold_text(text: str) -> str:
     """Return a text in the form in which words are compared.
 
     Spaces, quotation marks, invisible characters and letter case do not count, nor in which of
     Unicode's ways a letter is written. A letter of another script is another letter.
     """
-    letters: list[str] = []
-    places: list[int] = []
-    for at, letter in enumerate(text):
-        for part in _fold(letter):
-            letters.append(part)
-            places.append(at)
-    return Folded("".join(letters), places)
+    return "".join(map(_fold, text))
 
 
 @cache
@@ -175,7 +161,7 @@ def _fold(letter: str) -> str:
 
 def is_same(words: str, others: str) -> bool:
     """Return whether two texts have the same words, spaces and quotation marks aside."""
-    return fold_text(words).text == fold_text(others).text
+    return fold_text(words) == fold_text(others)
 
 
 def find_said(quotation: str, said: Sequence[str], *, whole: bool = True) -> str | None:
@@ -184,24 +170,25 @@ def find_said(quotation: str, said: Sequence[str], *, whole: bool = True) -> str
     What was pasted does not count, nor what stands within a quotation of the user's.
 
     Args:
-        quotation: The words as the Observer wrote them.
-        said: The messages of the user that it was shown.
         whole: Whether the sentence around the words is returned, so that no negation before them
             is lost.
     """
-    wanted = fold_text(quotation).text
+    wanted = fold_text(quotation)
     if len(wanted) < LEAST_WORDS or "\0" in wanted:
         return None
     for message in reversed(said):
         own = cut_pasted(message)
         folded = fold_text(own)
-        at = folded.text.find(wanted)
-        quoted = find_quotations(own) if at >= 0 else []
+        at = folded.find(wanted)
+        if at < 0:
+            continue
+        quoted = find_quotations(own)
+        places = [place for place, letter in enumerate(own) for _ in _fold(letter)]
         while at >= 0:
-            start, stop = folded.places[at], folded.places[at + len(wanted) - 1] + 1
+            start, stop = places[at], places[at + len(wanted) - 1] + 1
             if not any(first <= start and stop <= last for first, last in quoted):
                 return _cut_sentence(own, start, stop) if whole else own[start:stop]
-            at = folded.text.find(wanted, at + 1)
+            at = folded.find(wanted, at + 1)
     return None
 
 
@@ -230,8 +217,6 @@ class Reading:
     """New ones, each with its date heading: what becomes a group of the log."""
     ended: list[str] = field(default_factory=list)
     """The words of those that the user ended, as they stand in the log."""
-    refused: int = 0
-    """How many marks did not hold, because no message of the user has the words."""
 
 
 def read_marks(
@@ -240,9 +225,6 @@ def read_marks(
     """Take the standing instructions out of what an Observer wrote.
 
     Args:
-        text: Dated items.
-        said: The messages of the user that the Observer was shown.
-        held: The words of those that are in force.
         whole: Whether the sentence around quoted words is kept; not where a hook has rewritten
             the answer, which may have taken words out.
     """
@@ -269,7 +251,6 @@ def read_marks(
         quoted = _QUOTED.search(words)
         own = find_said(quoted["words"] if quoted else words, said, whole=whole)
         if ending is not None or own is None:
-            reading.refused += 1
             cuts[span] = item.replace(MARK, FACT)
             continue
         cuts[span] = ""
@@ -290,8 +271,8 @@ def read_words(text: str) -> str:
 
 def _find_ended(first_words: str, held: Sequence[str]) -> str | None:
     """Return the one instruction in force that begins with words, or has them within."""
-    wanted = fold_text(first_words.rstrip(". …")).text
-    folded = [(words, fold_text(words).text) for words in held]
+    wanted = fold_text(first_words.rstrip(". …"))
+    folded = [(words, fold_text(words)) for words in held]
     same = [words for words, text in folded if text == wanted]
     if len(wanted) < LEAST_WORDS:
         return same[0] if same else None

@@ -112,20 +112,6 @@ class ActsGone(TypedDict):
     """Of what persons did here to items of these threads."""
 
 
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
-    record_id: str
-    thread_id: str
-
-
 # Find the item that is meant, by its id or by words of it.
 
 
@@ -143,16 +129,15 @@ def find_item(wanted: str, items: Sequence[LogItem]) -> LogItem:
     Args:
         wanted: The id of an item, or words of it: all of its words before a part of them, in any
             case and with any spaces.
-        items: The items of the log.
 
     Raises:
         ItemError: When it is none of them, or could be several; the message lists these.
     """
     form = ID_FORM.fullmatch(wanted.strip())
     if form is not None:
-        named = [item for item in items if item.id == form["id"]]
-        if named:
-            return named[0]
+        for item in items:
+            if item.id == form["id"]:
+                return item
     words = _fold_words(wanted)
     if not words:
         msg = f"`item` is {wanted!r}; pass an item's id, or words of it"
@@ -234,10 +219,7 @@ def steer(
     """Return what becomes of a log by what a person does.
 
     Args:
-        log: The groups.
         chunks: What was observed ahead of need.
-        acts: What was done before, which can be undone.
-        event: What is done.
         thread_id: Whose item a new one is.
 
     Raises:
@@ -255,9 +237,8 @@ def steer(
     if after is None and rest is not None:
         noted[-1]["place"] = _describe_place(item.group, rest)
     if item.chunk is None:
-        at = [group["id"] for group in log].index(item.group["id"])
-        changed = [*log[:at], *groups, *log[at + 1 :]]
-        return Steering(changed, list(chunks), noted, item.group["id"], groups)
+        place = item.group["id"]
+        return Steering(_splice(log, place, groups), list(chunks), noted, place, groups)
     kept = [_replace_in_chunk(chunk, item, rest) for chunk in chunks]
     new = [after] if after is not None else []
     return Steering([*log, *new], kept, noted, None, new)
@@ -322,27 +303,25 @@ def apply_steering(log: Sequence[Group], change: SteeringChange) -> list[Group]:
     ids = [group["id"] for group in log]
     new = [group for group in change["groups"] if group["id"] not in ids]
     if change["replaced"] in ids:
-        at = ids.index(change["replaced"])
-        return [*log[:at], *new, *log[at + 1 :]]
+        return _splice(log, change["replaced"], new)
     before, after = change["before"], change["after"]
     added = [after] if after is not None and after["id"] not in ids else []
     item = _find_same(log, before) if before is not None else None
     if item is not None:
         rest, _ = take_out(item, change["id"])
-        groups = _order(item, rest, added)
-        at = ids.index(item.group["id"])
-        return [*log[:at], *groups, *log[at + 1 :]]
-    changed = list(log)
-    for group in added:
-        changed = insert_by_day(changed, group)
-    return changed
+        return _splice(log, item.group["id"], _order(item, rest, added))
+    return insert_by_day(log, added[0]) if added else list(log)
+
+
+def _splice(log: Sequence[Group], key: str | None, groups: Sequence[Group]) -> list[Group]:
+    """Return a log with groups in the place of one."""
+    return [each for own in log for each in (groups if own["id"] == key else [own])]
 
 
 def _find_same(log: Sequence[Group], single: Group) -> LogItem | None:
     """Return the item that stands alone in a group, where a log has it elsewhere."""
-    own = next(iter(list_items([single])), None)
-    same = [item for item in list_items(log) if own is not None and item.id == own.id]
-    return same[0] if same else None
+    own = {item.id for item in list_items([single])[:1]}
+    return next((item for item in list_items(log) if item.id in own), None)
 
 
 def _order(item: LogItem, rest: Group | None, single: Sequence[Group]) -> list[Group]:
@@ -440,14 +419,11 @@ def _undo(
     ids = [group["id"] for group in log]
     place = former.get("place")
     if again is not None and place is not None and place["rest"] in ids:
-        at = ids.index(place["rest"])
-        whole = _put_back(log[at], place, again["tokens"])
-        changed = [*log[:at], whole, *log[at + 1 :]]
+        whole = _put_back(log[ids.index(place["rest"])], place, again["tokens"])
+        changed = _splice(log, place["rest"], [whole])
         return Steering(changed, list(chunks), noted, place["rest"], [whole])
     if left is None:
-        changed = list(log)
-        for group in groups:
-            changed = insert_by_day(changed, group)
+        changed = list(log) if again is None else insert_by_day(log, again)
         return Steering(changed, list(chunks), noted, None, groups)
     if left["id"] not in ids:
         item = _find_same(log, left)  # put back where it stood, among others
@@ -461,8 +437,7 @@ def _undo(
         if again is None and rest is not None:
             noted[-1]["place"] = _describe_place(item.group, rest)
         left, groups = item.group, _order(item, rest, groups)
-    at = ids.index(left["id"])
-    changed = [*log[:at], *groups, *log[at + 1 :]]
+    changed = _splice(log, left["id"], groups)
     return Steering(changed, list(chunks), noted, left["id"], groups)
 
 

@@ -30,7 +30,6 @@ from langgraph_om.features.steering.acts import (
     SteeringAction,
     SteeringChange,
     SteeringKeys,
-    SteeringNoted,
     apply_steering,
     list_acts,
     steer,
@@ -257,18 +256,14 @@ class Steering(Feature):
 
 def _tell_of_acts(record: MemoryRecord) -> list[Event]:
     """Tell of what a person did to the log since the last step."""
-
-    def text_of(group: Group | None) -> str | None:
-        return group["text"] if group is not None else None
-
-    told: list[SteeringNoted] = [
+    told = [
         {
             "type": "steering",
             "id": act["id"],
             "action": act["action"],
             "at": act["at"],
-            "before": text_of(act["before"]),
-            "after": text_of(act["after"]),
+            "before": act["before"] and act["before"]["text"],
+            "after": act["after"] and act["after"]["text"],
             "record_id": record["id"],
             "thread_id": record["thread_id"],
         }
@@ -320,8 +315,6 @@ def _describe_act(act: SteeredItem) -> Html:
     return join([*words, after or before])
 
 
-def _first_line(group: object) -> str:
-    if not isinstance(group, dict):
-        return ""
-    lines = str(group["text"]).split("\n")
+def _first_line(group: Group | None) -> str:
+    lines = group["text"].split("\n") if group is not None else [""]
     return write_words(lines[1] if len(lines) > 1 else lines[0])

@@ -197,11 +197,7 @@ MODEL_SETTINGS: Final[Mapping[str, Any]] = {
 
 
 class AskedTitles(Feature):
-    """Gives each thread a title after its first answer.
-
-    Args:
-        config: How titles are made.
-    """
+    """Gives each thread a title after its first answer."""
 
     name = "asked_titles"
     additions = ADDITIONS

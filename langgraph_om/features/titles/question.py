@@ -83,11 +83,8 @@ class TitleJob:
     @property
     def start(self) -> Event:
         """The event that says that a title is asked for."""
-        asked: TitleAsked = {
-            "type": "title-asked",
-            "cycle_id": self.cycle_id,
-            "at": iso(self.now),
-        }
+        at = iso(self.now)
+        asked: TitleAsked = {"type": "title-asked", "cycle_id": self.cycle_id, "at": at}
         return as_event(asked)
 
     @property
@@ -139,11 +136,7 @@ class TitleJob:
         return parse_title(said[TITLE] or "")
 
     def _read_instructions(self) -> EffectFlow[str]:
-        """Return what the user wants of titles, which a function of the run may tell.
-
-        Raises:
-            ObserverError: When the function fails, or returns something else than a text.
-        """
+        """Return what the user wants of titles, which a function of the run may tell."""
         told = self.instructions
         if callable(told):
             reply: HookReply = yield CallWithConfig("thread_title.instructions", told)
@@ -190,38 +183,29 @@ MAX_TRIES: Final = 3
 """How often a title is asked for until a person takes it up again, or the Observer has one."""
 
 
-def note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
-    """Return the event with what lists show until there is a title, once."""
-    if "words" in read_title_state(record):
-        return []
-    words = find_words(messages)
-    noted: TitleWords | None = {"type": "title-words", "words": words} if words else None
-    return [as_event(noted)] if noted is not None else []
-
-
 MAX_WORDS: Final = 8
 """Of a user message, shown until there is a title."""
 MAX_WORDS_CHARACTERS: Final = 60
 
 
-def find_words(messages: Sequence[BaseMessage]) -> str | None:
-    """Return the first words of the first user message with text, shortened at a word."""
-    for message in messages:
-        words = as_label(message.text).split() if message.type == "human" else []
-        if words:
-            return _shorten(words)
-    return None
+def note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
+    """Return the event with what lists show until there is a title, once.
 
-
-def _shorten(words: Sequence[str]) -> str:
+    These are the first words of the first user message with text, shortened at a word.
+    """
+    if "words" in read_title_state(record):
+        return []
+    said = (as_label(each.text).split() for each in messages if each.type == "human")
+    words = next(filter(None, said), None)
+    if words is None:
+        return []
     text = " ".join(words[:MAX_WORDS])
-    is_whole = len(words) <= MAX_WORDS and len(text) <= MAX_WORDS_CHARACTERS
-    if is_whole:
-        return text
-    if len(text) > MAX_WORDS_CHARACTERS:
+    if len(words) > MAX_WORDS or len(text) > MAX_WORDS_CHARACTERS:
         head = text[:MAX_WORDS_CHARACTERS]
-        text = head.rpartition(" ")[0] or head
-    return f"{text.rstrip(' .,;:!?…')}…"
+        text = text if head == text else head.rpartition(" ")[0] or head
+        text = f"{text.rstrip(' .,;:!?…')}…"
+    noted: TitleWords = {"type": "title-words", "words": text}
+    return [as_event(noted)]
 
 
 def take_in_title(
@@ -253,14 +237,10 @@ def tell_found(
     return [event, tell_title(info, now, before, after)]
 
 
-def describe_title(
-    step: Step, instructions: Any = None, *, min_messages: int = 2
-) -> TitleJob | None:
+def describe_title(step: Step, instructions: Any, *, min_messages: int) -> TitleJob | None:
     """Return the question for the title, where it is time to ask it.
 
     Args:
-        step: The step, with the whole conversation.
-        instructions: The user's: a text, a function of the run's configuration, or `None`.
         min_messages: How many texts of the user and answers there have to be, and are shown.
     """
     record = step.record
@@ -280,11 +260,10 @@ def describe_title(
     return TitleJob(step.settings, whose, cycle_id, exchange, step.now, instructions)
 
 
-def find_exchange(messages: Sequence[BaseMessage], count: int = 2) -> list[Entry]:
+def find_exchange(messages: Sequence[BaseMessage], count: int) -> list[Entry]:
     """Return the first user message and the first answers to it; nothing before there is one.
 
     Args:
-        messages: The conversation.
         count: How many messages are wanted, if there is to be anything; 2: one and its answer.
     """
     found: list[Entry] = []

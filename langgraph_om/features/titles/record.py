@@ -17,12 +17,10 @@ from langgraph_om.core.additions import (
     Additions,
     Log,
     LogChange,
-    as_event,
     name_fields,
     run_beside,
 )
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import says_nothing
 from langgraph_om.core.wire import Event, Hints, MemoryRecord, Opened, Usage
@@ -64,9 +62,8 @@ class TitleKeys(TypedDict, total=False):
     """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
 
-class _TitleRecord(MemoryRecord, total=False):
-    thread_title: str | None
-    title: TitleState
+class _TitleRecord(MemoryRecord, TitleKeys, total=False):
+    pass
 
 
 def _read(record: Mapping[str, Any]) -> _TitleRecord:
@@ -138,28 +135,9 @@ class Titled(TypedDict):
     usage: NotRequired[Usage]
 
 
-class ThreadUpdate(TypedDict):
-    """A thread has a new title. It is only streamed, as `data-om-thread-update`."""
-
-    type: Literal["thread-update"]
-    cycle_id: str
-    thread_id: str
-    old_title: str | None
-    new_title: str
-    at: str
-
-
 def tell_title(info: CycleInfo, at: datetime, old: str | None, new: str) -> Event:
-    """Return the event that shows a new title."""
-    update: ThreadUpdate = {
-        "type": "thread-update",
-        "cycle_id": info.cycle_id,
-        "thread_id": info.record["thread_id"],
-        "old_title": old,
-        "new_title": new,
-        "at": iso(at),
-    }
-    return as_event(update)
+    """Return the event that shows a new title; it is only streamed."""
+    return info.event("thread-update", at, old_title=old, new_title=new)
 
 
 # --- Effects -------------------------------------------------------------------------------------
@@ -217,10 +195,8 @@ def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> No
 
 def _name_by_hand(record: MemoryRecord, edit: Mapping[str, Any]) -> None:
     """Take an edited title for a person's, which memory never changes; `None` gives it back."""
-    if "thread_title" not in edit or "title" in edit:
-        return
-    title = edit["thread_title"]
-    if title != read_title(record):
+    title = edit.get("thread_title")
+    if "thread_title" in edit and "title" not in edit and title != read_title(record):
         by: Literal["person"] | None = "person" if title is not None else None
         state = read_title_state(record)
         _read(record)["title"] = {**state, "by": by, "cycle_id": None, "tries": 0}

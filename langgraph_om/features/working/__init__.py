@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Self, cast
 
 from langchain_core.messages import BaseMessage
@@ -19,10 +20,9 @@ from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import EffectFlow, call_storage
-from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature, StateKey, Step
-from langgraph_om.core.wire import Chunk, Event, Extracted, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 from langgraph_om.features.working.memory import (
     SHOWN_KEY,
     UPDATE_TOOL,
@@ -86,61 +86,38 @@ def state_keys_of(memory: WorkingMemory) -> Mapping[str, StateKey]:
 
 
 def note_working(
+    runner: StepRunner,
     record: MemoryRecord,
-    resource_id: str | None,
     joined: JoinedUpdates,
     updates: Sequence[WorkingUpdate],
-    now: datetime,
+    whose: str | None,
 ) -> list[Event]:
-    """Return the events that keep what was read in the record, and tell of what was written.
-
-    Args:
-        joined: What was written and read.
-        updates: What was to be written.
-    """
+    """Return the events that keep what was read in the record, and tell of what was written."""
     kept = cast("WorkingRecord", record).get("working")
-    is_known = kept is not None and (kept["resource_id"], kept["value"]) == (
-        resource_id,
-        joined.value,
-    )
+    is_known = kept is not None and (kept["resource_id"], kept["value"]) == (whose, joined.value)
     if is_known and not updates:
         return []
     read: WorkingRead = {
         "type": "working-read",
-        "resource_id": resource_id,
+        "resource_id": whose,
         "value": joined.value,
         "written": [update["cycle_id"] for update in updates],
         "error": joined.error,
     }
-    if not updates:
-        return [as_event(read)]
-    told: Extracted = {
-        "type": "extracted",
-        "operation": "observation",
-        "cycle_id": updates[-1]["cycle_id"],
-        "at": iso(now),
-        "record_id": record["id"],
-        "thread_id": record["thread_id"],
-        "resource_id": resource_id,
-        "tokens": 0,
-        "name": WORKING_NAME,
-    }
     events = [as_event(read)]
-    if joined.value != joined.previous:
-        events.append({**told, "value": joined.value, "previous": joined.previous})
-    if joined.error is not None:
-        events.append({**told, "error": joined.error})
+    if updates:
+        now, cycle_id = runner.clock(), updates[-1]["cycle_id"]
+        info = CycleInfo(runner.settings, record, "observation", cycle_id, 0, now)
+        tell = partial(info.event, "extracted", now, name=WORKING_NAME, resource_id=whose)
+        if joined.value != joined.previous:
+            events.append(tell(value=joined.value, previous=joined.previous))
+        if joined.error is not None:
+            events.append(tell(error=joined.error))
     return events
 
 
 class WorkingOfGraph:
-    """The working memory in a run of a graph: in its state and its store.
-
-    Args:
-        scope: The run.
-        working: The memory.
-        messages: The conversation.
-    """
+    """The working memory in a run of a graph: in its state and its store."""
 
     def __init__(self, scope: RunScope, working: Working, messages: Sequence[BaseMessage]) -> None:
         self._runner, self._working, self._messages = scope.runner, working, messages
@@ -177,18 +154,11 @@ class WorkingOfGraph:
         self.changes |= done.changes
         if done.joined is None or not is_kept:
             return []
-        return note_working(record, whose, done.joined, updates, runner.clock())
+        return note_working(runner, record, done.joined, updates, whose)
 
 
 class WorkingOfStep:
-    """The working memory of a step without a graph, which the caller hands in and keeps.
-
-    Args:
-        runner: What the step is run with.
-        working: The memory.
-        value: What the caller has.
-        config: The run's configuration.
-    """
+    """The working memory of a step without a graph, which the caller hands in and keeps."""
 
     def __init__(
         self, runner: StepRunner, working: Working, value: Any, config: RunnableConfig | None
@@ -211,7 +181,7 @@ class WorkingOfStep:
         joined = join_updates(self._working.memory.form, self.value, updates)
         self.value = joined.value
         yield from ()
-        return note_working(record, whose, joined, updates, runner.clock())
+        return note_working(runner, record, joined, updates, whose)
 
 
 class KnownOfUser(Feature):
@@ -328,7 +298,18 @@ class KnownOfUser(Feature):
     ) -> EffectFlow[list[WorkingUpdate]]:
         """Write the answer as an update."""
         yield from ()
-        return [_write_update(info, answer) for answer in answers]
+        updates: list[WorkingUpdate] = []
+        for answer in answers:
+            whose = info.record["resource_id"]
+            update: WorkingUpdate = {"cycle_id": info.cycle_id, "resource_id": whose, "known": None}
+            if answer.error is not None or answer.patch is not None:
+                update["known"] = answer.value.known
+            if answer.error is not None:
+                update["error"] = answer.error
+            elif answer.patch is not None:
+                update["patch"] = answer.patch
+            updates.append(update)
+        return updates
 
     def announce(
         self, info: CycleInfo, at: datetime, entries: Sequence[WorkingUpdate]
@@ -351,19 +332,6 @@ class KnownOfUser(Feature):
         """Tell whether something waits to be written."""
         waiting = find_unwritten(step.record, step.record["resource_id"])
         return self._is_observed and bool(waiting)
-
-
-def _write_update(info: CycleInfo, answer: ValueAnswer) -> WorkingUpdate:
-    update: WorkingUpdate = {
-        "cycle_id": info.cycle_id,
-        "resource_id": info.record["resource_id"],
-        "known": answer.value.known,
-    }
-    if answer.error is not None:
-        return {**update, "error": answer.error}
-    if answer.patch is not None:
-        return {**update, "patch": answer.patch}
-    return {**update, "known": None}
 
 
 class WorkingText(Feature):

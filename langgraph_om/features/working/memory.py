@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -44,6 +44,7 @@ from langgraph_om.features.working.storage import (
     read_stored,
     update_stored,
 )
+from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import conversation_of, values_of
 from langgraph_om.runtime.tools import part_runtime
@@ -88,22 +89,7 @@ _OUTSIDE: Final = "; run it in a `ToolNode`, or call `working.update(store, reso
 _WHAT: Final = "Keep what is to be known in every conversation with this user up to date."
 _TEXT: Final = "Write the whole text anew: it replaces the former one."
 _JSON: Final = "Write the fields that change: they are merged into the rest."
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """What came of a call."""
-
-    text: str
-    """What the model is told."""
-    patch: Any = None
-    """What was written; `None` where nothing was."""
-    known: Value = None
-    """The whole value, where the text shows it to the model."""
-
-
-AnswerCall = Callable[[Any, Any, RunnableConfig, Any], ToolOutcome]
-"""Carries out a call: what the model wrote, the value in the state, configuration and store."""
+_DONE: Final = "Updated."
 
 
 class _UpdateTool(StructuredTool):
@@ -120,44 +106,6 @@ class _UpdateTool(StructuredTool):
         return {"runtime": runtime, "memory": memory}
 
 
-def build_tool(form: Form, answer: AnswerCall, value_key: str, messages_key: str) -> BaseTool:
-    """Make the tool.
-
-    Args:
-        form: The form of the memory.
-        answer: Carries out a call.
-        value_key: The state's key of the value.
-        messages_key: The state's key of the conversation.
-    """
-
-    def update(runtime: ToolRuntime, memory: Any) -> Command[Any]:
-        known = read_channel(runtime, value_key)
-        outcome = answer(memory, known, runtime.config, runtime.store)
-        status = "error" if outcome.patch is None else "success"
-        message = ToolMessage(
-            outcome.text, tool_call_id=runtime.tool_call_id, name=UPDATE_TOOL, status=status
-        )
-        changes: dict[str, Any] = {messages_key: [message]}
-        if outcome.patch is not None:
-            is_text = isinstance(outcome.patch, str)
-            changes[value_key] = outcome.patch if is_text else {PATCH: outcome.patch}
-        elif outcome.known is not None:
-            changes[value_key] = outcome.known
-        return Command(update=changes)
-
-    async def aupdate(runtime: ToolRuntime, memory: Any) -> Command[Any]:
-        return await asyncio.to_thread(update, runtime, memory)  # it reads and writes a database
-
-    how = _TEXT if isinstance(form, TemplateForm) else _JSON
-    return _UpdateTool(
-        name=UPDATE_TOOL,
-        description=f"{_WHAT} {how}",
-        args_schema={"title": UPDATE_TOOL, **form.arguments},
-        func=update,
-        coroutine=aupdate,
-    )
-
-
 def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
     """Return the value of a channel, also where the node of the tools does not see it."""
     state = runtime.state
@@ -172,11 +120,7 @@ def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
 
 
 def choose_form(template: object, schema: Any) -> Form:
-    """Return the form that a user chose; without a choice, our own template.
-
-    Raises:
-        ConfigurationError: When both are given, or one of them cannot be used.
-    """
+    """Return the form that a user chose; without a choice, our own template."""
     if template is not None and schema is not None:
         msg = (
             "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
@@ -197,31 +141,6 @@ def choose_form(template: object, schema: Any) -> Form:
         )
         raise ConfigurationError(msg)
     return TemplateForm(template.strip())
-
-
-# The block of working memory in the Actor's prompt.
-
-
-def render_block(form: Form, value: Value, *, can_write: bool) -> str:
-    """Render the block.
-
-    Args:
-        form: The form of the memory.
-        value: What it holds.
-        can_write: Whether the Actor is told to keep it up to date.
-
-    Returns:
-        The text; empty where there is nothing to show and nothing can be written.
-    """
-    if not can_write:
-        return (
-            fill("working_memory", purpose="", content=escape(form.write(value))) if value else ""
-        )
-    purpose = load(f"working_memory_{'text' if isinstance(form, TemplateForm) else 'json'}")
-    content = form.write(value)
-    if not value and not isinstance(form, TemplateForm):
-        content = "{}"
-    return fill("working_memory", purpose=purpose, content=escape(content))
 
 
 def write_message(text: str) -> HumanMessage | None:
@@ -343,17 +262,7 @@ class WorkingMemory:
         except InvalidError as error:
             raise _refused(error) from error
 
-    async def aget(self, store: BaseStore, resource_id: str) -> Any:
-        """Do the same as `get` without blocking the event loop."""
-        return await asyncio.to_thread(self.get, store, resource_id)
-
-    async def aput(self, store: BaseStore, resource_id: str, value: Any) -> None:
-        """Do the same as `put` without blocking the event loop."""
-        await asyncio.to_thread(self.put, store, resource_id, value)
-
-    async def aupdate(self, store: BaseStore, resource_id: str, memory: Any) -> Any:
-        """Do the same as `update` without blocking the event loop."""
-        return await asyncio.to_thread(self.update, store, resource_id, memory)
+    aget, aput, aupdate = threaded(get), threaded(put), threaded(update)
 
     def merge(self, value: Any, memory: Any) -> Any:
         """Return a value with an update merged into it as the tool does; for memory of a thread.
@@ -440,13 +349,7 @@ class Refreshment:
 
 
 class Working:
-    """A working memory as the runs of one agent have it.
-
-    Args:
-        memory: The memory.
-        runs: What reads whose conversation a run is about.
-        messages_key: The state's key of the conversation.
-    """
+    """A working memory as the runs of one agent have it."""
 
     def __init__(
         self, memory: WorkingMemory, runs: Runs | None = None, messages_key: str = "messages"
@@ -460,7 +363,30 @@ class Working:
         """The tool to bind to the Actor's model; none where the Actor cannot write."""
         if not self.memory.has_tool:
             return []
-        return [build_tool(self.memory.form, self._answer, VALUE_KEY, self._messages_key)]
+        form = self.memory.form
+
+        def update(runtime: ToolRuntime, memory: Any) -> Command[Any]:
+            known = read_channel(runtime, VALUE_KEY)
+            text, change = self._answer(memory, known, runtime.config, runtime.store)
+            status = "success" if text == _DONE else "error"
+            message = ToolMessage(
+                text, tool_call_id=runtime.tool_call_id, name=UPDATE_TOOL, status=status
+            )
+            changes = {} if change is None else {VALUE_KEY: change}
+            return Command(update={self._messages_key: [message], **changes})
+
+        async def aupdate(runtime: ToolRuntime, memory: Any) -> Command[Any]:
+            # It reads and writes a database.
+            return await asyncio.to_thread(update, runtime, memory)
+
+        tool = _UpdateTool(
+            name=UPDATE_TOOL,
+            description=f"{_WHAT} {_TEXT if isinstance(form, TemplateForm) else _JSON}",
+            args_schema={"title": UPDATE_TOOL, **form.arguments},
+            func=update,
+            coroutine=aupdate,
+        )
+        return [tool]
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether nothing can be written in a run."""
@@ -503,21 +429,36 @@ class Working:
         return Refreshment(changes, joined)
 
     def render(self, value: Any, config: RunnableConfig | None) -> str:
-        """Render the block for a value that the form allows."""
-        can_write = self.memory.has_tool and not self.is_read_only(config)
-        return render_block(self.memory.form, read_state_value(value), can_write=can_write)
+        """Render the block for a value that the form allows.
 
-    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> ToolOutcome:
+        Returns:
+            The text; empty where there is nothing to show and the Actor can write nothing.
+        """
+        form, kept = self.memory.form, read_state_value(value)
+        content, purpose = form.write(kept), ""
+        if self.memory.has_tool and not self.is_read_only(config):
+            kind = "text" if isinstance(form, TemplateForm) else "json"
+            purpose = load(f"working_memory_{kind}")
+            content = "{}" if not kept and kind == "json" else content
+        elif not kept:
+            return ""
+        return fill("working_memory", purpose=purpose, content=escape(content))
+
+    def _answer(
+        self, given: Any, known: Any, config: RunnableConfig, store: Any
+    ) -> tuple[str, Any]:
         """Carry out a call of the tool.
 
         Args:
             given: What the model wrote as `memory`.
             known: The value that it has been shown, from the state.
-            config: The run's configuration.
-            store: The run's store.
+
+        Returns:
+            What the model is told, and what changes in the state: an update, or the whole value
+            where the model is shown that; `None` for nothing.
         """
         if not self.runs.is_on(config) or self.is_read_only(config):
-            return ToolOutcome("The memory can only be read in this run; nothing was written.")
+            return "The memory can only be read in this run; nothing was written.", None
         form, seen = self.memory.form, read_state_value(known)
         try:
             patch = form.read_patch(given)
@@ -527,16 +468,16 @@ class Working:
                 who = check_resource_id(self.runs.find_resource(config))
                 update_stored(form, check_store(store), who, patch, seen)
         except InvalidError as error:
-            return ToolOutcome(f"Nothing was written: {error}.")
+            return f"Nothing was written: {error}.", None
         except ConflictError as conflict:
             where = f" ({conflict})" if str(conflict) else ""
-            return ToolOutcome(
+            told = (
                 f"Nothing was written: another conversation has changed it meanwhile{where}. It "
                 f"reads now:\n\n{form.write(conflict.current)}\n\nWrite your update anew, with "
-                f"what is new there kept.",
-                known=conflict.current,
+                f"what is new there kept."
             )
-        return ToolOutcome("Updated.", patch=patch)
+            return told, conflict.current
+        return _DONE, patch if isinstance(patch, str) else {PATCH: patch}
 
 
 def check_working(value: object) -> WorkingMemory:

@@ -276,7 +276,9 @@ def merge_late(form: Form, current: Value, patch: Any, known: Value) -> tuple[Va
         if joined is None:
             kept.append(path)
         patch = joined if not path else _set_at(patch, path, joined)
-    merged = merge(current, _without(patch, kept))
+    for path in kept:
+        patch = _without(patch, path)
+    merged = merge(current, patch)
     try:
         form.check(merged)
     except InvalidError as error:
@@ -313,17 +315,11 @@ def _set_at(patch: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
     return {**patch, key: inner}
 
 
-def _without(patch: Any, paths: list[Path]) -> Any:
-    """Return an update without the leaves at these paths."""
-    for path in paths:
-        patch = _drop(patch, path)
-    return patch
-
-
-def _drop(patch: dict[str, Any], path: Path) -> dict[str, Any]:
+def _without(patch: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return an update without the leaf at a path."""
     key, *rest = path
     others = {name: inner for name, inner in patch.items() if name != key}
     if not rest:
         return others
-    inner = _drop(patch[key], tuple(rest))
+    inner = _without(patch[key], tuple(rest))
     return {**patch, key: inner} if inner else others

@@ -69,23 +69,15 @@ class _Leaf:
     at: str
 
 
-class _NamedLocks:
-    """One lock for each name that is in use."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[Namespace, Any] = WeakValueDictionary()
-        self._guard = threading.Lock()
-
-    def of(self, name: Namespace) -> Any:
-        with self._guard:
-            lock = self._locks.get(name)
-            if lock is None:
-                lock = self._locks[name] = threading.RLock()
-            return lock
-
-
-_locks = _NamedLocks()
+_locks: WeakValueDictionary[Namespace, Any] = WeakValueDictionary()
 """By namespace, not by store: a server hands out another object for the same store in each run."""
+_guard = threading.Lock()
+
+
+def _lock(namespace: Namespace) -> Any:
+    """Return the one lock of a namespace that is in use."""
+    with _guard:
+        return _locks.setdefault(namespace, threading.RLock())
 
 
 def read_stored(form: Form, store: BaseStore, resource_id: str) -> Value:
@@ -109,7 +101,7 @@ def update_stored(
         InvalidError: When the form does not allow what would come of it; nothing is written.
     """
     namespace = build_namespace(form, resource_id)
-    with _locks.of(namespace):
+    with _lock(namespace):
         leaves = _read_leaves(store, namespace)
         current = _join(leaves)
         conflicts = find_conflicts(patch, known, current)
@@ -133,7 +125,7 @@ def join_stored(
         updates: What was found, oldest first.
     """
     namespace = build_namespace(form, resource_id)
-    with _locks.of(namespace):
+    with _lock(namespace):
         leaves = _read_leaves(store, namespace)
         joined = join_updates(form, _join(leaves), updates)
         if joined.value != joined.previous:
@@ -150,7 +142,7 @@ def put_stored(form: Form, store: BaseStore, resource_id: str, value: Value) -> 
     namespace = build_namespace(form, resource_id)
     if value is not None:
         form.check(value)
-    with _locks.of(namespace):
+    with _lock(namespace):
         _write(store, namespace, _read_leaves(store, namespace), value)
 
 
@@ -158,7 +150,7 @@ def delete_stored(store: BaseStore, resource_id: str) -> None:
     """Delete all that is kept of a resource, in either form."""
     for kind in _KINDS:
         namespace = _build_namespace(kind, resource_id)
-        with _locks.of(namespace):
+        with _lock(namespace):
             items = _search(store, namespace)
             if items:
                 store.batch([PutOp(namespace, item.key, None) for item in items])

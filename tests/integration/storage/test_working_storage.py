@@ -67,7 +67,7 @@ def race(
 ) -> Callable[[Callable[[BaseStore, int], None]], BaseStore]:
     """Runs two writers side by side; those of two processes have no lock in common."""
     if request.param == "two processes":
-        monkeypatch.setattr(storage, "_locks", _NoLocks())
+        monkeypatch.setattr(storage, "_lock", lambda _: contextlib.nullcontext())
 
     def run(write: Callable[[BaseStore, int], None]) -> BaseStore:
         barrier, stores = threading.Barrier(2), [open_store(), open_store()]
@@ -83,11 +83,6 @@ def race(
         return stores[0]
 
     return run
-
-
-class _NoLocks:
-    def of(self, name: Any) -> Any:
-        return contextlib.nullcontext()
 
 
 def test_updates_of_other_fields_at_once_all_count(race: Any) -> None:

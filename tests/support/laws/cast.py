@@ -30,6 +30,7 @@ from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
+from langgraph_om.runtime.run import find_writer
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock
@@ -63,6 +64,9 @@ def words(label: str, count: int) -> str:
 
 
 # --- The Actor -----------------------------------------------------------------------------------
+
+CALLED = "laws-actor-called"
+"""Type of the part that stands in the stream where the Actor is called."""
 
 
 def request(number: int, size: int, naming: Naming, now: datetime, **plan: Any) -> HumanMessage:
@@ -128,6 +132,7 @@ class Actor(BaseChatModel):
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         self._prompts.append(list(messages))
+        find_writer()({"type": CALLED})
         answer = self._next(messages)
         if self.thinks:
             answer.content = thinking(messages, answer.text)

@@ -31,6 +31,7 @@ from langgraph_om.memory import runner_of
 from support.agents import READY, Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
+    CALLED,
     Actor,
     ActorDownError,
     Held,
@@ -373,8 +374,8 @@ class World:
         called, judged, trimmed = steps, got, _trimmed(parts)
         if is_resumed:
             called, judged = self._take_up(thread, steps, got)
-            if self.rules.is_entered:  # an idle step states itself again
-                trimmed = trimmed[len(trimmed) - len(judged) :]
+            trimmed = trimmed[len(trimmed) - len(judged) :]
+        assert len(of_kind(parts, "status")) >= len(judged)
         thread.fallen = None
         if fell and self.rules.is_within:
             called, thread.fallen = steps[:-1], (steps[-1], got[-1])
@@ -754,22 +755,19 @@ def _as_entered(before: StateSnapshot, after: StateSnapshot | None) -> Mapping[s
 
 
 def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
-    """How many messages and groups each call of the Actor was said to leave out, by its status.
+    """How many messages and groups each call of the Actor was said to leave out.
 
-    Groups are left out by a try of the call itself, which comes after its status.
+    The view may leave some out, which is told with the status, and the call itself some more, which
+    is told behind it and counts all of them.
     """
     counts: list[tuple[int, int]] = []
-    left_out = 0
+    told = (0, 0)
     for part in parts:
-        if part["type"] == "data-om-status":
-            counts.append((left_out, 0))
-            left_out = 0
+        if part["type"] == CALLED:
+            counts.append(told)
+            told = (0, 0)
         elif part["type"] == "data-om-view-trimmed":
-            data = part["data"]
-            if data["droppedGroups"] and counts:
-                counts[-1] = counts[-1][0], data["droppedGroups"]
-            else:
-                left_out = data["droppedMessages"]
+            told = part["data"]["droppedMessages"], part["data"]["droppedGroups"]
     return counts
 
 

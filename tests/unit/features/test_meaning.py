@@ -18,5 +18,5 @@ def test_the_guidance_tells_of_meaning_where_there_is_a_search_by_it() -> None:
 
 
 def test_the_tool_tells_of_meaning_where_there_is_a_search_by_it() -> None:
-    tool = build_recall_tool(lambda *_, **__: {}, reaches_others=False, near=Meaning())
+    tool = build_recall_tool(lambda *_, **__: {}, reaches_others=False, near=Meaning.told)
     assert "the words of a `query` and by its meaning, and says" in tool.description

@@ -24,7 +24,6 @@ from langgraph_om.features.recall.lists import read_answers
 from langgraph_om.search.source import (
     InSight,
     RecallHit,
-    RecallLimits,
     RecallMessage,
     RecallScope,
     RecallSource,
@@ -418,7 +417,7 @@ def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) ->
     assert "word of it" in found["results"]
 
 
-BUDGET = RecallLimits().answer_tokens
+BUDGET = 2000
 ANSWER = "lc_run--01a201e6-d64f-7353-ae96-92c394cad9fd-0"
 RESPONSE = "resp_" + "68ab03f7d1c2495e" * 3
 BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"

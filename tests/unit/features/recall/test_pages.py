@@ -13,8 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.features.recall import pages
 from langgraph_om.features.recall.answer import recall
-from langgraph_om.search.source import RecallLimits, StateSource
+from langgraph_om.search.source import StateSource
 from support.counters import COUNTER, COUNTERS, Quarters
 from support.examples import examples
 from support.recall_talk import (
@@ -329,15 +330,17 @@ def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
     assert second > result >= 15
 
 
-def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out() -> None:
+def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     messages = [HumanMessage("word " * 95) for _ in range(30)]
     answer = ask(messages)
     assert keys_in(answer) == [f"m{n}" for n in range(20)]
     assert (answer["count"], answer["truncated"]) == (20, True)
     assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) > 0.9 * BUDGET
     # With more room the same page is whole.
-    roomy = scope_of(limits=RecallLimits(answer_tokens=9000))
-    whole = recall({}, StateSource("t1", entries_of(messages)), roomy, COUNTER)
+    monkeypatch.setattr(pages, "ANSWER_TOKENS", 9000)
+    whole = recall({}, StateSource("t1", entries_of(messages)), scope_of(), COUNTER)
     assert "truncated" not in whole
     assert "…" not in whole["messages"]
     lost = COUNTER.count_text(whole["messages"]) - COUNTER.count_text(answer["messages"])

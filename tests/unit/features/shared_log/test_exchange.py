@@ -284,7 +284,7 @@ def test_only_threads_with_news_are_read() -> None:
     told = [Row(key="w1", message=HumanMessage("hello", id="w1"))]
     answers = [log, ends, [(None,), None, None], told, None, [], None]
     run = drive(read_other_threads(SHARING, opened("resource")), answers)
-    assert [thread.thread_id for thread in run.result.threads] == ["work"]
+    assert [thread.thread_id for thread in run.result[0]] == ["work"]
     [known] = [effect for effect in run.effects if effect.method == "recall_reads"]
     assert known.arguments == ([(ends[1], "q1"), (ends[2], None), (ends[3], None)],)
     assert run.effects[-1] == Storage("remember_read", ((ends[3], None), None, 0))
@@ -294,7 +294,7 @@ def test_nothing_is_read_of_a_thread_that_is_observed_to_its_end() -> None:
     log = {"generation": 0, "log": [], "threads": {"told": {"cursor": ["q1"], "hints": {}}}}
     ends = [ThreadEnd(cast("Any", Row("told")), 0, "q1")]
     run = drive(read_other_threads(SHARING, opened("resource")), [log, ends, [None]])
-    assert run.result.threads == []
+    assert run.result[0] == []
 
 
 def test_threads_that_cannot_be_read_are_none() -> None:

@@ -170,13 +170,6 @@ def test_one_thread_is_asked_in_the_same_form_and_may_answer_in_the_other() -> N
     assert '<thread id="A">' in str(call.messages[1].content)
 
 
-def test_threads_that_look_the_same_are_refused() -> None:
-    twins = [ThreadInput("a", "same", "x"), ThreadInput("b", "same", "y")]
-    with pytest.raises(ValueError, match="`shown_id` 'same'"):
-        run(observe_threads(ThreadsInput(twins)))
-    assert run(observe_threads(ThreadsInput([]))) == ({}, [])
-
-
 # --- Reflection ----------------------------------------------------------------------------------
 
 
