@@ -21,7 +21,6 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
-from support.clock import Clock
 from support.examples import USUAL, count_examples
 from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
 
@@ -76,6 +75,7 @@ settings.register_profile(
 settings.load_profile("ci")
 
 
+@cache  # asked for each test, of a few hundred files
 def is_in(path: Path, *folders: str) -> bool:
     """Return whether a path lies in one of these folders of the tests."""
     return any(path.is_relative_to(TESTS / folder) for folder in folders)
@@ -94,6 +94,12 @@ def is_left_to_ci(item: pytest.Item) -> bool:
     # Tests that share a conversation take the same one.
     name = shared_by(item.nodeid) or item.nodeid.partition("[")[0]
     return (sum(variant.indices.values()) + crc32(name.encode())) % 4 != 0
+
+
+def starts_a_server(item: pytest.Item) -> bool:
+    """Return whether a variant of a test is the one with a database on a server."""
+    variant = getattr(item, "callspec", None)
+    return variant is not None and variant.params.get("saver_kind") == "postgres"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -120,6 +126,7 @@ def list_missing_features() -> frozenset[str]:
     return frozenset(name for name in named if not is_there(name))
 
 
+@cache
 def is_there(feature: str) -> bool:
     """Return whether a feature is part of the package."""
     return find_spec(f"langgraph_om.features.{feature}") is not None
@@ -185,7 +192,8 @@ def list_needs(item: pytest.Item) -> list[str]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the folder it lies in, and what tries random examples."""
     is_whole = item.config.stash[IS_WHOLE]
-    if is_in(item.path, *SLOW) or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
+    is_slow = is_in(item.path, *SLOW) or (is_whole and starts_a_server(item))
+    if is_slow or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
         item.add_marker(pytest.mark.slow)
     if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)
@@ -217,12 +225,6 @@ class _Sharing(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Sharing:
     """Let tests that share something dear run in one process."""
     return _Sharing(config, log)
-
-
-@pytest.fixture
-def fixed_clock() -> Clock:
-    """A clock at 2026-03-02 09:00 UTC that moves only by `advance`."""
-    return Clock()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.core.actor.dates import annotate
-from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
 from langgraph_om.core.content.text import as_label
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
@@ -21,9 +19,10 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
+from support import groups
 from support.counters import COUNTER
 from support.examples import examples
-from support.material import TAGS, ids, tags_in, texts
+from support.material import TAGS, ids, tags_in
 from support.real_ids import real_conversations
 from support.views import assemble
 
@@ -31,13 +30,14 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12
 
 
-def remembering(message_tokens: int = 200) -> ObservationalMemory:
+def remembering(message_tokens: int = 200, **options: Any) -> ObservationalMemory:
     model = ScriptedChatModel(observer="<observations>\n* User said it\n</observations>")
     return ObservationalMemory(
         model,
         observation={"message_tokens": message_tokens, "buffer_tokens": False},
         buffering=InlineBuffering(),
         retrieval=True,
+        **options,
     )
 
 
@@ -213,14 +213,7 @@ def test_no_time_that_a_message_claims_ends_a_turn(moment: str, zone: str) -> No
         ToolMessage(LONG, id="r", tool_call_id="c", response_metadata=extras),
         HumanMessage(LONG, id="z", additional_kwargs=extras),
     ]
-    model = ScriptedChatModel(observer="<observations>\n* User said it\n</observations>")
-    memory = ObservationalMemory(
-        model,
-        observation={"message_tokens": 200, "buffer_tokens": False},
-        buffering=InlineBuffering(),
-        retrieval=True,
-        timezone=zone,
-    )
+    memory = remembering(timezone=zone)
     result = memory.step(None, messages, thread_id="t")
     assert result.record["log"]
     state = {"messages": messages, "om": result.record}
@@ -231,36 +224,11 @@ def test_no_time_that_a_message_claims_ends_a_turn(moment: str, zone: str) -> No
         )
 
 
-DAYS = st.sampled_from([date.min, date(2026, 3, 2), date.max])
-
-
-@examples(120)
-@given(texts, DAYS, st.none() | DAYS)
-@example("Date: Dec 31, 9999\n* x (week of Dec 30, 9999)\nDate: Jan 1, 1", date.min, date.max)
-def test_dates_are_added_and_nothing_is_taken_away(
-    text: str, today: date, previous: date | None
-) -> None:
-    told, last = annotate(text, today, previous)
-    assert last is None or date.min <= last <= date.max
-    rest = iter(told)
-    assert all(char in rest for char in text), "the words stand in their order"
-    for line in text.split("\n"):
-        observation_date(line)
-
-
 # --- Boundaries ----------------------------------------------------------------------------------
 
 
 def group(at: int, text: str) -> Group:
-    return {
-        "id": f"g{at}",
-        "kind": "observation",
-        "ranges": [[f"m{at}", f"m{at}"]],
-        "thread_id": "t",
-        "observed_at": "",
-        "text": text,
-        "tokens": 1,
-    }
+    return groups.group(f"g{at}", text, ranges=[[f"m{at}", f"m{at}"]], observed_at="", tokens=1)
 
 
 TORN = [

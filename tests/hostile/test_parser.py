@@ -20,7 +20,6 @@ from langgraph_om.core.observe.parse_answer import (
 )
 from support.examples import examples
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
-from support.rendering import render_output
 
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
 
@@ -70,15 +69,6 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
         if (title := parsed.hints.get("thread_title")) is not None:
             assert "\n" not in title
             assert 3 <= len(title) <= 103
-
-
-@examples(70)
-@given(answers)
-def test_rendering_and_reading_undo_each_other(text: str) -> None:
-    parsed = parse_output(text)
-    if parsed.status in {"ok", "none"}:
-        back = parse_output(render_output(parsed))
-        assert back == parsed or back.status == "degenerate"
 
 
 @examples(25)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -34,10 +33,11 @@ from langgraph_om.core.reflect.reflector import (
     reflect_by_edits,
 )
 from langgraph_om.core.wire import Group, MemoryRecord
+from support import groups
 from support.counters import COUNTER
 from support.examples import examples
 from support.flows import with_hints
-from support.material import CONTROL, deep, fragments, ids, long_texts, tags_in, texts
+from support.material import deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
 
@@ -73,48 +73,6 @@ messages = st.one_of(
     st.builds(ToolMessage, said, name=names, tool_call_id=ids),
     st.builds(lambda text, role: ChatMessage(content=text, role=role), texts, ids),
 )
-times = st.none() | st.datetimes(timezones=st.just(UTC))
-
-CLOCK = r"(?: \(\d\d:\d\d\))?"
-OURS = re.compile(
-    r"Date: (?:unknown|[A-Z][a-z]{2} \d{1,2}, \d{1,4})"
-    rf"|(?!Date|Tool )\S.*?{CLOCK}(?: reasoning)?: .*"
-    rf"|Tool (?:call|result|error) .+?{CLOCK}(?: \[[^\[\]]+\])?: .*"
-)
-
-
-def at_the_edge(transcript: str) -> list[str]:
-    """The lines at the left edge, which are ours alone."""
-    return [line for line in transcript.splitlines() if line and not line.startswith(" ")]
-
-
-@examples(30)
-@given(st.lists(st.builds(TimedMessage, messages, times), min_size=1, max_size=4))
-def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[TimedMessage]) -> None:
-    text = transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text
-    text.encode()
-    assert not CONTROL.search(text)
-    assert not {"conversation", "/conversation"} & set(tags_in(text))
-    assert all(OURS.fullmatch(line) for line in at_the_edge(text))
-
-
-@examples(30)
-@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4))
-def test_there_are_as_many_speakers_as_messages(said: list[tuple[str, str, str]]) -> None:
-    timed = [
-        TimedMessage(message, NOON)
-        for name, text, call in said
-        for message in (
-            HumanMessage(f"x{text}", name=name),
-            AIMessage(f"x{text}", name=call),
-            ToolMessage(text, name=name, tool_call_id=call),
-        )
-    ]
-    lines = at_the_edge(transcribe(timed, timezone=UTC, counter=COUNTER, limits=LIMITS).text)
-    assert [line.partition(" ")[0] for line in lines] == [
-        "Date:",
-        *["User", "Assistant", "Tool"] * len(said),
-    ]
 
 
 # --- What the Observer and the Reflector are asked -----------------------------------------------
@@ -180,15 +138,9 @@ def test_the_reflector_reads_numbered_items_inside_their_tag(
 
 
 def group(text: str, first: str, last: str) -> Group:
-    return {
-        "id": "g",
-        "kind": "observation",
-        "ranges": [[f"of {first}", last], [first, f"of {last}"]],
-        "thread_id": "t",
-        "observed_at": "",
-        "text": text,
-        "tokens": 1,
-    }
+    return groups.group(
+        "g", text, ranges=[[f"of {first}", last], [first, f"of {last}"]], observed_at="", tokens=1
+    )
 
 
 RECALL = recall_of("resource")

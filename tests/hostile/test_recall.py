@@ -267,18 +267,11 @@ def test_nobody_reads_the_threads_of_somebody_else(
 ) -> None:
     config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
     state = {"messages": []}
-    answer = (
-        runner_of(memory)
-        .settings.features.find("recall")
-        .answer_call(state, written, config=config)
-    )
+    answer = answer_call(memory, state, written, config=config)
     text = json.dumps(answer)
     assert HIDDEN not in (text.replace(HIDDEN, "") if "error" in answer else text)
-    guessed = (
-        runner_of(memory)
-        .settings.features.find("recall")
-        .answer_call(state, {key: _unknown(value) for key, value in written.items()}, config=config)
-    )
+    unknown = {key: _unknown(value) for key, value in written.items()}
+    guessed = answer_call(memory, state, unknown, config=config)
     if set(written) <= {"cursor", "thread_id"} and _is_secret(written):
         assert _without_values(answer, written) == _without_values(guessed, written)
 
@@ -372,20 +365,12 @@ def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemy
     memory = ObservationalMemory(model, retrieval={"scope": "resource"}, archive=archive)
     config: Any = {"configurable": {"thread_id": "t-new"}}
     for written in ({"thread_id": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
-        answer = (
-            runner_of(memory)
-            .settings.features.find("recall")
-            .answer_call({"messages": []}, written, config=config)
-        )
+        answer = answer_call(memory, {"messages": []}, written, config=config)
         assert OWN not in json.dumps(answer)
         assert HIDDEN not in json.dumps(answer)
     # Both belong to nobody, which makes them no one's together.
     last = HIDDEN_NAMES[RESOURCES.index(None)]
-    answer = (
-        runner_of(memory)
-        .settings.features.find("recall")
-        .answer_call({"messages": []}, {"thread_id": last}, config=config)
-    )
+    answer = answer_call(memory, {"messages": []}, {"thread_id": last}, config=config)
     assert HIDDEN not in json.dumps(answer)
 
 

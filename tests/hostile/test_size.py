@@ -23,11 +23,13 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.reflector import regroup
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from support import groups
 from support.counters import COUNTER
 from support.examples import examples
 from support.growth import MOST, check_growth
 from support.material import deep
 from support.real_ids import Naming
+from support.rendering import parse_date
 from support.simulation import look, settings
 from support.views import assemble
 
@@ -206,6 +208,7 @@ UNITS = {
     "NUL": "\x00",
     "half characters": "\ud83d",
     "dates": "(meaning Dec 12, 2025) ",
+    "halves of dates": "(meaning a will go early Dec 4 ",
     "headings": "Date: Dec 4, 2025\n",
     "backticks": "`",
     "brackets": "[{",
@@ -220,6 +223,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "parse": lambda text: parse_output(f"<observations>\n* a{text}\n</observations>"),
     "parse cut off": lambda text: parse_output(text, cut_off=True),
     "annotate": lambda text: annotate(text, date(2026, 3, 2)),
+    "date": parse_date,
 }
 
 
@@ -269,15 +273,9 @@ def test_ten_megabytes_pass_through_memory(unit: str) -> None:
 
 
 def group(text: str, first: str = "m0", last: str = "m1") -> Group:
-    return {
-        "id": f"g{first}",
-        "kind": "observation",
-        "ranges": [[first, last]],
-        "thread_id": "t",
-        "observed_at": "",
-        "text": text,
-        "tokens": COUNTER.count_text(text),
-    }
+    return groups.group(
+        f"g{first}", text, ranges=[[first, last]], observed_at="", tokens=COUNTER.count_text(text)
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,10 @@ def buffered(door: str = "agent", buffering: Buffering | None = None, **options:
 
 @pytest.mark.parametrize(
     ("executor", "door"),
-    [*((executor, "plain") for executor in EXECUTORS), ("background", "agent")],
+    [
+        *((executor, "plain") for executor in EXECUTORS),
+        *(("background", "agent"), ("background", "middleware"), ("inline", "middleware-node")),
+    ],
 )
 def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
     executor: str, door: str

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.testing import ExtractiveObserver
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     asay,
     atalk,
@@ -82,14 +82,19 @@ async def test_lifecycle_hooks_of_an_async_run(executor: str) -> None:
     check_pairs(told)
 
 
-def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event) -> None:
-    told: Told = []
+def held_by(gate: threading.Event) -> ScriptedChatModel:
+    """A model whose Observer answers once the gate is open."""
 
     def held(messages: list[BaseMessage]) -> str:
         gate.wait()
         return ExtractiveObserver().reply(messages)
 
-    agent = agent_with(listeners(told), "background", model=scripted(observer=held), deadline=20)
+    return scripted(observer=held)
+
+
+def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event) -> None:
+    told: Told = []
+    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=20)
     threading.Timer(0.3, gate.set).start()
     parts = talk(agent.graph, CONFIG, turns(12))  # the job's messages are overdue before it ends
     agent.memory.flush(60)
@@ -99,12 +104,7 @@ def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event)
 
 def test_end_of_a_job_that_a_turn_did_not_wait_for_is_told_once(gate: threading.Event) -> None:
     told: Told = []
-
-    def held(messages: list[BaseMessage]) -> str:
-        gate.wait()
-        return ExtractiveObserver().reply(messages)
-
-    agent = agent_with(listeners(told), "background", model=scripted(observer=held), deadline=0.2)
+    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=0.2)
     parts = talk(agent.graph, CONFIG, turns(14))
     gate.set()
     agent.memory.flush(60)

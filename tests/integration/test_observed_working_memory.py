@@ -27,6 +27,7 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import turn
+from support.elsewhere import Elsewhere
 from support.schemas import Profile, Trip
 
 pytestmark = pytest.mark.needs("working")
@@ -351,32 +352,6 @@ def test_without_a_graph_the_result_has_it() -> None:
     both = [turn(0), AIMessage("ok", id="a0"), turn(1)]
     second = run.memory.step(first.record, both, working_memory={"name": "Bo"})
     assert second.working_memory == {"name": "Bo", "city": "Cork"}
-
-
-class Elsewhere:
-    """An executor whose jobs are carried out from their JSON, without any store."""
-
-    is_closed = False
-
-    def __init__(self) -> None:
-        self.results: dict[str, Any] = {}
-        self.run_job: Any = None
-
-    def submit(self, cycle_id: str, key: str, work: Any, *, request: Any, **whose: Any) -> bool:
-        job = json.loads(json.dumps(request()))
-        self.results.setdefault(cycle_id, self.run_job(job))
-        return True
-
-    def peek(self, cycle_id: str) -> Any:
-        return self.results.get(cycle_id)
-
-    def wait(self, cycle_id: str, timeout: float) -> Any:
-        return self.peek(cycle_id)
-
-    def flush(self, timeout: float | None = None) -> bool:
-        return True
-
-    close = flush
 
 
 def test_a_job_in_another_process_knows_the_value() -> None:

@@ -33,6 +33,7 @@ from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.recall.answer import write_guidance
 from langgraph_om.memory import runner_of
+from support import groups
 from support.agents import (
     DOORS,
     SCHEMAS,
@@ -372,15 +373,9 @@ def test_the_guide_counts_in_the_limit_of_the_prompt() -> None:
         said = [m for at in range(20) for m in (turn(at), AIMessage("Yes.", id=f"a{at}"))]
         record = agent.memory.step(None, said).record
         record["log"] = [
-            {
-                "id": "g",
-                "kind": "observation",
-                "ranges": [["h0", "a1"]],
-                "thread_id": "",
-                "observed_at": "2026-03-02T09:00:00+00:00",
-                "text": "* 🔴 (09:00) User plans trips",
-                "tokens": 10,
-            }
+            groups.group(
+                "g", "* 🔴 (09:00) User plans trips", thread="", ranges=[["h0", "a1"]], tokens=10
+            )
         ]
         record["cursor"] = ["h0", "a0", "h1", "a1"]
         sizes[retrieval] = len(agent.memory.step(record, said).messages)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
     ConfigurationError,
@@ -22,19 +21,14 @@ from support.agents import (
     Part,
     actor,
     dumped,
-    make_agent,
     of_kind,
     on_thread,
-    record_of,
-    refusals,
     remembering,
     scripted,
     search,
-    talk,
     turn,
     turns,
     uncovered,
-    values,
 )
 from support.clock import Clock
 
@@ -73,31 +67,6 @@ class Loop:
             if not answer.tool_calls:
                 return
             self.messages += [search.invoke(call) for call in answer.tool_calls]
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_step_by_step_is_the_same_as_a_graph(*, is_async: bool) -> None:
-    agent = make_agent("plain", InMemorySaver(), **LIMITS)
-    parts = talk(agent.graph, CONFIG, SAID)
-    loop = Loop(remembering(scripted(), Clock(), **LIMITS), is_async=is_async)
-    for message in SAID:
-        loop.say(message)
-    assert loop.record == record_of(agent.graph, CONFIG)
-    assert loop.parts == parts
-    assert [m.id for m in loop.messages] == [m.id for m in values(agent.graph, CONFIG)["messages"]]
-    assert loop.record is not None
-    assert loop.record["generation"] > 0
-    # The graph's Actor has a system prompt of its own; what follows it is the same.
-    shown = [[m.id for m in prompt if m.type != "system"] for prompt in loop.prompts]
-    assert shown == [[m.id for m in prompt if m.type != "system"] for prompt in agent.prompts()]
-    assert refusals(loop.prompts) == []
-
-
-def test_nothing_is_lost() -> None:
-    loop = Loop(remembering(scripted(), Clock(), **LIMITS))
-    for message in SAID:
-        loop.say(message)
-        assert uncovered(loop.memory, {"messages": loop.messages, "om": loop.record}) == []
 
 
 def test_what_is_given_is_left_as_it_was() -> None:

@@ -6,7 +6,6 @@ from typing import Any, NotRequired
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Overwrite
@@ -24,7 +23,6 @@ from langgraph_om import (
 from support.agents import (
     DOORS,
     SCHEMAS,
-    SYSTEM,
     OtherKeyState,
     make_agent,
     on_thread,
@@ -78,13 +76,6 @@ def test_memory_ends_where_the_caller_says() -> None:
 
 
 # --- The schemas ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_memory_is_readable_in_the_threads_state(door: str) -> None:
-    agent = make_agent(door, InMemorySaver())
-    agent.graph.invoke({"messages": [turn(0)]}, on_thread())
-    assert record_of(agent.graph, on_thread())["thread_id"] == "t"
 
 
 @pytest.mark.parametrize("door", ["own", "agent"])
@@ -212,16 +203,6 @@ def test_echoed_state_does_not_change_memory(door: str) -> None:
         echoing.graph.invoke({"messages": echo, "om": outdated}, config)
     assert record_of(echoing.graph, config) == record_of(plain.graph, config)
     assert len(record_of(plain.graph, config)["log"]) > 0
-
-
-def test_prompt_is_the_agents_own_until_something_is_observed() -> None:
-    agent = make_agent("agent")
-    agent.graph.invoke({"messages": [HumanMessage("hi", id="h")]}, on_thread())
-    (prompt,) = agent.prompts()
-    assert [(message.type, message.content) for message in prompt] == [
-        ("system", SYSTEM),
-        ("human", "hi"),
-    ]
 
 
 @pytest.mark.parametrize("buffering", [BackgroundBuffering, InlineBuffering, ParallelBuffering])

@@ -103,9 +103,9 @@ def test_no_call_is_refused_where_the_profile_tells_the_window(
 ) -> None:
     actor = Actor(4096)
     memory, graph = build(door, actor, retrieval=retrieval)
-    talk(graph, 60)
+    talk(graph, 30)
     assert actor.refused == 0
-    assert len(actor.sizes) == 60
+    assert len(actor.sizes) == 30
     assert memory.actor_window == 4096
     assert memory.thresholds.largest_tokens < 4096
 
@@ -130,7 +130,7 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     actor = Actor(8192)
     memory, graph = build("agent", actor, says=False)
     assert memory.actor_window is None
-    talk(graph, 60)
+    talk(graph, 40)
     assert actor.refused == 1
     assert memory.actor_window == 8192
 
@@ -233,7 +233,7 @@ def test_the_option_counts_in_the_place_of_the_profile(tokens: int) -> None:
 def test_a_refusal_counts_even_where_the_option_says_more() -> None:
     actor = Actor(8192)
     memory, graph = build("agent", actor, says=False, max_input_tokens=100_000)
-    talk(graph, 60)
+    talk(graph, 40)
     assert actor.refused == 1
     assert memory.actor_window == 8192
 
@@ -256,7 +256,7 @@ FRACTION = ("fraction", 0.6)
 def test_a_fraction_is_the_budget_of_as_many_tokens(door: str) -> None:
     actor = Actor(8192)
     memory, graph = build(door, actor, token_budget=FRACTION)
-    talk(graph, 40)
+    talk(graph, 30)
     assert memory.thresholds == remember(token_budget=4915).thresholds
     assert actor.refused == 0
 
@@ -277,7 +277,7 @@ def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCapt
     said = [r.getMessage() for r in caplog.records if "nobody has said" in r.getMessage()]
     assert len(said) == 1
     assert "set `max_input_tokens`, or the `profile` of the model" in said[0]
-    talk(graph, 40)
+    talk(graph, 30)
     assert actor.refused == 1
     assert memory.thresholds == remember(token_budget=4915).thresholds
 

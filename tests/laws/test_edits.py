@@ -24,6 +24,7 @@ from langgraph_om.core.reflect.edits import (
 from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
+from support import groups
 from support.editing import long_log, numbered
 from support.examples import examples
 from support.groups import AT, heading
@@ -62,25 +63,23 @@ lines = st.one_of(items, items, items, st.sampled_from(("", "\n", "```\ncode 12\
 @st.composite
 def logs(draw: st.DrawFn) -> list[Group]:
     """A log of one or two threads, some groups of several days, some without text."""
-    groups: list[Group] = []
+    log: list[Group] = []
     for at in range(draw(st.integers(2, 5))):
         parts: list[str] = []
         for day in range(draw(st.sampled_from((1, 1, 2, 0)))):
             head = [heading(2 * at + day)] if draw(st.booleans()) else []
             parts.append("\n".join([*head, *draw(st.lists(lines, min_size=1, max_size=3))]))
         text = "\n\n".join(parts)
-        groups.append(
-            {
-                "id": f"g{at}",
-                "kind": "observation",
-                "ranges": [[f"m{2 * at}", f"m{2 * at + 1}"]],
-                "thread_id": draw(st.sampled_from("aab")),
-                "observed_at": AT,
-                "text": text,
-                "tokens": COUNTER.count_text(text),
-            }
+        log.append(
+            groups.group(
+                f"g{at}",
+                text,
+                thread=draw(st.sampled_from("aab")),
+                ranges=[[f"m{2 * at}", f"m{2 * at + 1}"]],
+                tokens=COUNTER.count_text(text),
+            )
         )
-    return groups
+    return log
 
 
 @st.composite

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from langgraph_om.core.config.settings import Features
@@ -26,6 +26,7 @@ from langgraph_om.features.shared_log.log import (
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel, drive
 from support.clock import Clock
+from support.examples import examples
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 from support.words import Words
@@ -121,7 +122,7 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 @pytest.mark.parametrize("form", ["edits", "rewrite"])
-@settings(deadline=None, max_examples=12)
+@examples(60)
 @given(data=st.data())
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     form: Literal["edits", "rewrite"], scope: Literal["thread", "resource"], data: st.DataObject
@@ -155,7 +156,7 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
                 assert alone not in texts(call)[1]
 
 
-@settings(deadline=None, max_examples=20)
+@examples(80)
 @given(st.data())
 def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataObject) -> None:
     record, _ = conversation()
@@ -168,7 +169,7 @@ def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataO
     assert keep_protected(record["log"], kept) == kept
 
 
-@settings(deadline=None, max_examples=20)
+@examples(80)
 @given(logs(), acts)
 def test_all_that_a_person_did_can_be_undone(
     log: list[Group], wanted: list[tuple[str, int, str]]
@@ -184,7 +185,7 @@ def test_all_that_a_person_did_can_be_undone(
     assert ranges(done["log"]) == ranges(log)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(80)
 @given(st.data())
 def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faster(
     data: st.DataObject,

@@ -21,6 +21,7 @@ from langgraph_om.core.reflect.reflector import ReflectorInput
 from langgraph_om.core.step.step import Feature, HintPlace
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support.groups import group
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -126,15 +127,13 @@ def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
 def reflectable() -> dict[str, Any]:
     """An edit that puts a log of 50 tokens in place."""
     groups = [
-        {
-            "id": f"g{at}",
-            "kind": "observation",
-            "ranges": [[f"z{at}", f"z{at}"]],
-            "thread_id": "t",
-            "observed_at": "2026-03-01T09:00:00.000+00:00",
-            "text": f"* 🔴 {name} " + " ".join(["word"] * 22),
-            "tokens": 25,
-        }
+        group(
+            f"g{at}",
+            f"* 🔴 {name} " + " ".join(["word"] * 22),
+            ranges=[[f"z{at}", f"z{at}"]],
+            observed_at="2026-03-01T09:00:00.000+00:00",
+            tokens=25,
+        )
         for at, name in enumerate(("one", "two"))
     ]
     return {"log": groups}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from typing import Any, cast
 
 from langgraph_om.core.wire import Group
 from support.words import Words
@@ -11,8 +12,16 @@ AT = "2026-03-02T09:00:00+00:00"
 FIRST_DAY = date(2026, 3, 1)
 
 
-def group(name: str, text: str, first: int = 0, last: int = 0, thread: str | None = "t") -> Group:
-    return {
+def group(
+    name: str,
+    text: str,
+    first: int = 0,
+    last: int = 0,
+    thread: str | None = "t",
+    **fields: Any,
+) -> Group:
+    """A group of these messages; `fields` are those that are of interest, or wrong."""
+    made: dict[str, Any] = {
         "id": name,
         "kind": "observation",
         "ranges": [[f"{thread}{first}", f"{thread}{last}"]],
@@ -21,6 +30,7 @@ def group(name: str, text: str, first: int = 0, last: int = 0, thread: str | Non
         "text": text,
         "tokens": Words().count_text(text),
     }
+    return cast("Group", {**made, **fields})
 
 
 def heading(day: int) -> str:

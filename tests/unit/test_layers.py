@@ -103,31 +103,30 @@ def room_of(module: str) -> str:
     return ".".join(parts[:2]) if parts[0] == "core" and len(parts) > 1 else parts[0]
 
 
-def imports_of(
-    node: ast.AST, *, is_late: bool = False, is_for_types: bool = False
-) -> Iterator[Import]:
-    """Every import below a node, those of type checking and by literal name included."""
-    for child in ast.iter_child_nodes(node):
-        late, typed = is_late, is_for_types
-        match child:
+def imports_of(tree: ast.AST) -> Iterator[Import]:
+    """Every import in a tree, those of type checking and by literal name included."""
+    waiting = [(tree, False, False)]
+    while waiting:
+        node, late, typed = waiting.pop()
+        match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 late = True
-            case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
                 typed = True
             case ast.Import(names=names):
-                yield from (Import(child.lineno, alias.name, late, typed) for alias in names)
+                yield from (Import(node.lineno, alias.name, late, typed) for alias in names)
             case ast.ImportFrom(module=module, names=names, level=level):
                 start = "." * level + (module or "")
                 yield from (
-                    Import(child.lineno, f"{start}.{alias.name}", late, typed) for alias in names
+                    Import(node.lineno, f"{start}.{alias.name}", late, typed) for alias in names
                 )
             case ast.Call(
                 func=ast.Name(id="__import__" | "import_module")
                 | ast.Attribute(attr="import_module"),
                 args=[ast.Constant(value=str(target)), *_],
             ):
-                yield Import(child.lineno, target, late, typed)
-        yield from imports_of(child, is_late=late, is_for_types=typed)
+                yield Import(node.lineno, target, late, typed)
+        waiting += [(child, late, typed) for child in ast.iter_child_nodes(node)]
 
 
 def clocks_of(tree: ast.AST) -> Iterator[tuple[int, str]]:

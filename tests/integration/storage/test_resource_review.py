@@ -14,6 +14,7 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
+from support import groups
 from support.clock import Clock
 from support.shared_world import Agent, check_thread, config, covered, extractive, said, sharing
 
@@ -201,15 +202,9 @@ def test_what_is_committed_while_a_thread_is_deleted_goes_too(files: SQLAlchemyA
     def racing(thread_id: str) -> None:
         stored, revision = files.load_record("ada")
         log: Any = {"generation": 0, "log": [], "threads": {}, **(stored or {})}
-        group = {
-            "id": "late",
-            "kind": "observation",
-            "ranges": [["trips.h0", "trips.h0.a"]],
-            "thread_id": "trips",
-            "observed_at": "2026-03-02T09:00:00+00:00",
-            "text": "* trips-000",
-            "tokens": 5,
-        }
+        group = groups.group(
+            "late", "* trips-000", thread="trips", ranges=[["trips.h0", "trips.h0.a"]], tokens=5
+        )
         threads = {**log["threads"], "trips": {"cursor": ["trips.h0.a"], "hints": {}}}
         changed = {**log, "log": [*log["log"], group], "threads": threads}
         assert files.commit_record("ada", changed, expected=revision, now=runner_of(memory).clock())

@@ -33,6 +33,7 @@ from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ScriptedChatModel
+from support import groups
 from support.clock import Clock
 from support.shared_world import (
     Agent,
@@ -355,15 +356,13 @@ def test_a_commit_is_put_on_top_of_what_others_committed_meanwhile(tmp_path: Any
     def elsewhere(archive: SQLAlchemyArchive) -> None:
         record, revision = SQLAlchemyArchive.load_record(archive, "ada")
         record = record or {"generation": 0, "log": [], "threads": {}}
-        group = {
-            "id": f"else-{revision}",
-            "kind": "observation",
-            "ranges": [["x", "y"]],
-            "thread_id": "elsewhere",
-            "observed_at": "2026-03-02T09:00:00+00:00",
-            "text": f"* 🔴 else {revision}",
-            "tokens": 5,
-        }
+        group = groups.group(
+            f"else-{revision}",
+            f"* 🔴 else {revision}",
+            thread="elsewhere",
+            ranges=[["x", "y"]],
+            tokens=5,
+        )
         changed = {**record, "log": [*record["log"], group]}
         now = datetime(2026, 3, 2, tzinfo=UTC)
         assert SQLAlchemyArchive.commit_record(archive, "ada", changed, expected=revision, now=now)

@@ -25,6 +25,7 @@ from langgraph_om.core.record.span import find_safe_cuts
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support import groups
 from support.examples import examples
 from support.simulation import look
 from support.views import assemble
@@ -66,17 +67,7 @@ def limits(
 
 
 def remembering(log_tokens: int = 0, **fields: Any) -> MemoryRecord:
-    log = [
-        {
-            "id": "g0",
-            "kind": "observation",
-            "ranges": [["z0", "z1"]],
-            "thread_id": "t",
-            "observed_at": "2026-03-02T09:00:00+00:00",
-            "text": "* 🔴 x",
-            "tokens": log_tokens,
-        }
-    ]
+    log = [groups.group("g0", "* 🔴 x", ranges=[["z0", "z1"]], tokens=log_tokens)]
     return fold(None, [{"log": log if log_tokens else [], **fields}])
 
 
@@ -233,9 +224,14 @@ def test_a_turn_that_waited_in_vain_buffers_nothing_that_it_would_wait_for() -> 
 
 @pytest.mark.parametrize(
     ("log", "size", "expected"),
-    [(0, 2900, "proceed"), (0, 2976, "observe"), (1500, 1400, "proceed"), (1500, 1476, "observe")],
+    [
+        *((0, 2900, "proceed"), (0, 2976, "observe")),
+        *((1500, 1400, "proceed"), (1500, 1476, "observe")),
+        *((2000, 10, "proceed"), (2965, 10, "proceed")),
+        *((2966, 10, "reflect"), (2500, 476, "reflect")),
+    ],
 )
-def test_a_shared_budget_lends_the_window_what_the_log_leaves(
+def test_a_shared_budget_lends_either_what_the_other_leaves(
     log: int, size: int, expected: str
 ) -> None:
     shared = limits(share_token_budget=True)
@@ -246,17 +242,6 @@ def test_a_shared_budget_is_observed_in_pieces_as_large_as_the_window_may_be() -
     shared = limits(share_token_budget=True)
     assert decide(remembering(0), talk(*[500] * 6), shared) == ("observe", 5)
     assert decide(remembering(1500), talk(*[500] * 6), shared) == ("observe", 3)
-
-
-@pytest.mark.parametrize(
-    ("log", "size", "expected"),
-    [(2000, 10, "proceed"), (2965, 10, "proceed"), (2966, 10, "reflect"), (2500, 476, "reflect")],
-)
-def test_a_shared_budget_lends_the_log_what_the_window_leaves(
-    log: int, size: int, expected: str
-) -> None:
-    shared = limits(share_token_budget=True)
-    assert decide(remembering(log), talk(size), shared)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -388,14 +373,18 @@ def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window
 
 
 def group(key: str, tokens: int) -> dict[str, Any]:
+    return groups.group(key, "* 🔴 Noted", ranges=[], tokens=tokens)
+
+
+def reflection_of(tokens: int) -> dict[str, Any]:
+    """A prepared reflection of a log of so many tokens."""
     return {
-        "id": key,
-        "kind": "observation",
-        "ranges": [],
-        "thread_id": "t",
-        "observed_at": "2026-03-02T09:00:00+00:00",
-        "text": "* 🔴 Noted",
-        "tokens": tokens,
+        "cycle_id": "r",
+        "group_ids": ["g"],
+        "groups": [group("h", 20)],
+        "input_tokens": tokens,
+        "tokens": 20,
+        "created_at": "2026-03-02T09:00:00+00:00",
     }
 
 
@@ -435,18 +424,10 @@ def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools(
     limit = resolve_thresholds(
         ObservationConfig(), ReflectionConfig(observation_tokens=100, block_after=1.5)
     )
-    reflection = {
-        "cycle_id": "r",
-        "group_ids": ["g"],
-        "groups": [group("h", 20)],
-        "input_tokens": 120,
-        "tokens": 20,
-        "created_at": "2026-03-02T09:00:00+00:00",
-    }
     for log, kind in ((120, "proceed"), (150, "activate")):
         messages = [HumanMessage("Go.", id="h"), thinking_call(5), answered(5, "c")]
         record, window = buffered(*messages, log=log)
-        record = fold(record, [{"reflection": reflection, "chunks": []}])
+        record = fold(record, [{"reflection": reflection_of(120), "chunks": []}])
         assert plan(record, window, limit, NOW).kind == kind
 
 
@@ -517,11 +498,11 @@ def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
 # --- A cold cache --------------------------------------------------------------------------------
 
 
-def made_ahead(*messages: BaseMessage, called_at: datetime = NOW) -> tuple[MemoryRecord, Window]:
-    """A record with a chunk, and the window, of a thread whose Actor was last called then."""
-    record, window = buffered(*messages)
+def made_ahead(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window]:
+    """A record with a chunk, and the window, of a thread whose Actor was just called."""
+    record, window = buffered(*messages, log=log)
     head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
-    return fold(record, [{"head": {**head, "at": called_at.isoformat()}}]), window
+    return fold(record, [{"head": {**head, "at": NOW.isoformat()}}]), window
 
 
 @pytest.mark.parametrize(
@@ -635,19 +616,8 @@ def test_a_pause_takes_a_prepared_reflection_below_the_threshold(own: Any, kind:
         ObservationConfig(activate_after_idle=idle),
         ReflectionConfig(observation_tokens=100, activate_after_idle=own),
     )
-    reflection = {
-        "cycle_id": "r",
-        "group_ids": ["g"],
-        "groups": [group("h", 20)],
-        "input_tokens": 80,
-        "tokens": 20,
-        "created_at": "2026-03-02T09:00:00+00:00",
-    }
-    record, window = buffered(*talk(10), log=80)
-    head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
-    record = fold(
-        record, [{"reflection": reflection, "chunks": [], "head": {**head, "at": NOW.isoformat()}}]
-    )
+    record, window = made_ahead(*talk(10), log=80)
+    record = fold(record, [{"reflection": reflection_of(80), "chunks": []}])
     early, late = (NOW + timedelta(seconds=seconds) for seconds in (1, 11))
     assert plan(record, window, limit, early).kind != "activate"
     decision = plan(record, window, limit, late)

@@ -26,6 +26,7 @@ from langgraph_om.core.search import (
     split_words,
 )
 from langgraph_om.core.wire import Group
+from support import groups
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
@@ -72,15 +73,9 @@ ENTRIES = [(key, said, NOON + timedelta(hours=n)) for n, (key, said) in enumerat
 
 
 def group(text: str) -> Group:
-    return {
-        "id": "g",
-        "kind": "observation",
-        "ranges": [["ask", "think"]],
-        "text": text,
-        "tokens": 9,
-        "observed_at": NOON.isoformat(),
-        "thread_id": None,
-    }
+    return groups.group(
+        "g", text, thread=None, ranges=[["ask", "think"]], observed_at=NOON.isoformat(), tokens=9
+    )
 
 
 def keys(query: str, **wanted: object) -> set[str]:

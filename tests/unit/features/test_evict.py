@@ -21,6 +21,7 @@ from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.archiving import StepArchive, ThreadMemory, find_unarchived
 from langgraph_om.features.evict import find_arrival, find_removable, take_out_resent
 from langgraph_om.testing import FlowRun, drive
+from support import groups
 from support.simulation import settings
 
 SETTINGS = settings()
@@ -127,15 +128,7 @@ def observed(count: int) -> tuple[MemoryRecord, list[BaseMessage]]:
     """A conversation of which all but the last exchange is observed."""
     messages = said(" ".join(f"{kind}{at}" for at in range(count) for kind in "ha"))
     keys = [str(message.id) for message in messages[:-2]]
-    group = {
-        "id": "g1",
-        "kind": "observation",
-        "ranges": [[keys[0], keys[-1]]],
-        "thread_id": "t",
-        "observed_at": "2026-03-02T09:00:00.000+00:00",
-        "text": "noted",
-        "tokens": 1,
-    }
+    group = groups.group("g1", "noted", ranges=[[keys[0], keys[-1]]], tokens=1)
     last = messages[-1].id
     record = remembered(archived=last, cursor=keys[-16:], log=[group], evicted=None)
     return record, messages

@@ -118,7 +118,7 @@ class Store:
 
     def keep(self, value: int, *, fails: bool = False) -> int:
         self.threads.append(threading.current_thread())
-        time.sleep(0.5)
+        time.sleep(0.2)
         if fails:
             msg = "the disk is full"
             raise ArchiveError(msg)
@@ -138,12 +138,12 @@ def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
         reply = yield question()
         return kept, failed, reply
 
-    given = context(scripted(observer="noted"), deadline=0.8, storage=(object(), store))
+    given = context(scripted(observer="noted"), deadline=0.35, storage=(object(), store))
     run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
     kept, failed, reply = run.result
     assert (kept.value, kept.error, failed.value) == (7, None, None)
     assert str(failed.error) == "the disk is full"
-    assert kept.seconds >= 0.5 <= failed.seconds
+    assert kept.seconds >= 0.2 <= failed.seconds
     assert reply.text == "noted", "what the storage takes is not taken from the cycle's time"
     assert (threading.current_thread() in store.threads) is not is_async
 
@@ -161,7 +161,7 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
         return late, reply
 
     def given() -> RunContext:
-        return context(scripted(observer="noted"), {"before_observation": hang}, deadline=0.5)
+        return context(scripted(observer="noted"), {"before_observation": hang}, deadline=0.2)
 
     began = time.monotonic()
     try:
@@ -171,8 +171,8 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
             # A hook has the rest of the deadline, which is less by what the run took until then.
             given_up = re.fullmatch(r"it did not return within (\S+) seconds", str(late.error))
             assert given_up is not None
-            assert 0 < float(given_up[1]) <= 0.5
-            assert "no answer within the deadline of 0.5 seconds" in str(reply.error)
+            assert 0 < float(given_up[1]) <= 0.2
+            assert "no answer within the deadline of 0.2 seconds" in str(reply.error)
     finally:
         let_go.set()
     assert time.monotonic() - began < 60

@@ -178,8 +178,8 @@ def test_streaming_loses_nothing(text: str, args: dict[str, Any]) -> None:
     assert (answer.content, answer.tool_calls) == (text, message.tool_calls)
 
 
-def test_ten_megabytes_stream_in_a_bounded_number_of_chunks() -> None:
-    text = "word and space " * 700_000 + " " * 100_000
+def test_a_megabyte_streams_in_a_bounded_number_of_chunks() -> None:
+    text = "word and space " * 70_000 + " " * 10_000
     chunks = list(ScriptedChatModel(text).stream("hi"))
     assert len(chunks) <= 1_000
     assert "".join(str(chunk.content) for chunk in chunks) == text
@@ -225,8 +225,8 @@ def freed(seed: int, **options: float) -> float:
 
 
 def test_a_rough_reflector_obeys_sizes_about() -> None:
-    shares = [freed(seed, forgets=0, errs=0) for seed in range(20)]
-    assert len(set(shares)) > 10
+    shares = [freed(seed, forgets=0, errs=0) for seed in range(12)]
+    assert len(set(shares)) > 6
     assert all(0.7 < share < 1.3 for share in shares)
     assert min(shares) < 1 < max(shares)
 

@@ -33,6 +33,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support import groups
 from support.flows import with_hints
 from support.simulation import look, settings
 from support.views import assemble
@@ -68,16 +69,7 @@ def answered(key: str, call_id: str, size: int = 1) -> ToolMessage:
 def remembering(*texts: str, cursor: Sequence[str] = ("m0",), **fields: Any) -> MemoryRecord:
     """A memory with a group for each text, whose cursor is this tail."""
     log = [
-        {
-            "id": f"g{at}",
-            "kind": "observation",
-            "ranges": [["m0", cursor[-1]]],
-            "thread_id": "t",
-            "observed_at": "2026-03-02T09:00:00+00:00",
-            "text": text,
-            "tokens": Words().count_text(text),
-        }
-        for at, text in enumerate(texts)
+        groups.group(f"g{at}", text, ranges=[["m0", cursor[-1]]]) for at, text in enumerate(texts)
     ]
     return fold(None, [{"log": log, "cursor": list(cursor), **fields}])
 
@@ -275,12 +267,6 @@ def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escape(text) == text
     assert f"* 🔴 {text}\n\n" in system_text(prompt(remembering(f"* 🔴 {text}"), talk(3)))
-
-
-@pytest.mark.slow
-def test_long_text_is_escaped_in_time() -> None:
-    text = "< " * 500_000 + "<" * 500_000
-    assert escape(text) == text
 
 
 # --- What is pinned and what is brought back -----------------------------------------------------
@@ -487,15 +473,7 @@ def asked(text: str = "Go on.") -> HumanMessage:
 
 
 def group(key: str, text: str = "* 🔴 Rex") -> dict[str, Any]:
-    return {
-        "id": key,
-        "kind": "observation",
-        "ranges": [],
-        "thread_id": "t",
-        "observed_at": NIGHT.isoformat(),
-        "text": text,
-        "tokens": 3,
-    }
+    return groups.group(key, text, ranges=[], observed_at=NIGHT.isoformat(), tokens=3)
 
 
 class Talk:

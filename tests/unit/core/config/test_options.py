@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
@@ -71,18 +70,9 @@ def shown(value: object) -> str:
     ("option", "value"),
     [(option, value) for option, values in OUT_OF_RANGE.items() for value in values],
 )
-@pytest.mark.parametrize(
-    "resolve",
-    [
-        pytest.param(thresholds, id="resolve_thresholds"),
-        pytest.param(lambda **options: ObservationalMemory(MODEL, **options), id="memory"),
-    ],
-)
-def test_a_value_out_of_range_is_named_with_its_option(
-    resolve: Callable[..., object], option: str, value: object
-) -> None:
+def test_a_value_out_of_range_is_named_with_its_option(option: str, value: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        resolve(**nested(option, value))
+        ObservationalMemory(MODEL, **nested(option, value))
     assert f"`{option}`" in str(caught.value)
     assert shown(value) in str(caught.value)
     assert "; pass " in str(caught.value)
@@ -215,15 +205,12 @@ def test_an_error_shows_no_more_than_the_start_of_a_value() -> None:
         ("reflection.buffer_activation", 0.9),
     ],
 )
-@pytest.mark.parametrize("through_memory", [False, True])
-def test_buffering_options_without_buffering_contradict(
-    option: str, value: float, *, through_memory: bool
-) -> None:
+def test_buffering_options_without_buffering_contradict(option: str, value: float) -> None:
     owner, key = option.split(".")
     options: dict[str, Any] = {"observation": {"buffer_tokens": False}}
     options[owner] = {**options.get(owner, {}), key: value}
     with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(MODEL, **options) if through_memory else thresholds(**options)
+        ObservationalMemory(MODEL, **options)
     message = str(caught.value)
     assert f"`{option}` is {value!r}" in message
     assert "`observation.buffer_tokens` is False" in message

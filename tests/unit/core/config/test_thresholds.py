@@ -401,7 +401,7 @@ def test_log_and_window_stay_within_the_budget() -> None:
     record: Any = None
     said: list[BaseMessage] = []
     sizes: list[int] = []
-    for number in range(120):
+    for number in range(80):
         told = f"In week {number} I paid {number * 7} euros for the {number}th crate of pears."
         said += [
             HumanMessage(told * 2, id=f"user-{number}"),

@@ -38,7 +38,7 @@ def talk(simulation: Simulation, turns: int, words: int = 30) -> None:
 
 def test_long_conversation_never_waits() -> None:
     simulation = Simulation(settings(), latency=2)
-    talk(simulation, 300)
+    talk(simulation, 150)
     assert simulation.blocking_calls == 0
     assert simulation.record["generation"] > 2
     assert not of_type(simulation, "observation-start")

@@ -188,34 +188,67 @@ def split(text: str, *days: int | None) -> list[tuple[int, int, str]]:
 # --- Which messages belong to which day -----------------------------------------------------------
 
 
-def test_each_day_gets_its_messages() -> None:
-    assert split(notes(0, 1, 2), 0, 0, 1, 2, 2) == [
-        (0, 2, notes(0)),
-        (2, 3, notes(1)),
-        (3, 5, notes(2)),
-    ]
+UNDATED = "* 🔴 Undated"
+MORE = "* 🔴 (10:00) More"
 
 
-def test_messages_of_a_day_without_a_section_belong_to_the_one_before() -> None:
-    assert split(notes(1, 3), 0, 1, 2, 3) == [(0, 3, notes(1)), (3, 4, notes(3))]
-
-
-def test_items_of_a_day_without_messages_join_the_day_before() -> None:
-    text = notes(0, 1, 2)
-    assert split(text, 0, 2) == [(0, 1, notes(0, 1)), (1, 2, notes(2))]
-
-
-def test_items_of_a_day_before_all_messages_join_the_first_day() -> None:
-    text = notes(0, 1, 2)
-    assert split(text, 1, 2) == [(0, 1, notes(0, 1)), (1, 2, notes(2))]
-
-
-def test_messages_without_a_time_belong_to_the_day_in_which_they_stand() -> None:
-    assert split(notes(0, 1), None, 0, None, 1, None) == [(0, 3, notes(0)), (3, 5, notes(1))]
-
-
-def test_messages_keep_their_order_where_a_time_goes_back() -> None:
-    assert split(notes(0, 1), 0, 1, 0, 1) == [(0, 1, notes(0)), (1, 4, notes(1))]
+@pytest.mark.parametrize(
+    ("text", "days", "found"),
+    [
+        pytest.param(
+            notes(0, 1, 2),
+            (0, 0, 1, 2, 2),
+            [(0, 2, notes(0)), (2, 3, notes(1)), (3, 5, notes(2))],
+            id="each day",
+        ),
+        pytest.param(
+            notes(1, 3),
+            (0, 1, 2, 3),
+            [(0, 3, notes(1)), (3, 4, notes(3))],
+            id="no section: the one before",
+        ),
+        pytest.param(
+            notes(0, 1, 2),
+            (0, 2),
+            [(0, 1, notes(0, 1)), (1, 2, notes(2))],
+            id="no messages: the day before",
+        ),
+        pytest.param(
+            notes(0, 1, 2),
+            (1, 2),
+            [(0, 1, notes(0, 1)), (1, 2, notes(2))],
+            id="before all messages: the first day",
+        ),
+        pytest.param(
+            notes(0, 1),
+            (None, 0, None, 1, None),
+            [(0, 3, notes(0)), (3, 5, notes(1))],
+            id="no time: where they stand",
+        ),
+        pytest.param(
+            notes(0, 1), (0, 1, 0, 1), [(0, 1, notes(0)), (1, 4, notes(1))], id="back in time"
+        ),
+        pytest.param(
+            f"{UNDATED}\n{notes(0, 1)}",
+            (0, 1),
+            [(0, 1, f"{UNDATED}\n{notes(0)}"), (1, 2, notes(1))],
+            id="before all dates: the first day",
+        ),
+        pytest.param(
+            notes(1, 0), (0, 1), [(0, 1, notes(0)), (1, 2, notes(1))], id="days out of order"
+        ),
+        pytest.param(
+            f"{notes(0, 1)}\n{heading(0)}\n{MORE}",
+            (0, 1),
+            [(0, 1, f"{notes(0)}\n\n{MORE}"), (1, 2, notes(1))],
+            id="a day that is named twice",
+        ),
+    ],
+)
+def test_each_day_has_its_messages_and_its_items(
+    text: str, days: tuple[int | None, ...], found: list[tuple[int, int, str]]
+) -> None:
+    assert split(text, *days) == found
 
 
 def test_days_are_those_of_the_transcript() -> None:
@@ -226,21 +259,6 @@ def test_days_are_those_of_the_transcript() -> None:
 
 
 # --- What the Observer wrote ----------------------------------------------------------------------
-
-
-def test_what_stands_before_all_dates_belongs_to_the_first_day() -> None:
-    text = f"* 🔴 Undated\n{notes(0, 1)}"
-    assert split(text, 0, 1) == [(0, 1, f"* 🔴 Undated\n{notes(0)}"), (1, 2, notes(1))]
-
-
-def test_days_out_of_order_are_put_in_order() -> None:
-    assert split(notes(1, 0), 0, 1) == [(0, 1, notes(0)), (1, 2, notes(1))]
-
-
-def test_a_day_that_is_named_twice_is_one_day() -> None:
-    text = f"{notes(0, 1)}\n{heading(0)}\n* 🔴 (10:00) More"
-    first = f"{notes(0)}\n\n* 🔴 (10:00) More"
-    assert split(text, 0, 1) == [(0, 1, first), (1, 2, notes(1))]
 
 
 @pytest.mark.parametrize("nothing", ["", "\n(none)", "\n* Nothing to note."])

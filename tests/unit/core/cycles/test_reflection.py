@@ -187,7 +187,7 @@ def test_a_long_conversation_is_edited_again_and_again_without_growing() -> None
     simulation = Simulation(
         settings(message_tokens=600, observation_tokens=150), drop_all_but_the_last
     )
-    for _ in range(300):
+    for _ in range(150):
         simulation.say(30)
         assert set(simulation.coverage()) == {1}
     assert len(activations(simulation)) > 3

@@ -16,7 +16,6 @@ from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
-from support.answer_floods import ANSWER_FLOODS
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
@@ -65,7 +64,6 @@ def nothing(text: str) -> Answer:
 
 WITHOUT_TAGS = {
     "the form, but for the tags": bare(LOG),
-    "with hints": kept(f"{LOG}\n{HINTS}"),
     "no date, but marks": bare(f"{TEA}\n{DOG}"),
     "no marks, but a date": bare(f"{DAY}\n* User likes tea"),
     "marks without bullets": bare("🔴 User likes tea\n🟢 User may move"),
@@ -130,10 +128,6 @@ WITHOUT_TAGS = {
 }
 
 WITHIN_TAGS = {
-    "the form": kept(GOOD),
-    "text around": kept(f"Sure!\n{GOOD}\nHope this helps!"),
-    "in a fence": kept(f"```xml\n{GOOD}\n```"),
-    "a fence inside": kept(tagged(f"```\n{LOG}\n```")),
     "emojis missing": inside("* (10:00) User likes tea"),
     "bullets •": inside("• User likes tea\n• User runs"),
     "bullets -": inside("- User likes tea"),
@@ -150,8 +144,6 @@ WITHIN_TAGS = {
     "code below an item": inside("* 🟡 (10:00) User wrote:\n```py\nI = 1\n```\n* the end"),
     "several languages": inside("* 🔴 (10:00) Nutzer mag Tee\n* 🔴 (10:01) 用户喜欢茶"),
     "cut without a word": kept("<observations>\n* 🔴 (10:00) User lik", "* 🔴 (10:00) User lik"),
-    "not closed": kept(f"<observations>\n{LOG}"),
-    "not closed, with hints": kept(f"<observations>\n{LOG}\n{HINTS}"),
     "dated prose": inside(f"{DAY}\nUser likes tea."),
     "lines about the user": inside("User likes tea.\nAssistant suggested a shop."),
     "prose": refused(tagged("We talked about tea, and it was nice.")),
@@ -231,18 +223,14 @@ WITHIN_TAGS = {
 }
 
 AROUND = {
-    "two blocks": kept(f"{tagged('* draft')}\n{GOOD}"),
-    "two blocks with words between": kept(f"{tagged('* draft')}\nBetter:\n{GOOD}"),
     "a block and its correction": kept(f"{tagged(f'{DAY}{chr(10)}* 🔴 User likes te')}\n{GOOD}"),
     "a block for each day": kept(
         f"{GOOD}\n{tagged(f'Date: Nov 23, 2026{chr(10)}* ✅ Walked')}",
         f"{LOG}\nDate: Nov 23, 2026\n* ✅ Walked",
     ),
-    "a block, then nothing": kept(f"{GOOD}\n<observations>(none)</observations>"),
     "a block, then an empty one": kept(f"{GOOD}\n<observations></observations>"),
     "a block, then half of one": kept(f"{GOOD}\n<observations>\n* 🔴 (10:00) User li"),
     "a block, then prose in one": refused(f"{GOOD}\n{tagged('I am done.')}"),
-    "thinking": kept(f"<think>\n{tagged('* draft')}\n</think>\n{GOOD}"),
     "thinking that is not closed": kept(f"<think>\nThe user likes tea.\n\n{GOOD}\n{HINTS}"),
     "thinking that is not closed, with a draft": kept(
         f"<think>\nFirst:\n{tagged('* draft')}\nOr rather:\n{GOOD}"
@@ -506,10 +494,3 @@ def test_who_answers_in_prose_is_asked_for_the_form() -> None:
 def test_what_is_nested_too_deep_is_no_answer() -> None:
     text = '{"observations": ' + "[" * 100_000 + "]" * 100_000 + "}"
     assert parse_output(text, cut_off=True).status == "cut_off"
-
-
-@pytest.mark.parametrize("name", ANSWER_FLOODS)
-def test_a_flood_in_any_form_is_read_to_its_end(name: str) -> None:
-    parsed = parse_output(ANSWER_FLOODS[name](250_000))
-    assert parsed.status in ("ok", "none", "empty", "malformed", "degenerate")
-    assert len(parsed.observations) <= 300_000

@@ -89,18 +89,18 @@ def test_a_flood_or_nothing_is_not_quoted_back(bad: Told, problem: str) -> None:
 
 
 def test_what_is_quoted_back_is_clean_and_of_a_bounded_length() -> None:
-    numbers = "\n".join(map(str, range(100_000)))
+    numbers = "\n".join(map(str, range(20_000)))
     talk = Talk([f"\x00no\ud83d {numbers} end", GOOD])
     talk.run(observe(build_question(REQUEST)))
     quoted = texts(talk.calls[1])[2]
     assert len(quoted) < 25_000
     assert quoted.startswith("no\ufffd 0\n1\n2")
-    assert quoted.endswith("99999 end")
+    assert quoted.endswith("19999 end")
 
 
 @pytest.mark.parametrize("role", ["Observer", "Reflector"])
 def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -> None:
-    talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 300_000}")])
+    talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 30_000}")])
     flows = {"Observer": observe(build_question(REQUEST)), "Reflector": reflect(LOG, Words())}
     with pytest.raises(ObserverError) as caught:
         talk.run(cast("Generator[AskModel, ModelReply, object]", flows[role]))

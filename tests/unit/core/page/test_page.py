@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om import ObservationalMemory
@@ -20,6 +20,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import ScriptedChatModel
+from support.examples import examples
 from support.groups import day_log, group
 
 PERSON = ObservationalMemory(ScriptedChatModel())
@@ -175,7 +176,7 @@ FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 @pytest.mark.needs("titles")
 @pytest.mark.needs("extract", "hints", "working", "steering")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))
 def test_no_text_becomes_markup(texts: list[str]) -> None:
     told, task, title, thread, resource, error = texts

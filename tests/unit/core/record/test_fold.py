@@ -21,6 +21,7 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from support import groups
 from support.groups import group
 
 
@@ -90,15 +91,7 @@ def counted(
 
 
 def noted(cycle: str, first: str, last: str, tokens: int = 10) -> dict[str, Any]:
-    return {
-        "id": cycle,
-        "kind": "observation",
-        "ranges": [[first, last]],
-        "thread_id": "t",
-        "observed_at": "2026-03-02T09:00:00+00:00",
-        "text": f"* 🔴 {cycle}",
-        "tokens": tokens,
-    }
+    return groups.group(cycle, f"* 🔴 {cycle}", ranges=[[first, last]], tokens=tokens)
 
 
 def observed(after: str | None, first: int, last: int, **fields: Any) -> Event:
@@ -571,11 +564,3 @@ def test_a_record_is_plain_json(sent: list[Any]) -> None:
     record = fold(None, sent)
     assert json.loads(json.dumps(record)) == record
     assert complete_record(cast("object", json.loads(json.dumps(record)))) == record
-
-
-@pytest.mark.parametrize("size", [5000])
-def test_a_long_thread_is_folded_in_time(size: int) -> None:
-    record = fold(None, [[counted({f"m{at}": ["d", at] for at in range(size)})]])
-    record = fold(record, [stepped("m1", at) for at in range(size)])
-    assert record["turn"] == {"request": "m1", "step": size - 1}
-    assert len(record["token_cache"]["counts"]) == size

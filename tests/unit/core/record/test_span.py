@@ -22,6 +22,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.features import FEATURES
 from langgraph_om.runtime.state import MAX_SPANS, Recent
+from support import groups
 from support.examples import examples
 from support.flows import NOW, setup
 from support.windows import Words
@@ -40,15 +41,13 @@ def look(record: MemoryRecord, messages: list[BaseMessage], before: Span | None 
 def observed(record: MemoryRecord, seen: Step, stop: int) -> MemoryRecord:
     """The memory once the first messages of the window are observed."""
     entries, number = seen.window.entries[:stop], len(record["log"])
-    group = {
-        "id": f"g{number}",
-        "kind": "observation",
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": "t",
-        "observed_at": NOW.isoformat(),
-        "text": "* x",
-        "tokens": 2,
-    }
+    group = groups.group(
+        f"g{number}",
+        "* x",
+        ranges=[[entries[0].key, entries[-1].key]],
+        observed_at=NOW.isoformat(),
+        tokens=2,
+    )
     return fold(
         record, [{"log": [*record["log"], group], "cursor": seen.window.cursor_after(stop)}]
     )

@@ -31,6 +31,7 @@ from langgraph_om.search.source import (
     SearchRequest,
     StateSource,
 )
+from support import groups
 from support.counters import COUNTER, COUNTERS
 from support.groups import group as observed
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
@@ -166,15 +167,7 @@ def test_only_heads_stand_at_the_left_edge() -> None:
 
 
 def group(text: str, *ranges: list[str]) -> Group:
-    return {
-        "id": "g",
-        "kind": "observation",
-        "ranges": list(ranges),
-        "thread_id": None,
-        "observed_at": "",
-        "text": text,
-        "tokens": 1,
-    }
+    return groups.group("g", text, thread=None, ranges=list(ranges), observed_at="", tokens=1)
 
 
 def test_group_ends_with_its_ranges() -> None:
@@ -449,15 +442,7 @@ class Two:
 
 
 def group_of(ranges: list[list[str]]) -> Group:
-    return {
-        "id": "g",
-        "kind": "observation",
-        "ranges": ranges,
-        "thread_id": "t1",
-        "observed_at": "",
-        "text": "* text",
-        "tokens": 2,
-    }
+    return groups.group("g", "* text", thread="t1", ranges=ranges, observed_at="", tokens=2)
 
 
 def source_of(thread: str, *keys: str) -> StateSource:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
+from langgraph_om.archive.protocol import ThreadEnd
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.effects import KeepLease, Storage
 from langgraph_om.core.record.fold import fold
@@ -18,8 +18,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive.writer import ArchiveWriter
-from langgraph_om.features.shared_log import LogCache, SharedLogs
+from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
@@ -35,6 +34,7 @@ from langgraph_om.features.shared_log.reading import (
     read_other_threads_if_possible,
 )
 from langgraph_om.testing import FlowRun, drive
+from support import groups
 from support.groups import group
 from support.storage_calls import (
     DOWN,
@@ -54,15 +54,7 @@ SHARING = replace(SETTINGS, features=Features((SharedLogs(),)))
 
 
 def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:
-    return {
-        "id": key,
-        "kind": "observation",
-        "ranges": [[first, last]],
-        "thread_id": thread,
-        "observed_at": "2026-03-02T09:00:00.000+00:00",
-        "text": f"noted in {thread}",
-        "tokens": 3,
-    }
+    return groups.group(key, f"noted in {thread}", thread=thread, ranges=[[first, last]], tokens=3)
 
 
 def extension(thread: str, key: str) -> dict[str, Any]:
@@ -302,34 +294,6 @@ def test_threads_that_cannot_be_read_are_none() -> None:
     assert run.result == []
     text = "thread 't': other threads cannot be read: the disk is full"
     assert warnings(run) == [f"{text} {SAID_ONCE}"]
-
-
-# --- What answers --------------------------------------------------------------------------------
-
-
-def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
-    """The names of `Storage` are looked up in these three, so none may have a name of another."""
-    own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
-    own |= {"note_loss", "note_outage"}
-    cached = {"read_log", "remember_log", "find_threads", "recall_reads", "remember_read"}
-    cached |= {"find_rest", "leave_rest", "wait_for_log"}
-    stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
-    stored |= {
-        "claim",
-        "renew",
-        "release",
-        "job",
-        "add_groups",
-        "set_title",
-        "record_revision",
-        "load_record",
-        "commit_record",
-    }
-    assert own <= set(dir(ArchiveWriter))
-    assert cached <= set(dir(LogCache))
-    assert stored <= set(dir(MessageArchive))
-    assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
-    assert not cached & set(dir(ArchiveWriter))
 
 
 @pytest.mark.parametrize("version", [0, 2, 99, "1", None, 1.0, True])

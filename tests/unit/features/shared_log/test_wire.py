@@ -29,7 +29,7 @@ def test_shared_log(*, buffers: bool) -> None:
     memory = sharing(
         "sqlite://", observation=limits, reflection={"observation_tokens": 400}, clock=clock
     )
-    threads = [*["one"] * 16, *(thread for thread in ("two", "three", "four") for _ in range(5))]
+    threads = [*["one"] * 10, *(thread for thread in ("two", "three", "four") for _ in range(4))]
     records = {thread: blank_record() for thread in threads}
     talks: dict[str, list[BaseMessage]] = {thread: [] for thread in threads}
     seen: set[Any] = set()
