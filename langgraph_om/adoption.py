@@ -19,7 +19,6 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
-from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
@@ -143,8 +142,6 @@ class Adoption:
 class ObservingActs(Handle):
     """The methods of a thread's memory that observe it outside of its turns."""
 
-    asking = ("adopt", "observe", "reflect")
-
     @waited
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
         """Observe what a long thread has already, so that its next turn need not wait for that.
@@ -220,7 +217,12 @@ class ObservingActs(Handle):
         runner, config, node = self._runner, self._config, self._as_node
         is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
-        check_idle(state)
+        if waiting := tuple(getattr(state, "next", ()) or ()):  # an update would end its step
+            msg = (
+                f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; "
+                f"let it end first"
+            )
+            raise ConfigurationError(msg)
         messages, record = runner.conversation(state), runner.record(state)
         identity = runner.identity(config)
         adoption = Adoption(
@@ -230,8 +232,10 @@ class ObservingActs(Handle):
         outcome = (yield from supervise(adoption.flow(), context)).result
         store = getattr(self._graph, "store", None)
         scope = RunScope(runner, config, values_of(state, runner.messages_key), store)
-        if is_on:
-            yield from settle(runner, outcome, scope)
+        # Features write what waits for a step, so that other threads of the user know it.
+        for write in runner.settings.features.having("settle") if is_on else ():
+            flow = write(scope, outcome.record, outcome.messages)
+            outcome.fold((yield from supervise(flow, runner.context(config))).result)
         if outcome.record != record or outcome.removed:
             update: dict[str, Any] = {"om": outcome.record, **scope.changes}
             if outcome.removed:
@@ -252,6 +256,7 @@ class Adoptable:
 
     _runner: StepRunner
 
+    @waited
     def observe_messages(
         self,
         record: MemoryRecord | None,
@@ -259,7 +264,7 @@ class Adoptable:
         *,
         thread_id: str = "",
         config: RunnableConfig | None = None,
-    ) -> StepResult:
+    ) -> Requests[StepResult]:
         """Do the same as `observe` of a thread without a graph, beside `step`.
 
         Args:
@@ -268,61 +273,19 @@ class Adoptable:
             thread_id: The thread's id, as for `step`.
             config: As for `step`.
         """
-        runner = self._runner
-        runner.warn_in_coroutine("memory.observe_messages")
-        flow = end_session(runner, record, messages, thread_id, config)
-        return drive(flow, runner.context(config)).result
-
-    async def aobserve_messages(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        *,
-        thread_id: str = "",
-        config: RunnableConfig | None = None,
-    ) -> StepResult:
-        """Do the same as `observe_messages` without blocking the event loop."""
-        runner = self._runner
-        flow = end_session(runner, record, messages, thread_id, config)
-        return (await adrive(flow, runner.context(config))).result
-
-
-def check_idle(state: Any) -> None:
-    """Refuse a thread that is in the middle of a run: an update would end its step.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
-    waiting = tuple(getattr(state, "next", ()) or ())
-    if waiting:
-        msg = (
-            f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; let it "
-            f"end first"
+        runner, memory, conversation = (
+            self._runner,
+            complete_record(record),
+            read_messages(messages),
         )
-        raise ConfigurationError(msg)
+        if not runner.runs.may_write(config):
+            return StepResult(memory, [], list(conversation), aborted=False)
+        identity = runner.identity(config, thread_id=thread_id)
+        adoption = Adoption(runner, memory, conversation, identity, everything=True)
+        outcome = (yield from supervise(adoption.flow(), runner.context(config))).result
+        return conclude(runner, outcome)
 
-
-def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[None]:
-    """Let features write what waits for a step, so that other threads of the user know it."""
-    for write in runner.settings.features.having("settle"):
-        flow = write(scope, outcome.record, outcome.messages)
-        outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
-
-
-def end_session(
-    runner: StepRunner,
-    record: MemoryRecord | None,
-    messages: Sequence[BaseMessage],
-    thread_id: str,
-    config: RunnableConfig | None,
-) -> RunFlow[StepResult]:
-    """Observe all of a conversation outside of any graph, and end with the Actor's input."""
-    memory, conversation = complete_record(record), read_messages(messages)
-    if not runner.runs.may_write(config):
-        return StepResult(memory, [], list(conversation), aborted=False)
-    identity = runner.identity(config, thread_id=thread_id)
-    outcome = yield from Adoption(runner, memory, conversation, identity, everything=True).flow()
-    return conclude(runner, outcome)
+    aobserve_messages = awaited(observe_messages)
 
 
 def is_kept(state: Any, outcome: Outcome) -> bool:

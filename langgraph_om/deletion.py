@@ -7,7 +7,6 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
@@ -16,7 +15,8 @@ from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
-from langgraph_om.runtime.drivers import aperform, fulfil
+from langgraph_om.runtime.acting import awaited, waited
+from langgraph_om.runtime.drivers import aperform
 from langgraph_om.runtime.executors import ForgettingExecutor
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
@@ -25,12 +25,31 @@ PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
 
 
+async def _afulfil(flow: Requests[list[str]]) -> list[str]:
+    """Fulfil what a flow asks of the checkpointer; the flow itself blocks, so it has a thread."""
+
+    def go_on(reply: Any) -> tuple[Any, list[str]]:
+        """Return what the flow asks for next, or its end."""
+        try:
+            return flow.send(reply), []
+        except StopIteration as end:
+            return None, end.value
+
+    reply: Any = None
+    while True:
+        request, left = await asyncio.to_thread(go_on, reply)
+        if request is None:
+            return left
+        reply = await aperform(request)
+
+
 class Deletable:
     """The methods of a memory with which an application deletes."""
 
     _runner: StepRunner
     archive: MessageArchive | None
 
+    @waited
     def delete_thread(
         self,
         thread_id: str,
@@ -38,7 +57,7 @@ class Deletable:
         resource_id: str | None = None,
         store: Any = None,
         checkpointer: Any = None,
-    ) -> list[str]:
+    ) -> Requests[list[str]]:
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
         From the archive, from the store, and from the checkpointer where that is passed. A job that
@@ -64,11 +83,24 @@ class Deletable:
             Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
                 where it is not reached; call again then. A run that is left does nothing.
         """
-        return fulfil(self._delete_thread(thread_id, resource_id, store, checkpointer))
+        runner, owner = self._runner, resource_id
+        keepers = self._find_keepers("delete_thread", store, checkpointer)
+        if checkpointer is not None:
+            yield from call_graph(checkpointer, "delete_thread", thread_id)
+        runner.spans.clear()
+        for erase in runner.settings.features.having("erase_thread"):
+            owner = erase(thread_id, resource_id, runner.clock)
+        if store is not None:
+            for keeper in keepers:
+                keeper.delete_thread(thread_id, owner, store)
+        runner.forget(thread_id=thread_id)
+        others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
+        return others if checkpointer is not None else [thread_id, *others]
 
+    @waited
     def delete_resource(
         self, resource_id: str, *, store: Any = None, checkpointer: Any = None
-    ) -> list[str]:
+    ) -> Requests[list[str]]:
         """Delete all threads of a resource, as `delete_thread` does, and its working memory.
 
         With a `checkpointer` these are also threads that only it knows, such as those from before
@@ -89,49 +121,8 @@ class Deletable:
             ArchiveError: As `delete_thread`.
             Exception: As `delete_thread`.
         """
-        return fulfil(self._delete_resource(resource_id, store, checkpointer))
-
-    async def adelete_thread(
-        self,
-        thread_id: str,
-        *,
-        resource_id: str | None = None,
-        store: Any = None,
-        checkpointer: Any = None,
-    ) -> list[str]:
-        """Do the same as `delete_thread` without blocking the event loop."""
-        return await _afulfil(self._delete_thread(thread_id, resource_id, store, checkpointer))
-
-    async def adelete_resource(
-        self, resource_id: str, *, store: Any = None, checkpointer: Any = None
-    ) -> list[str]:
-        """Do the same as `delete_resource` without blocking the event loop."""
-        return await _afulfil(self._delete_resource(resource_id, store, checkpointer))
-
-    def _delete_thread(
-        self, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
-    ) -> Requests[list[str]]:
-        runner, owner = self._runner, resource_id
-        keepers = self._list_keepers("delete_thread")
-        self._check_reach(store, checkpointer, _name_uses(keepers))
-        if checkpointer is not None:
-            yield from call_graph(checkpointer, "delete_thread", thread_id)
-        runner.spans.clear()
-        for erase in runner.settings.features.having("erase_thread"):
-            owner = erase(thread_id, resource_id, runner.clock)
-        if store is not None:
-            for keeper in keepers:
-                keeper.delete_thread(thread_id, owner, store)
-        runner.forget(thread_id=thread_id)
-        others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
-        return others if checkpointer is not None else [thread_id, *others]
-
-    def _delete_resource(
-        self, resource_id: str, store: Any, checkpointer: Any
-    ) -> Requests[list[str]]:
         runner = self._runner
-        keepers = self._list_keepers("delete_resource")
-        self._check_reach(store, checkpointer, _name_uses(keepers))
+        keepers = self._find_keepers("delete_resource", store, checkpointer)
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
@@ -148,6 +139,9 @@ class Deletable:
                 keeper.delete_resource(resource_id, threads, store)
         runner.forget(resource_id=resource_id)
         return left
+
+    adelete_thread = awaited(delete_thread, _afulfil)
+    adelete_resource = awaited(delete_resource, _afulfil)
 
     def _delete_unarchived(
         self, resource_id: str, checkpointer: Any
@@ -180,17 +174,19 @@ class Deletable:
     def _list_archived(self, resource_id: str) -> list[str]:
         return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
 
-    def _list_keepers(self, hook: str) -> list[Feature]:
+    def _find_keepers(self, hook: str, store: Any, checkpointer: Any) -> list[Feature]:
         """Return the features that have a hook to delete what they keep in the graph's store."""
-        keepers = list_keepers(self._runner.settings.features)
-        return [keeper for keeper in keepers if hook in vars(type(keeper))]
-
-    def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
         runner, archive = self._runner, self.archive
-        used = set(runner.store_uses)
+        keepers = [
+            keeper
+            for keeper in list_keepers(runner.settings.features)
+            if hook in vars(type(keeper))
+        ]
+        used: set[StoreUse] = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):
             used |= archive.noted_stores()
-        kept = [wanted[use] for use in sorted(used & wanted.keys())]
+        names = {keeper.store_use: keeper.kept_in_store for keeper in keepers}
+        kept = [names[use] for use in sorted(used & names.keys())]
         if store is None and kept:
             msg = (
                 f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "
@@ -207,10 +203,7 @@ class Deletable:
                 "`checkpointer=...`"
             )
             raise ConfigurationError(msg)
-
-
-def _name_uses(keepers: Sequence[Feature]) -> dict[StoreUse, str]:
-    return {keeper.store_use: keeper.kept_in_store for keeper in keepers}
+        return keepers
 
 
 def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[list[str]]:
@@ -226,24 +219,6 @@ def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[l
     reply: CallReply = yield Call(read, "om_graph", awaited=aread)
     threads: list[str] = reply.unwrap()
     return threads
-
-
-async def _afulfil(flow: Requests[list[str]]) -> list[str]:
-    """Fulfil what a flow asks of the checkpointer; the flow itself blocks, so it has a thread."""
-    reply: Any = None
-    while True:
-        request, left = await asyncio.to_thread(_go_on, flow, reply)
-        if request is None:
-            return left
-        reply = await aperform(request)
-
-
-def _go_on(flow: Requests[list[str]], reply: Any) -> tuple[Any, list[str]]:
-    """Return what a flow asks for next, or its end."""
-    try:
-        return flow.send(reply), []
-    except StopIteration as end:
-        return None, end.value
 
 
 def _thread_of(checkpoint: Any) -> str:

@@ -45,6 +45,7 @@ from langgraph_om.options import (
 )
 from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
@@ -421,9 +422,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     # --- Background work -------------------------------------------------------------------------
 
+    @waited
     def run_job(
         self, request: Mapping[str, Any], *, config: RunnableConfig | None = None
-    ) -> dict[str, Any]:
+    ) -> Requests[dict[str, Any]]:
         """Carry out a job that an `Executor` was given, in this process or any other.
 
         Args:
@@ -439,15 +441,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 the error names, or the messages are not as they were: drop the job then.
             ArchiveError: When the archive's storage fails.
         """
-        flow, context = self._runner.run_request(request, config)
-        return cast("dict[str, Any]", drive(flow, context).result)
+        done = yield from supervise(*self._runner.run_request(request, config))
+        return cast("dict[str, Any]", done.result)
 
-    async def arun_job(
-        self, request: Mapping[str, Any], *, config: RunnableConfig | None = None
-    ) -> dict[str, Any]:
-        """Do the same as `run_job` without blocking the event loop."""
-        flow, context = self._runner.run_request(request, config)
-        return cast("dict[str, Any]", (await adrive(flow, context)).result)
+    arun_job = awaited(run_job)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until no background job is at work; results are taken in by the next step.

@@ -51,7 +51,7 @@ from langgraph_om.features import (
     list_configs,
 )
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.models.pool import ModelPool, choose_models
+from langgraph_om.models.pool import choose_models
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.runner import StepRunner
@@ -316,7 +316,23 @@ def read_options(given: Mapping[str, Any]) -> StepRunner:
     budget = _read_budget(given, settings)
     if budget is not None and given["max_input_tokens"] is not None:
         budget(given["max_input_tokens"])  # it is refused here, and not in a turn
-    models = _choose_models(given, settings)
+    models = choose_models(
+        given["model"],
+        settings.observation,
+        settings.reflection,
+        is_checked=given["enabled"],
+        given={  # options that set memory up, which ask for a model to be named
+            **dict.fromkeys(settings.features.having("asks_for_model"), True),
+            "token_budget": given["token_budget"] is not None,
+            "share_token_budget": given["share_token_budget"] is True,
+            "observation": given["observation"] is not None,
+            "reflection": given["reflection"] is not None,
+            **{each.option.partition(".")[0]: True for each in settings.features.having("role")},
+        },
+        thresholds=settings.thresholds,
+        counter=settings.counter,
+        features=settings.features,
+    )
     if settings.features.storage is None and isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
@@ -416,27 +432,6 @@ def _shares_room(
         return bool(given["share_token_budget"])
     limits = (observation.message_tokens, reflection.observation_tokens)
     return budget is not None and all(map(is_default, limits))
-
-
-def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
-    """Choose and check both models; options that set memory up ask for one to be named."""
-    return choose_models(
-        given["model"],
-        settings.observation,
-        settings.reflection,
-        is_checked=given["enabled"],
-        given={
-            **dict.fromkeys(settings.features.having("asks_for_model"), True),
-            "token_budget": given["token_budget"] is not None,
-            "share_token_budget": given["share_token_budget"] is True,
-            "observation": given["observation"] is not None,
-            "reflection": given["reflection"] is not None,
-            **{each.option.partition(".")[0]: True for each in settings.features.having("role")},
-        },
-        thresholds=settings.thresholds,
-        counter=settings.counter,
-        features=settings.features,
-    )
 
 
 def system_clock() -> datetime:

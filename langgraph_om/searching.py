@@ -121,11 +121,7 @@ class Lookup:
         messages: Sequence[BaseMessage],
         store: Any = None,
     ) -> list[SearchHit]:
-        """Search a thread as it is now, with the messages that are in the archive alone.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
+        """Search a thread as it is now, with the messages that are in the archive alone."""
         found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
@@ -180,10 +176,8 @@ def build_request(
         msg = f"`query` is {query!r}; pass a text"
         raise ConfigurationError(msg)
     check_count("limit", limit)
-    earliest, latest = (
-        _read_limit("after", after, timezone),
-        _read_limit("before", before, timezone),
-    )
+    latest = _read_limit("before", before, timezone)
+    earliest = _read_limit("after", after, timezone)
     wanted = Filter(latest, earliest, role or None, tool_name or None)
     return SearchRequest(query, min(limit, MAX_LIMIT), wanted)
 
@@ -279,9 +273,6 @@ def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThrea
     """Return the threads of a user or entity that a checkpointer has, last updated first.
 
     They are known by the metadata of their checkpoints, which have no titles.
-
-    Raises:
-        ConfigurationError: When it is no checkpointer.
     """
     if not hasattr(checkpointer, "list"):
         msg = "`graph` has no checkpointer, so its threads cannot be listed; compile it with one"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -582,10 +582,7 @@ def search_archive(
             query,
             thread_id=thread_id,
             resource_id=resource_id,
-            before=wanted.before,
-            after=wanted.after,
-            role=wanted.role,
-            tool_name=wanted.tool_name,
+            **asdict(wanted),
             limit=limit,
             offset=offset,
             branches=branches,
@@ -598,7 +595,9 @@ def search_archive(
         messages = [*islice(_read_back(archive, thread, branch), room)][::-1]
         room -= len(messages)
         rows = [(each.key, each.message, each.at) for each in messages]
-        log = _read_log(archive, thread, (groups or {}).get(thread))
+        known = (groups or {}).get(thread)
+        read = archive.groups(thread_id=thread, limit=MAX_GROUPS_READ, in_log=known is None)
+        log = [cast("Group", each) for each in read if known is None or each["id"] in known]
         hits += (ArchivedHit(thread, found) for found in search_texts(query, rows, log, wanted))
         if room <= 0:
             break
@@ -638,14 +637,6 @@ def _read_back(
     ):
         yield from reversed(rows)
         stop = rows[0].position
-
-
-def _read_log(
-    archive: MessageArchive, thread_id: str, known: Collection[str] | None
-) -> list[Group]:
-    """Read the groups of a thread that are searched."""
-    read = archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=known is None)
-    return [cast("Group", group) for group in read if known is None or group["id"] in known]
 
 
 def describe_shared_log(thread_id: str, owner: str) -> str:

@@ -63,27 +63,11 @@ def diagnose(
         *list_advice(record, now),
         *_advise_on_duplicates(record),
         *_advise_on_cache(reading, messages, record),
-        *_advise_on_pins(record, thresholds),
         *_advise_on_size(record, thresholds),
         *_advise_on_dates(record),
         *_advise_on_messages(window, thresholds),
         *_advise_on_unread(record),
-        *_advise_on_overlooked(record),
     ]
-    hits_share = None if reading is None else reading.share
-    sections = _measure_sections(record, window, thresholds, counter, now, apart=apart)
-    return Diagnosis(sections, hits_share, advice)
-
-
-def _measure_sections(
-    record: MemoryRecord,
-    window: Window,
-    thresholds: Thresholds,
-    counter: TokenCounter,
-    now: datetime,
-    *,
-    apart: Sequence[Apart],
-) -> dict[str, int]:
     count = counter.count_text
     plain = Settings(thresholds, counter, UTC)
     pieces = render_memory(plain, select_log(record, apart), now.date())
@@ -96,7 +80,8 @@ def _measure_sections(
         **{name: count(text) for name, text in list_texts(record).items()},
         "messages": window.tokens,
     }
-    return {name: tokens for name, tokens in sections.items() if tokens}
+    filled = {name: tokens for name, tokens in sections.items() if tokens}
+    return Diagnosis(filled, None if reading is None else reading.share, advice)
 
 
 # --- Advice: each says what is the case, and what to do ------------------------------------------
@@ -126,9 +111,6 @@ def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
             f"{unread}; their beginnings and ends were. `recall` reads the rest; raise "
             f"`observation.message_tokens` or `observation.max_tokens_per_batch` to have more read",
         )
-
-
-def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
     overlooked = describe_overlooked(record)
     if overlooked:
         yield Advice(
@@ -164,7 +146,7 @@ def _advise_on_cache(
         )
 
 
-def _advise_on_pins(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
+def _advise_on_size(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
     kept = sum(group["tokens"] for group in record["log"] if group.get("person"))
     if kept > _MANY_PINNED * thresholds.observation_tokens:
         yield Advice(
@@ -173,9 +155,6 @@ def _advise_on_pins(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Ad
             f"tokens, and is never condensed; unpin what matters less, or raise "
             f"observation_tokens",
         )
-
-
-def _advise_on_size(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
     attempt = record["attempts"].get("reflection")
     still = attempt.get("still_large", 0) if attempt else 0
     if still > 1:

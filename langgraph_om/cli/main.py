@@ -7,8 +7,8 @@ import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -25,7 +25,7 @@ from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_
 from langgraph_om.core.acts import Act, Listing
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
-from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.items import list_items
 from langgraph_om.core.page.html import describe_actor_window, list_usage, write_apart, write_moment
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
@@ -90,16 +90,12 @@ class Output:
     def text(self, text: str, style: str | None = None) -> None:
         """Write lines; what a model or a user said cannot steer the terminal."""
         clean = for_terminal(text)
-        console = self._console()
-        if console is None:
+        if not sys.stdout.isatty() or find_spec("rich") is None:
             print(clean)  # noqa: T201 a command
-        else:
-            console.print(clean, style=style, markup=False, highlight=False, soft_wrap=True)
+            return
+        from rich.console import Console  # noqa: PLC0415 optional
 
-    def diff(self, lines: Iterable[str]) -> None:
-        """Write lines that begin with what became of them."""
-        for line in lines:
-            self.text(line, _STYLES.get(line[:1]))
+        Console().print(clean, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def table(self, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Write rows below each other, columns aligned."""
@@ -109,12 +105,12 @@ class Output:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             self.text(line.rstrip(), "bold" if at == 0 else None)
 
-    def _console(self) -> Any:
-        if not sys.stdout.isatty() or find_spec("rich") is None:
-            return None
-        from rich.console import Console  # noqa: PLC0415 optional
-
-        return Console()
+    def rows(self, value: Any, names: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
+        """Write a JSON value, or else the same as a table."""
+        if self.as_json:
+            self.value(value)
+        else:
+            self.table(names, cells)
 
 
 DONE: Final = 0
@@ -147,7 +143,8 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
         if args.message_tokens is None and args.observation_tokens is None:
             out.text(_LIMITS)
         out.text("")
-        rows = [_row(item) for item in list_items(view.record["log"], view.record["chunks"])]
+        items = list_items(view.record["log"], view.record["chunks"])
+        rows = [(item.id, item.day or "", _cut(item.words)) for item in items]
         if args.ids:
             out.table(("id", "day", "item"), rows)
     return DONE
@@ -157,11 +154,8 @@ def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, o
     """List conversations."""
     del memory
     threads = source.threads(args.limit)
-    if out.as_json:
-        out.value([{"id": own.id, "title": own.title, "updated": own.updated} for own in threads])
-    else:
-        rows = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
-        out.table(("thread", "updated", "title"), rows)
+    cells = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
+    out.rows([asdict(own) for own in threads], ("thread", "updated", "title"), cells)
     return DONE
 
 
@@ -186,13 +180,7 @@ def costs(source: Source, args: Namespace, memory: ObservationalMemory, out: Out
         return DONE
     for rows in (threads, users):
         names = [name for name in (rows[0] if rows else ()) if name != "dollars" or args.prices]
-        cells = [
-            [
-                f"{row[name]:,}" if isinstance(row[name], int) else _write(row[name])
-                for name in names
-            ]
-            for row in rows
-        ]
+        cells = [[_write(row[name]) for name in names] for row in rows]
         out.table([name.replace("_", " ") for name in names], cells)
         out.text("")
     return DONE
@@ -208,6 +196,8 @@ def _tell_costs(spent: Counter[str], prices: tuple[float, float] | None) -> dict
 
 
 def _write(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"${value:,.4f}" if isinstance(value, float) else str(value)
 
 
@@ -297,13 +287,8 @@ def history(source: Source, args: Namespace, memory: ObservationalMemory, out: O
         }
         for record in records
     ]
-    if out.as_json:
-        out.value(rows)
-    else:
-        cells = [
-            (r["generation"], r["items"], r["tokens"], write_moment(r["newest"])) for r in rows
-        ]
-        out.table(("generation", "items", "tokens", "newest observation"), cells)
+    cells = [[*{**row, "newest": write_moment(row["newest"])}.values()] for row in rows]
+    out.rows(rows, ("generation", "items", "tokens", "newest observation"), cells)
     return DONE
 
 
@@ -320,10 +305,9 @@ def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
     if out.as_json:
         numbers = {"before": before["generation"], "after": after["generation"]}
         out.value({**numbers, "lines": lines})
-    elif lines:
-        out.diff(lines)
     else:
-        out.text("no difference")
+        for line in lines or ["no difference"]:
+            out.text(line, _STYLES.get(line[:1]))
     return FOUND_SOMETHING if lines else DONE
 
 
@@ -332,11 +316,8 @@ def list_rows(
 ) -> int:
     """List what a feature keeps."""
     rows = listing.read(runner_of(memory).record(source.state(args.thread)))
-    if out.as_json:
-        out.value(rows)
-    else:
-        cells = [[row[name] or "" for name in listing.columns] for row in rows]
-        out.table(listing.columns, cells)
+    cells = [[row[name] or "" for name in listing.columns] for row in rows]
+    out.rows(rows, listing.columns, cells)
     return DONE
 
 
@@ -425,22 +406,13 @@ def _pick(
     raise ConfigurationError(msg)
 
 
-def _row(item: LogItem) -> tuple[str, str, str]:
-    text = " ".join(item.words.split())
-    return (
-        item.id,
-        str(item.day or ""),
-        text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…",
-    )
-
-
 def _has(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return bool(words) and all(word in folded for word in words)
 
 
-def _cut(text: str, words: list[str]) -> str:
-    """Return what stands around the first of some words, on one line."""
+def _cut(text: str, words: Sequence[str] = ("",)) -> str:
+    """Return what stands around the first of some words, or at the beginning, on one line."""
     line = " ".join(text.split())
     at = max(0, line.casefold().find(words[0]) - _AROUND)
     cut = line[at : at + _MAX_SHOWN]
@@ -567,14 +539,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         graph = _load_graph(args.graph)
         memory = build_memory(args)
-        with open_source(
-            url=args.url,
-            checkpointer=args.checkpointer,
-            archive=args.archive,
-            record=args.record,
-            resource=args.resource,
-            graph=graph,
-        ) as source:
+        with open_source(args, graph) as source:
             code: int = args.run(source, args, memory, out)
             return code
     except ItemError as error:

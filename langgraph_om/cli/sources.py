@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from langchain_core import messages
 from langchain_core.load.load import Reviver
 from langgraph.checkpoint.serde.event_hooks import emit_serde_event, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.core.additions import find_label
@@ -131,9 +132,8 @@ class CheckpointerSource:
 
     def __post_init__(self) -> None:
         builder = StateGraph(ObservationalMemoryState)
-        builder.add_node("read", _do_nothing)
-        builder.add_edge(START, "read")
-        builder.add_edge("read", END)
+        builder.add_node("read", lambda _: {})
+        builder.set_entry_point("read")
         self._reader = builder.compile(checkpointer=self.saver)
 
     def threads(self, limit: int) -> list[ThreadInfo]:
@@ -187,11 +187,6 @@ class CheckpointerSource:
             )
             raise SourceError(msg)
         own.update_state(_config_of(name), {"om": list(update)})
-
-
-def _do_nothing(state: Any) -> dict[str, Any]:
-    del state
-    return {}
 
 
 def _config_of(name: str | None) -> Any:
@@ -261,22 +256,9 @@ def _need(value: str | None, option: str) -> str:
 # database; the command is also pointed at files that somebody sent.
 
 
+_KINDS: Final = [getattr(messages, name) for name in messages.__all__]
 _MESSAGES: Final = Reviver(
-    allowed_objects=[
-        messages.AIMessage,
-        messages.AIMessageChunk,
-        messages.ChatMessage,
-        messages.ChatMessageChunk,
-        messages.FunctionMessage,
-        messages.FunctionMessageChunk,
-        messages.HumanMessage,
-        messages.HumanMessageChunk,
-        messages.RemoveMessage,
-        messages.SystemMessage,
-        messages.SystemMessageChunk,
-        messages.ToolMessage,
-        messages.ToolMessageChunk,
-    ]
+    [kind for kind in _KINDS if isinstance(kind, type) and issubclass(kind, messages.BaseMessage)]
 )
 _READ: Final = frozenset({"null", "bytes", "bytearray", "json", "msgpack"})
 
@@ -338,35 +320,32 @@ _MIN_HIDDEN = 3
 
 
 @contextmanager
-def open_source(
-    *,
-    url: str | None = None,
-    checkpointer: str | None = None,
-    archive: str | None = None,
-    record: str | None = None,
-    resource: str | None = None,
-    graph: Any = None,
-) -> Iterator[Source]:
-    """Open the source that is named; exactly one of the first four is.
+def open_source(args: Namespace, graph: Any) -> Iterator[Source]:
+    """Open the source that the arguments name.
 
     Raises:
         SourceError: When a package is missing, or the place cannot be opened.
         ConfigurationError: When a URL cannot be meant.
     """
     with ExitStack() as stack:
-        if record is not None:
-            yield FileSource(Path(record))
-        elif checkpointer is not None:
-            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
-        elif archive is not None:
+        if args.record is not None:
+            yield FileSource(Path(args.record))
+        elif args.checkpointer is not None:
+            yield CheckpointerSource(stack.enter_context(_open_saver(args.checkpointer)), graph)
+        elif args.archive is not None:
             from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
 
-            _check_file(archive, "om_schema")
-            opened = SQLAlchemyArchive(archive)
+            _check_file(args.archive, "om_schema")
+            opened = SQLAlchemyArchive(args.archive)
             stack.callback(opened.close)
-            yield ArchiveSource(opened, resource)
+            yield ArchiveSource(opened, args.resource)
         else:
-            yield ServerSource(stack.enter_context(_connect(str(url))))
+            try:
+                from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
+            except ImportError as error:
+                msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+                raise SourceError(msg) from error
+            yield ServerSource(stack.enter_context(get_sync_client(url=args.url)))
 
 
 @contextmanager
@@ -436,11 +415,7 @@ def _check_tables(saver: Any) -> None:
 
 
 def _check_file(place: str, table: str) -> str:
-    """Return the path of an SQLite database; what is not there is not made.
-
-    Args:
-        table: One that it has where it is of the kind that is meant.
-    """
+    """Return the path of an SQLite database; what is not there is not made."""
     if not place.startswith("sqlite"):
         return place
     path = place.partition("://")[2].removeprefix("/")
@@ -453,12 +428,3 @@ def _check_file(place: str, table: str) -> str:
             msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
             raise SourceError(msg)
     return path
-
-
-def _connect(url: str) -> Any:
-    try:
-        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
-    except ImportError as error:
-        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
-        raise SourceError(msg) from error
-    return get_sync_client(url=url)

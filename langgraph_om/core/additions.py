@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
-from typing_extensions import ReadOnly, TypedDict
+from typing_extensions import TypedDict
 
 from langgraph_om.core.content.message_keys import OWN_IDS
 from langgraph_om.core.content.text import add_tags
@@ -200,14 +200,8 @@ class Additions:
     """Reads what a record knows of deletions, where the feature looks for them."""
 
 
-class FeatureEvent(TypedDict):
-    """An event of a feature, JSON values only."""
-
-    type: ReadOnly[str]
-
-
-def as_event(event: FeatureEvent) -> Event:
-    """Return an event of a feature as one that a step takes in."""
+def as_event(event: Mapping[str, object]) -> Event:
+    """Return an event of a feature, JSON values only, as one that a step takes in."""
     return cast("Event", event)
 
 
@@ -385,7 +379,6 @@ def _beside(moment: Moment) -> tuple[Reducer, ...]:
 
 @cache
 def _all(name: str) -> tuple[Any, ...]:
-    """Return a field of all features that have it."""
     return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 

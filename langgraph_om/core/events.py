@@ -10,24 +10,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from langgraph_om.core.additions import added_operations, added_parts, closing_hints, tell_end
+from langgraph_om.core.additions import (
+    added_operations,
+    added_parts,
+    closing_hints,
+    name_fields,
+    tell_end,
+)
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
-    "cycle_id": "cycleId",
+    **name_fields("cycle_id", "operation", "record_id", "thread_id"),
     "operation": "operationType",
-    "record_id": "recordId",
-    "thread_id": "threadId",
 }
-_STARTED = {**_CYCLE, "at": "startedAt", "thread_ids": "threadIds", "config": "config"}
-_EDITED = {name: name for name in ("edits", "dropped", "joined", "shortened")}
-_ENDED = {
-    **_CYCLE,
-    "at": "completedAt",
-    "duration_ms": "durationMs",
-    "observations": "observations",
-    "usage": "usage",
-}
+_STARTED = {**_CYCLE, "at": "startedAt", **name_fields("thread_ids", "config")}
+_ENDED = {**_CYCLE, "at": "completedAt", **name_fields("duration_ms", "observations", "usage")}
+_WRITTEN = name_fields("edits", "dropped", "joined", "shortened", "left_out_tokens")
 _FAILED = {**_ENDED, "at": "failedAt", "tokens": "tokensAttempted", "error": "error"}
 
 PART_FIELDS: dict[str, dict[str, str]] = {
@@ -36,8 +34,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **_ENDED,
         "tokens": "tokensObserved",
         "observation_tokens": "observationTokens",
-        **_EDITED,
-        "left_out_tokens": "leftOutTokens",
+        **_WRITTEN,
     },
     "observation-failed": _FAILED,
     "buffering-start": {**_STARTED, "tokens": "tokensToBuffer"},
@@ -45,10 +42,9 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **_ENDED,
         "tokens": "tokensBuffered",
         "observation_tokens": "bufferedTokens",
-        **_EDITED,
-        "left_out_tokens": "leftOutTokens",
+        **_WRITTEN,
     },
-    "buffering-failed": {**_FAILED, "discarded": "discarded", "reason": "reason"},
+    "buffering-failed": {**_FAILED, **name_fields("discarded", "reason")},
     "activation": {
         **_CYCLE,
         "at": "activatedAt",
@@ -57,39 +53,18 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "observation_tokens": "observationTokens",
         "messages": "messagesActivated",
         "generation": "generationCount",
-        "observations": "observations",
-        "config": "config",
-        "triggered_by": "triggeredBy",
-        "last_activity_at": "lastActivityAt",
-        "ttl_expired_ms": "ttlExpiredMs",
-        "previous_model": "previousModel",
-        "current_model": "currentModel",
+        **name_fields("observations", "config", "triggered_by", "last_activity_at"),
+        **name_fields("ttl_expired_ms", "previous_model", "current_model"),
     },
-    "extracted": {
-        "cycle_id": "cycleId",
-        "thread_id": "threadId",
-        "name": "name",
-        "value": "value",
-        "previous": "previous",
-        "error": "error",
-        "at": "timestamp",
-    },
+    "extracted": name_fields("cycle_id", "thread_id", "name", "value", "previous", "error", "at"),
     "tripwire": {
-        "reason": "reason",
+        **name_fields("reason", "operation", "record_id", "thread_id", "at"),
         "operation": "operationType",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-        "at": "timestamp",
     },
-    "view-trimmed": {
-        "dropped_messages": "droppedMessages",
-        "dropped_tokens": "droppedTokens",
-        "previewed_messages": "previewedMessages",
-        "dropped_groups": "droppedGroups",
-        "limit": "limit",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-    },
+    "view-trimmed": name_fields(
+        *("dropped_messages", "dropped_tokens", "previewed_messages", "dropped_groups"),
+        *("limit", "record_id", "thread_id"),
+    ),
 }
 """Per event with a part: the field that each key becomes. Keys that are `None` are left out."""
 
@@ -101,7 +76,7 @@ def to_part(event: Event) -> Part | None:
         `{"type": "data-om-...", "data": {...}}`, or `None` for an event without a part.
     """
     if event["type"] == "status":
-        return {"type": "data-om-status", "data": event["data"]}
+        return cast("Part", {"type": "data-om-status", "data": event["data"]})
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
     names = PART_FIELDS.get(kind) or added_parts().get(kind)
     if names is None:

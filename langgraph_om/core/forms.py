@@ -291,11 +291,7 @@ def build_validator(schema: Mapping[str, Any]) -> Any:
 
 
 def _clean(value: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """Return a JSON value that every store can keep: databases refuse some of what JSON can say.
-
-    Raises:
-        InvalidError: When it cannot be; the field is named.
-    """
+    """Return a JSON value that every store can keep: databases refuse some of what JSON can say."""
     if len(path) > MAX_DEPTH:
         msg = f"`memory` has more than {MAX_DEPTH} levels; write it flatter"
         raise InvalidError(msg)

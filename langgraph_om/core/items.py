@@ -8,6 +8,7 @@ in exactly one item.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,54 +131,29 @@ def replace_spans(text: str, cuts: Mapping[LineSpan, str]) -> str:
     A heading below which no item is left goes with them, and so do blank lines that would stand
     twice or at an end.
     """
-    spans = find_spans(text)
+    lines, spans = text.split("\n"), find_spans(text)
     kept = [span for span in spans if cuts.get(span, " ")]
     if not kept:
         return ""
-    lines = text.split("\n")
-    begun = {span.start: span for span in spans if span in cuts}
-    ended = _find_ended_headings(lines, spans, {span.start for span in kept})
+    inside = {at for span in spans for at in range(span.start, span.end)}
+    headings = [at for at, line in enumerate(lines) if line.strip() and at not in inside]
+    had, has = ({bisect_left(headings, span.start) for span in each} for each in (spans, kept))
+    gone = {headings[place - 1] for place in had - has if place}
+    gone |= {at for span in spans if span in cuts for at in range(span.start, span.end)}
+    new = {span.end - 1: cuts[span] for span in kept if span in cuts}
     written: list[str] = []
-    at, is_cut = 0, False
-    while at < len(lines):
-        span = begun.get(at)
-        if span is not None:
-            at = span.end
-            if cuts[span]:
-                written.append(cuts[span])
-            is_cut = not cuts[span]
-            continue
-        line = lines[at]
-        at += 1
-        if at - 1 in ended:
+    is_cut = False
+    for at, line in enumerate(lines):
+        if at in gone and at not in new:
             is_cut = True
         elif line.strip():
-            written.append(line)
+            written.append(new.get(at, line))
             is_cut = False
         elif not (is_cut and (not written or not written[-1].strip())):
             written.append(line)
     while is_cut and written and not written[-1].strip():
         written.pop()
     return "\n".join(written)
-
-
-def _find_ended_headings(
-    lines: Sequence[str], spans: Sequence[LineSpan], kept: set[int]
-) -> set[int]:
-    """Return the lines of headings that had items of which none is kept."""
-    inside = {at for span in spans for at in range(span.start, span.end)}
-    starts = {span.start for span in spans}
-    ended: set[int] = set()
-    heading, had, has = -1, False, False
-    for at, line in enumerate([*lines, "end"]):
-        if at in starts:
-            had, has = True, has or at in kept
-        if at < len(lines) and (at in inside or not line.strip()):
-            continue
-        if heading >= 0 and had and not has:
-            ended.add(heading)
-        heading, had, has = at, False, False
-    return ended
 
 
 _ID_LENGTH: Final = 8

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, TypeAlias
@@ -288,16 +288,11 @@ class WordWeights:
         }
         return cls(weights, sum(weights.values()))
 
-    def score(self, words: Sequence[str], average_length: float) -> float:
-        """Return how well a text matches: 0 not at all, near 1 when it holds every word often."""
-        counts = Counter(word for word in words if word in self.weights)
-        return self.score_counts(counts, len(words), average_length)
-
     def score_counts(self, counts: Mapping[str, int], length: int, average_length: float) -> float:
-        """Return how well a text matches, by how often it holds words of the query.
+        """Return how well a text matches: 0 not at all, near 1 when it holds every word often.
 
         Args:
-            counts: How often; words that it does not hold may be left out or 0.
+            counts: How often it holds words of the query; others may be left out or 0.
         """
         if not self.total or not length:
             return 0.0
@@ -322,13 +317,13 @@ def weigh_rarity(frequency: int, texts: int) -> float:
 def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
     """Return how well each text matches a query, 0 without a word of it, and how much it holds."""
     wanted = set(query)
-    found = [wanted.intersection(words) for words in texts]
-    frequencies = Counter(word for words in found for word in words)
+    frequencies = Counter(word for words in texts for word in wanted.intersection(words))
     weights = WordWeights.of(query, frequencies, len(texts))
     average = sum(map(len, texts)) / max(1, len(texts))
+    counts = [Counter(filter(wanted.__contains__, words)) for words in texts]
     return [
-        (weights.score(words, average), weights.weigh(matched)) if matched else (0.0, 0.0)
-        for words, matched in zip(texts, found, strict=True)
+        (weights.score_counts(held, len(words), average), weights.weigh(held))
+        for words, held in zip(texts, counts, strict=True)
     ]
 
 
@@ -430,10 +425,8 @@ class FoundText:
     """How much of the query its words are, however often they come and however long it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    found: FoundText
-    words: list[str] = field(default_factory=list)
+_Text = tuple[FoundText, list[str]]
+"""A text that may be found, and its words."""
 
 
 def search_texts(
@@ -452,10 +445,10 @@ def search_texts(
         return []
     texts = [*_list_messages(messages, wanted)]
     texts += [] if wanted.is_of_messages else _list_groups(groups, wanted)
-    scores = rank_texts(words, [text.words for text in texts])
+    scores = rank_texts(words, [own for _, own in texts])
     return best_first(
-        replace(text.found, score=score, held=held)
-        for text, (score, held) in zip(texts, scores, strict=True)
+        replace(text, score=score, held=held)
+        for (text, _), (score, held) in zip(texts, scores, strict=True)
         if score > 0
     )
 
@@ -481,7 +474,7 @@ def _list_messages(
         if role is None or not wanted.passes(at, role, tools):
             continue
         for piece in split_pieces(read_text(message)):
-            yield _Text(FoundText("message", key, key, piece, 0.0, at, role), split_words(piece))
+            yield FoundText("message", key, key, piece, 0.0, at, role), split_words(piece)
 
 
 def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
@@ -490,4 +483,4 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
         if group["text"] and wanted.passes(at, None, ()):
             cursor = group["ranges"][0][0] if group["ranges"] else ""
             found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
-            yield _Text(found, split_words(group["text"]))
+            yield found, split_words(group["text"])

@@ -11,7 +11,7 @@ id is LangChain's, or one derived where a message has none (`content/message_key
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
 # keys are required. So what a type is made of stands above it.
 
-from typing import Any, Literal, NotRequired, Required
+from typing import Any, Generic, Literal, NotRequired, Required, TypeVar
 
 from typing_extensions import TypedDict
 
@@ -521,37 +521,33 @@ class ColdCache(TypedDict, total=False):
     current_model: str
 
 
-class ObservationActivated(CycleEvent, Written, Stated, Moved, ColdCache):
-    """The oldest chunks become groups of the log."""
+class Activated(CycleEvent, Written, ColdCache):
+    """Buffered work becomes memory."""
 
     type: Literal["activation"]
+    chunks: int
+    """How many; of a reflection 1."""
+    messages: int
+    """How many messages they cover; of a reflection 0."""
+    found: NotRequired[Found]
+    generation: int
+    """The one that holds then."""
+    config: Limits
+    triggered_by: Trigger
+
+
+class ObservationActivated(Activated, Stated, Moved):
+    """The oldest chunks become groups of the log."""
+
     operation: Literal["observation"]
     chunk_ids: list[str]
     groups: list[Group]
-    chunks: int
-    """How many."""
-    messages: int
-    """How many messages they cover."""
-    found: NotRequired[Found]
-    generation: int
-    config: Limits
-    triggered_by: Trigger
 
 
-class ReflectionActivated(CycleEvent, Written, Replaced, ColdCache):
+class ReflectionActivated(Activated, Replaced):
     """The buffered reflection replaces the groups it read."""
 
-    type: Literal["activation"]
     operation: Literal["reflection"]
-    chunks: int
-    """1."""
-    messages: int
-    """0."""
-    found: NotRequired[Found]
-    generation: int
-    """The one that begins."""
-    config: Limits
-    triggered_by: Trigger
 
 
 # --- Events: bookkeeping, never streamed ---------------------------------------------------------
@@ -610,13 +606,10 @@ class WindowsKnown(TypedDict):
     """All that are known, by the models' names, empty for one without a name."""
 
 
-class Tripped(CycleEvent):
+class Tripped(CycleEvent, Trip):
     """A failure ends the turn without an answer."""
 
     type: Literal["tripped"]
-    operation: Operation
-    reason: str
-    last_message: str | None
 
 
 class Waived(TypedDict):
@@ -721,12 +714,9 @@ class Windows(TypedDict):
     buffered: BufferedWindows
 
 
-class ActorWindowData(TypedDict):
+class ActorWindowData(ActorWindow):
     """How long a prompt the Actor's model reads, and what follows from it."""
 
-    tokens: int
-    source: Literal["option", "profile", "refused"]
-    """See `ActorWindow`."""
     scaledFrom: NotRequired[int]
     """Only where limits were scaled down: how large messages and observations might have grown."""
     scaledTo: NotRequired[int]
@@ -805,7 +795,7 @@ class StartData(CycleData):
     """Of one that runs ahead of need."""
 
 
-class EndData(CycleData):
+class EndData(CycleData, Edited):
     """A cycle ended well."""
 
     completedAt: str
@@ -820,11 +810,6 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
-    edits: NotRequired[int]
-    """This and the next three of a reflection by edits: how many were applied."""
-    dropped: NotRequired[int]
-    joined: NotRequired[int]
-    shortened: NotRequired[int]
     leftOutTokens: NotRequired[int]
     """Only where messages were too long for all questions: about how much none of them showed."""
     extractedValues: NotRequired[dict[str, Any]]
@@ -905,70 +890,25 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class StatusPart(TypedDict):
-    """Once before each call of the Actor's model."""
-
-    type: Literal["data-om-status"]
-    data: StatusData
+KindT = TypeVar("KindT")
+DataT = TypeVar("DataT")
 
 
-class StartPart(TypedDict):
-    """Work begins."""
+class PartOf(TypedDict, Generic[KindT, DataT]):
+    """A `data-om-*` part of the custom stream."""
 
-    type: Literal["data-om-observation-start", "data-om-buffering-start"]
-    data: StartData
-
-
-class EndPart(TypedDict):
-    """Work ended well."""
-
-    type: Literal["data-om-observation-end", "data-om-buffering-end"]
-    data: EndData
-
-
-class FailurePart(TypedDict):
-    """Work failed, or its result is of no use."""
-
-    type: Literal["data-om-observation-failed", "data-om-buffering-failed"]
-    data: FailureData
-
-
-class ActivationPart(TypedDict):
-    """Buffered work became memory."""
-
-    type: Literal["data-om-activation"]
-    data: ActivationData
-
-
-class ExtractedPart(TypedDict):
-    """A value by schema has changed, or could not be told."""
-
-    type: Literal["data-om-extracted"]
-    data: ExtractedData
-
-
-class TripwirePart(TypedDict):
-    """The turn ends without an answer."""
-
-    type: Literal["data-om-tripwire"]
-    data: TripwireData
-
-
-class TrimPart(TypedDict):
-    """The Actor's view leaves messages out."""
-
-    type: Literal["data-om-view-trimmed"]
-    data: TrimData
+    type: KindT
+    data: DataT
 
 
 Part = (
-    StatusPart
-    | StartPart
-    | EndPart
-    | FailurePart
-    | ActivationPart
-    | ExtractedPart
-    | TripwirePart
-    | TrimPart
+    PartOf[Literal["data-om-status"], StatusData]
+    | PartOf[Literal["data-om-observation-start", "data-om-buffering-start"], StartData]
+    | PartOf[Literal["data-om-observation-end", "data-om-buffering-end"], EndData]
+    | PartOf[Literal["data-om-observation-failed", "data-om-buffering-failed"], FailureData]
+    | PartOf[Literal["data-om-activation"], ActivationData]
+    | PartOf[Literal["data-om-extracted"], ExtractedData]
+    | PartOf[Literal["data-om-tripwire"], TripwireData]
+    | PartOf[Literal["data-om-view-trimmed"], TrimData]
 )
-"""A `data-om-*` part of the custom stream."""
+"""A part of the custom stream; `type` says which."""

@@ -610,23 +610,15 @@ def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Tak
     if runner.runs.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
         return _Taken(scope.changes)
-    if runner.removes_by:
-        _check_removal(runner.messages_key, runner.removes_by)
+    # Which reducer the messages have is known in a run only: `create_agent` joins the schemas.
+    channel = _read_channels().get(runner.messages_key) if runner.removes_by else None
+    if channel is not None:
+        check_removal(channel, runner.messages_key, str(runner.removes_by))
     outcome = yield from turn(runner, record, conversation, identity, scope)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.removed:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]
     return _Taken(update, outcome.record, outcome.step, outcome.is_aborted)
-
-
-def _check_removal(messages_key: str, option: str) -> None:
-    """Check that messages can leave the agent's conversation.
-
-    Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
-    """
-    channel = _read_channels().get(messages_key)
-    if channel is not None:
-        check_removal(channel, messages_key, option)
 
 
 def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:

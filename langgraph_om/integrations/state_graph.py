@@ -6,7 +6,6 @@ schema is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AnyMessage
@@ -115,7 +114,11 @@ def add_memory_nodes(
         tells_actor: Whether that node is told which steps were inspected before it.
     """
     channel = _find_channel(builder, check_memory(memory))
-    _check_node(builder, before)
+    # One that is like no other may be added later.
+    meant = None if before in builder.nodes else find_near(before, list(builder.nodes))
+    if meant is not None:
+        msg = f"`before` is {before!r}, and the graph has no such node; pass {meant!r}"
+        raise ConfigurationError(msg)
     is_delta = isinstance(channel, DeltaChannel)
     has_last_step = runner_of(memory).has_last_step
     leave = FINISH if has_last_step else end
@@ -123,10 +126,16 @@ def add_memory_nodes(
         runner_of(memory), before, leave, writes_always=is_delta, tells_actor=tells_actor
     )
     keys = runner_of(memory).settings.features.join("state_keys")
-    own = DeltaMemory if is_delta else PlainMemory
-    more = {key: kept.channel for key, kept in keys.items()}
-    more |= {STATED: StatedChannel} if tells_actor else {}
-    view = _view(memory.messages_key, own, more)
+    # Through it the memory nodes see the state, and it brings the channel. Messages have no reducer
+    # here, so the user's own channel stays; values arrive as a plain mapping whatever the schema.
+    fields: dict[str, Any] = {
+        memory.messages_key: list[AnyMessage],
+        "om": DeltaMemory if is_delta else PlainMemory,
+        "remaining_steps": RemainingSteps,
+        **{key: kept.channel for key, kept in keys.items()},
+        **({STATED: StatedChannel} if tells_actor else {}),
+    }
+    view = typed_dict("MemoryNodeState", fields)
     if has_last_step:
         builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
         builder.add_edge(FINISH, end)
@@ -164,14 +173,6 @@ def _add_work(
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
 
 
-def _check_node(builder: StateGraph[Any, Any, Any, Any], before: str) -> None:
-    """Refuse a name that was misspelled; one that is like no other may be added later."""
-    meant = None if before in builder.nodes else find_near(before, list(builder.nodes))
-    if meant is not None:
-        msg = f"`before` is {before!r}, and the graph has no such node; pass {meant!r}"
-        raise ConfigurationError(msg)
-
-
 def _find_channel(
     builder: StateGraph[Any, Any, Any, Any], memory: ObservationalMemory
 ) -> BaseChannel[Any, Any, Any]:
@@ -189,18 +190,3 @@ def _find_channel(
     if option := runner_of(memory).removes_by:
         check_removal(channel, memory.messages_key, option)
     return channel
-
-
-def _view(messages_key: str, channel: Any, more: Mapping[str, Any]) -> Any:
-    """Make the schema through which the memory nodes see the state, and which brings the channel.
-
-    The messages carry no reducer here, so the user's own channel stays; values arrive as a plain
-    mapping whatever the user's schema is.
-    """
-    fields: dict[str, Any] = {
-        messages_key: list[AnyMessage],
-        "om": channel,
-        "remaining_steps": RemainingSteps,
-        **more,
-    }
-    return typed_dict("MemoryNodeState", fields)

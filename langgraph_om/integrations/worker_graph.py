@@ -43,9 +43,6 @@ def carry_out_once(
 ) -> EffectFlow[JobOutcome]:
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
-    Args:
-        sender: Under which name who sent it holds a lease of it; `None`: nobody holds one.
-
     Raises:
         ConfigurationError: When this process cannot do the job. That is kept as its failure.
         ArchiveError: When the storage fails; the job is then begun again elsewhere.
@@ -115,21 +112,6 @@ class JobLease:
         self._leases.leave(self._cycle_id)
 
 
-def lease_jobs(archive: MessageArchive, seconds: float) -> Callable[[str | None], JobLease]:
-    """Return what makes the leases of a worker's jobs; once an hour, old jobs are forgotten."""
-    prune_at = 0.0
-
-    def make(owner: str | None) -> JobLease:
-        nonlocal prune_at
-        now = time.monotonic()
-        prunes = now >= prune_at
-        if prunes:
-            prune_at = now + PRUNE_SECONDS
-        return JobLease(archive, seconds, owner, prunes=prunes)
-
-    return make
-
-
 CARRY_OUT = "om_carry_out"
 """Carries out the job."""
 
@@ -187,7 +169,16 @@ def worker_graph(
         )
         raise ConfigurationError(msg)
     check_seconds("lease", lease)
-    return build_worker(runner.run_request, lease_jobs(runner.archive, lease))
+    archive, prune_at = runner.archive, 0.0
+
+    def make_lease(owner: str | None) -> JobLease:
+        nonlocal prune_at
+        now = time.monotonic()
+        prunes = now >= prune_at  # once an hour, old jobs are forgotten
+        prune_at = now + PRUNE_SECONDS if prunes else prune_at
+        return JobLease(archive, lease, owner, prunes=prunes)
+
+    return build_worker(runner.run_request, make_lease)
 
 
 def build_worker(

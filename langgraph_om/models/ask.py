@@ -102,8 +102,6 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
 
     A model that others stand behind gets half of the time that is left.
 
-    Args:
-        seconds: How long all attempts may take together.
 
     Raises:
         Exception: What the only model raised.
@@ -128,8 +126,11 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
             error = TimeoutError(f"no answer within {share:.3g} seconds") if late else reply.error
             failed.append((name_of(value), error))
         elif isinstance(value, ModelByInputTokens):
+            # Its size with all that any model may be sent.
+            whole = with_attachments(call.messages, call.attachments, lambda _: True)
             try:
-                ahead.insert(0, (value.resolve(_count_question(call, calls)), retries))
+                tokens = count_messages(calls.counter, whole)
+                ahead.insert(0, (value.resolve(tokens), retries))
             except ModelTierError as error:
                 failed.append(("ModelByInputTokens", error))
         elif is_list(value):
@@ -161,9 +162,11 @@ def _retry(
             return reply
         if calls.models.learn(call.role, leaf, error):
             continue
-        if not is_bare and refuses_attachments(error) and _sends_attachments(call, calls, leaf):
-            is_bare = True
-            continue
+        if not is_bare and call.attachments and refuses_attachments(error):
+            client = calls.models.get(call.role, leaf)
+            is_bare = any(client.takes(e, by_profile=call.by_profile) for e in call.attachments)
+            if is_bare:
+                continue
         if is_stale(error) and stale < _MAX_STALE:
             stale += 1
             continue
@@ -180,14 +183,6 @@ def _retry(
 
 _MAX_STALE = 4
 """How many left-over connections of a client are skipped at most."""
-
-
-def _sends_attachments(call: AskModel, calls: Calls, leaf: Leaf) -> bool:
-    """Return whether a model is sent any attachments."""
-    if not call.attachments:
-        return False
-    client = calls.models.get(call.role, leaf)
-    return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +213,7 @@ class ReadyQuestion:
 def prepare_question(
     call: AskModel, calls: Calls, leaf: Leaf, *, is_bare: bool = False
 ) -> ReadyQuestion:
-    """Return a question as one model takes it.
-
-    Args:
-        is_bare: Whether nothing is attached to it.
-    """
+    """Return a question as one model takes it."""
     client = calls.models.get(call.role, leaf)
     takes = partial(client.takes, by_profile=call.by_profile)
     attachments = () if is_bare else call.attachments
@@ -250,12 +241,6 @@ def _mark_for_cache(rules: BaseMessage) -> BaseMessage:
     return rules.model_copy(update={"content": [block]})
 
 
-def _count_question(call: AskModel, calls: Calls) -> int:
-    """Return the size of the question with all that any model may be sent."""
-    whole = with_attachments(call.messages, call.attachments, lambda _: True)
-    return count_messages(calls.counter, whole)
-
-
 def _find_problem(function: Callable[..., Any], value: object) -> Exception | None:
     """Tell what is wrong with the value that a function returned."""
     option = f"{_name_function(function)}()"
@@ -275,7 +260,11 @@ def _name_function(function: Callable[..., Any]) -> str:
 
 def _join_failures(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
     """Return the one error that says why there is no answer."""
-    errors = [(name, _name_deadline(error, deadline)) for name, error in failed]
+    late = TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
+    errors = [
+        (name, late if isinstance(error, TimeoutError) and not str(error) else error)
+        for name, error in failed
+    ]
     tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
     if len(errors) == 1 or len(tiers) == len(errors):
         return errors[-1][1]
@@ -285,12 +274,6 @@ def _join_failures(failed: list[tuple[str, Exception]], deadline: float) -> Exce
     failure = ObservationalMemoryError(f"no model answered: {each}")
     failure.__cause__ = errors[-1][1]
     return failure
-
-
-def _name_deadline(error: Exception, deadline: float) -> Exception:
-    if isinstance(error, TimeoutError) and not str(error):
-        return TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
-    return error
 
 
 @dataclass(frozen=True)
@@ -320,6 +303,7 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
     Args:
         run: The configuration of the run; inside a node it is found without being passed.
     """
+    internal = sys.modules.get("langchain.agents.middleware.internal_call_transformer")
     config: RunnableConfig = {
         "run_name": f"om_{call.role}",
         "tags": [NO_STREAM, f"om_{call.role}"],
@@ -329,7 +313,8 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
             **{f"om_{key}": value for key, value in call.about.items() if value},
             "lc_source": "observational_memory",
             "ls_agent_type": "compaction",  # by which LangSmith leaves it out of a trajectory
-            **_internal_mark(),
+            # Only what is imported can be listening; importing it here would take a second.
+            **(internal.internal_call_metadata() if internal is not None else {}),
         },
     }
     callbacks = ensure_config(run).get("callbacks")
@@ -338,28 +323,15 @@ def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableCo
     return config
 
 
-def _internal_mark() -> dict[str, Any]:
-    """Mark the call as internal for the stream transformers of langchain, when that is there."""
-    # Only what is imported can be listening; importing it here would take a second of a turn.
-    module = sys.modules.get("langchain.agents.middleware.internal_call_transformer")
-    mark: dict[str, Any] = module.internal_call_metadata() if module else {}
-    return mark
-
-
 def _without_event_streams(callbacks: Any) -> Any:
     """Leave out the listeners of `astream_events`; tracers and the user's own listeners stay."""
     if isinstance(callbacks, BaseCallbackManager):
         quiet = callbacks.copy()
-        quiet.handlers = [h for h in quiet.handlers if not _is_event_stream(h)]
-        quiet.inheritable_handlers = [
-            h for h in quiet.inheritable_handlers if not _is_event_stream(h)
-        ]
+        quiet.handlers = _without_event_streams(quiet.handlers)
+        quiet.inheritable_handlers = _without_event_streams(quiet.inheritable_handlers)
         return quiet
-    return [h for h in callbacks if not _is_event_stream(h)]
-
-
-def _is_event_stream(handler: object) -> bool:
-    return type(handler).__module__ == "langchain_core.tracers.event_stream"
+    module = "langchain_core.tracers.event_stream"
+    return [handler for handler in callbacks if type(handler).__module__ != module]
 
 
 _CUT_OFF = {
@@ -396,11 +368,9 @@ def read_reply(answer: object, at: datetime) -> ModelReply:
         or ""
     )
     spent = answer.usage_metadata if isinstance(answer, AIMessage) else None
-    usage = (
-        {"inputTokens": spent["input_tokens"], "outputTokens": spent["output_tokens"]}
-        if spent
-        else {}
-    )
+    usage: dict[str, int] = {}
+    if spent:
+        usage = {"inputTokens": spent["input_tokens"], "outputTokens": spent["output_tokens"]}
     refused = _read_refusal(answer)
     if refused is not None:
         error = ObserverError(f"the model refused to answer: {refused or 'it did not say why'}")

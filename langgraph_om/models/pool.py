@@ -145,12 +145,8 @@ def retries_of(leaf: Leaf) -> int:
     return DEFAULT_RETRIES if isinstance(leaf, str) else 0
 
 
-def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
-    """Refuse settings for a model object if it is unknown how that takes them.
-
-    Raises:
-        ConfigurationError: When the user set any.
-    """
+def _check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
+    """Refuse settings for a model object if it is unknown how that takes them."""
     if sampling.asked and not isinstance(model, str) and family_of(model) == "other":
         msg = (
             f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
@@ -187,7 +183,7 @@ def _bind_settings(
     profile = getattr(chat, "profile", None)
     if not sampling.asked:
         return BoundModel(model, frozenset(), profile, family)
-    check_settings_apply("model_settings", model, sampling)
+    _check_settings_apply("model_settings", model, sampling)
     name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
     settings = limit_output(sampling.asked, family, name, profile)
     kept = {key: value for key, value in settings.items() if key not in refused}
@@ -274,7 +270,9 @@ def choose_models(
         for option, value in options.items():
             if value is not None:
                 check_value(option, value)
-        _check_settings_apply(models)
+        for role, owner in (("observer", "observation"), ("reflector", "reflection")):
+            for _, leaf in leaves_of("model", models.values[role]):
+                _check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
         _check_tiers(models, observing, reflecting, thresholds, counter, features=features)
     return models
 
@@ -296,14 +294,7 @@ def _check_named(model: object, option: str | None) -> None:
 def select_models(
     top: object, observation: ObservationConfig, reflection: ReflectionConfig
 ) -> tuple[Any, Any]:
-    """Choose the Observer's and the Reflector's model.
-
-    Returns:
-        Both models; `DEFAULT_MODEL` where none or `"default"` is named.
-
-    Raises:
-        ConfigurationError: When the top-level `model` is joined by a nested one.
-    """
+    """Choose the Observer's and the Reflector's model."""
     for option, nested in (("observation", observation), ("reflection", reflection)):
         if top is not None and nested.model is not None:
             msg = (
@@ -324,12 +315,6 @@ def _first(*models: object) -> Any:
 def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampling:
     """Return a role's settings; what was left out is not asked for by the user."""
     return Sampling(defaults, {} if is_default(settings) else settings)
-
-
-def _check_settings_apply(models: ModelPool) -> None:
-    for role, owner in (("observer", "observation"), ("reflector", "reflection")):
-        for _, leaf in leaves_of("model", models.values[role]):
-            check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
 
 
 def _check_tiers(
@@ -388,11 +373,7 @@ def count_reflector_question(
     prompt: str,
     features: Features = NO_FEATURES,
 ) -> int:
-    """Return the size of the Reflector's question when the turn begins to wait for it.
-
-    Args:
-        prompt: Which of the Observer's prompts wrote the log.
-    """
+    """Return the size of the Reflector's question when the turn begins to wait for it."""
     empty = ReflectorInput(
         log="",
         tokens=1,

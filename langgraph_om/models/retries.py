@@ -129,11 +129,9 @@ def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
         if found is not None:
             told = [(name, size) for name, size in found.groupdict().items() if size]
             sizes = {name: int(re.sub(r"\D", "", size)) for name, size in told}
-            kept = sizes.get("kept", 0)
-            asked, allowed = sizes.get("asked"), sizes.get("allowed")
-            whole = sizes.get("whole")
-            if asked is None and whole is not None:
-                asked = whole - kept
+            asked, allowed, kept = sizes.get("asked"), sizes.get("allowed"), sizes.get("kept", 0)
+            if asked is None and "whole" in sizes:
+                asked = sizes["whole"] - kept
             if allowed is None or allowed <= kept:  # an answer that is too long is no prompt
                 return asked, None
             return asked, allowed - kept

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +16,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
+from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
@@ -48,9 +49,6 @@ class Handle:
     Raises:
         ConfigurationError: When the graph has no state to read, or `config` names no thread.
     """
-
-    asking: ClassVar[Collection[str]] = ()
-    """Methods that ask models, and so would hold up an event loop for long."""
 
     def __init__(
         self,
@@ -120,7 +118,7 @@ class Handle:
             try:
                 yield from self._write(update, state, act)
             except Exception as error:
-                if not _is_conflict(error):
+                if status_of(error) != _CONFLICT:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
@@ -150,36 +148,42 @@ class Handle:
         return self._act(lambda state: build(*words, state=state))
 
 
-HandleT = TypeVar("HandleT", bound=Handle)
 OwnerT = TypeVar("OwnerT")
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
 
+_ASKING: Final = ("adopt", "observe", "reflect", "observe_messages")
+"""Methods that ask models, and so would hold up an event loop for long."""
+
+
 def waited(
-    flow: Callable[Concatenate[HandleT, P], Requests[ResultT]],
-) -> Callable[Concatenate[HandleT, P], ResultT]:
+    flow: Callable[Concatenate[OwnerT, P], Requests[ResultT]],
+) -> Callable[Concatenate[OwnerT, P], ResultT]:
     """Return a method that runs a flow and waits for its result."""
 
     @wraps(flow)
-    def wait(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        if flow.__name__ in handle.asking:
-            handle._runner.warn_in_coroutine(f"thread.{flow.__name__}")  # noqa: SLF001 its own
-        return fulfil(flow(handle, *args, **kwargs))
+    def wait(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        if flow.__name__ in _ASKING:
+            called = "thread" if isinstance(owner, Handle) else "memory"
+            runner: StepRunner = vars(owner)["_runner"]
+            runner.warn_in_coroutine(f"{called}.{flow.__name__}")
+        return fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(wait, flow)
     return wait
 
 
 def awaited(
-    method: Callable[Concatenate[HandleT, P], ResultT],
-) -> Callable[Concatenate[HandleT, P], Coroutine[Any, Any, ResultT]]:
+    method: Callable[Concatenate[OwnerT, P], ResultT],
+    fulfil: Callable[[Requests[ResultT]], Awaitable[ResultT]] = afulfil,
+) -> Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, ResultT]]:
     """Return the coroutine function of a method that `waited` made: the same flow, awaited."""
     flow: Callable[..., Requests[ResultT]] = getattr(method, "__wrapped__")  # noqa: B009 typed so
 
     @wraps(flow)
-    async def run(handle: HandleT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await afulfil(flow(handle, *args, **kwargs))
+    async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return await fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(run, flow)
     _name_after(run, flow)
@@ -253,14 +257,6 @@ def _is_in_run(config: RunnableConfig | None, handle: Handle | None = None) -> b
     return is_run and (handle is None or configurable.get("thread_id") == handle.thread_id)
 
 
-def _is_conflict(error: Exception) -> bool:
-    """Return whether a server refuses because a run is under way."""
-    return _CONFLICT in (
-        getattr(error, "status_code", None),
-        getattr(getattr(error, "response", None), "status_code", None),
-    )
-
-
 def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:
     return ThreadBusyError(
         f"the thread {handle.thread_id!r} is in the middle of a run, {where}, which would write "
@@ -291,9 +287,6 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
     """Refuse a graph whose state has no place for a memory, or for the conversation.
 
     Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
-
-    Raises:
-        ConfigurationError: When it has none; it says which channel is missing.
     """
     channels = getattr(graph, "channels", None)
     if channels is None or config.get("configurable", {}).get("checkpoint_ns"):

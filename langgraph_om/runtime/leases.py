@@ -199,7 +199,9 @@ class Leases:
             logger.warning("the lease of the job %r outlasts its time; it is ended", job_id)
             self._call(partial(self.archive.renew, job_id, job.owner, seconds=0))
             return "expired"
-        return _state_of(job)
+        if job is None:
+            return None
+        return cast("JobResult | None", job.result) if job.state == "done" else job.state
 
     def _is_stranded(self, job_id: str, job: JobView) -> bool:
         """Return whether nobody renews a lease that ends later than any lease can."""
@@ -387,12 +389,6 @@ def share_leases(
         f"{executor}(), or all the same archive object"
     )
     raise ConfigurationError(msg)
-
-
-def _state_of(job: JobView | None) -> JobState:
-    if job is None:
-        return None
-    return cast("JobResult | None", job.result) if job.state == "done" else job.state
 
 
 # A lease that a flow keeps while it is at work, however long a model takes to answer.

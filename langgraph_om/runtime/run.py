@@ -99,7 +99,9 @@ class Runs:
                 "ends, whatever the `thread_id`; compile the graph with a checkpointer",
                 thread,
             )
-        return Identity(thread, self._find_resource(resolved), _read_place(configurable))
+        # The nodes around the agent, without the ids of their tasks and memory's own.
+        place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
+        return Identity(thread, self.find_resource(resolved), place)
 
     def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
         """Warn where an agent in another graph has a long history, and memory begins with it."""
@@ -122,11 +124,9 @@ class Runs:
         Raises:
             ConfigurationError: As `identity`.
         """
-        return self._find_resource(ensure_config(config))
-
-    def _find_resource(self, config: RunnableConfig) -> str | None:
         if isinstance(self.resource_id, str):
             return self.resource_id
+        config = ensure_config(config)
         configurable = config.get("configurable", {})
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
@@ -202,11 +202,6 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT:
         msg = f"{shown}; pass one of them, or the same in both"
         raise ConfigurationError(msg)
     return values[0]
-
-
-def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes around the agent, without the ids of their tasks and memory's own."""
-    return tuple([part.partition(":")[0] for part in _split_space(configurable)])
 
 
 def _split_space(configurable: Mapping[str, Any]) -> list[str]:

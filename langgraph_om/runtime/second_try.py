@@ -101,11 +101,6 @@ def find_shorter(
 def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View, int]:
     """Return the view without the window's first messages and the log's first groups.
 
-    Args:
-        tokens: Above how many a message is cut.
-        dropped: How many of the first messages are left out.
-        groups: How many of the oldest groups of observations.
-
     Returns:
         The view, and how many of its messages are cut.
     """

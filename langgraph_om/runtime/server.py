@@ -47,10 +47,6 @@ class ServerCalls:
 
     An asynchronous client, such as the one without a URL, lives on an event loop of its own, so
     that no call needs the loop of whoever calls.
-
-    Args:
-        url: The server; `None`: the one in whose process this is.
-        client: A client of `langgraph_sdk`, sync or async, instead.
     """
 
     def __init__(self, url: str | None, client: Any = None) -> None:
@@ -141,9 +137,6 @@ class ServerCalls:
         """Call the server, and wait for its answer.
 
         One that took long to give none is left in peace for as long again.
-
-        Raises:
-            Exception: Whatever the client raises; `TimeoutError` where there is no answer.
         """
         began = time.monotonic()
         if began < self._silent_until:
@@ -170,22 +163,19 @@ class ServerCalls:
 
     def _connect(self) -> Any:
         with self._lock:
-            if self._client is None:
-                self._client = self._make_client()
+            if self._client is None and self._url is not None:
+                self._client = _connect_to(self._url)
+            elif self._client is None:
+                if "langgraph_api" not in sys.modules:
+                    msg = (
+                        "`ServerBuffering()` has no `url`, which is for processes of a LangGraph "
+                        "server, and this is none; pass the server's URL, or a client"
+                    )
+                    raise ConfigurationError(msg)
+                from langgraph_sdk import get_client  # noqa: PLC0415 only who sends jobs needs it
+
+                self._client = get_client()
             return self._client
-
-    def _make_client(self) -> Any:
-        from langgraph_sdk import get_client  # noqa: PLC0415 only who sends jobs needs it
-
-        if self._url is not None:
-            return _connect_to(self._url)
-        if "langgraph_api" not in sys.modules:
-            msg = (
-                "`ServerBuffering()` has no `url`, which is for processes of a LangGraph server, "
-                "and this is none; pass the server's URL, or a client"
-            )
-            raise ConfigurationError(msg)
-        return get_client()
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -77,36 +77,18 @@ class _Probe:
         return self.result(cycle_id)
 
     def result(self, cycle_id: str) -> dict[str, Any]:
-        return {
-            "type": "buffering-end",
-            "operation": "observation",
-            "cycle_id": cycle_id,
-            "tokens": 7,
-        }
+        about = {"operation": "observation", "cycle_id": cycle_id}
+        return {"type": "buffering-end", **about, "tokens": 7}
 
     def name(self, job: str) -> str:
         return f"{self._name}-{job}"
 
-    def submit(self, job: str, key: str | None = None) -> bool:
+    def submit(self, job: str) -> bool:
         name = self.name(job)
-        request = {
-            "version": 1,
-            "cycle_id": name,
-            "key": key or name,
-            "thread_id": "t",
-            "resource_id": None,
-            "about": [],
-            "operation": "observation",
-        }
-        taken = self.executor.submit(
-            name,
-            request["key"],
-            partial(self.run, name),
-            thread_id="t",
-            resource_id=None,
-            about=(),
-            request=lambda: request,
-        )
+        whose: dict[str, Any] = {"thread_id": "t", "resource_id": None, "about": []}
+        request = {"version": 1, "cycle_id": name, "key": name, "operation": "observation"} | whose
+        work = partial(self.run, name)
+        taken = self.executor.submit(name, name, work, **whose, request=lambda: request)
         assert isinstance(taken, bool), f"`submit` answered {taken!r}, neither True nor False"
         return taken
 
@@ -228,19 +210,19 @@ def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) 
     return problems
 
 
+_ROLES: dict[type[BaseMessage], str] = {
+    SystemMessage: "system",
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    ToolMessage: "tool",
+}
+
+
 def _get_role(message: BaseMessage) -> str:
     """Return the role a message is sent under, or its type when it cannot be sent."""
     if isinstance(message, ChatMessage):
         return {"human": "user", "ai": "assistant"}.get(message.role, message.role)
-    kinds = (
-        (SystemMessage, "system"),
-        (HumanMessage, "user"),
-        (AIMessage, "assistant"),
-    )
-    for kind, role in (*kinds, (ToolMessage, "tool")):
-        if isinstance(message, kind):
-            return role
-    return message.type
+    return next((role for kind, role in _ROLES.items() if isinstance(message, kind)), message.type)
 
 
 def _find_order_problems(roles: list[str]) -> Iterator[str]:
@@ -291,10 +273,8 @@ def _get_calls(message: BaseMessage, provider: Provider) -> list[Any]:
     """Return the calls of a message as they are sent: for OpenAI, unreadable ones too."""
     if not isinstance(message, AIMessage):
         return []
-    return [
-        *message.tool_calls,
-        *(message.invalid_tool_calls if provider == "openai" else ()),
-    ]
+    unreadable = message.invalid_tool_calls if provider == "openai" else ()
+    return [*message.tool_calls, *unreadable]
 
 
 def _find_empty_texts(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
@@ -303,16 +283,13 @@ def _find_empty_texts(messages: Sequence[BaseMessage], roles: list[str]) -> Iter
         if role not in {"user", "assistant"} or is_prefill or _get_calls(message, "anthropic"):
             continue
         blocks = message.content if isinstance(message.content, list) else [message.content]
-        texts = [_get_text(block) for block in blocks]
-        if not blocks or any(text is not None and not text.strip() for text in texts):
+        texts = [
+            block if isinstance(block, str) else str(block.get("text", ""))
+            for block in blocks
+            if isinstance(block, str) or block.get("type") == "text"
+        ]
+        if not blocks or any(not text.strip() for text in texts):
             yield f"messages[{i}]: empty text in {role} message"
-
-
-def _get_text(block: str | dict[str, Any]) -> str | None:
-    """Return the text of a text block, nothing of another block."""
-    if isinstance(block, str):
-        return block
-    return str(block.get("text", "")) if block.get("type") == "text" else None
 
 
 def _find_turn_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:

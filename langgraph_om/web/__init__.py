@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Final
@@ -90,11 +91,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
-    """Return the update of `om` that a form asks for.
-
-    Raises:
-        ConfigurationError: When it cannot be meant.
-    """
+    """Return the update of `om` that a form asks for."""
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     act = next((act for act in ACTS if act.name == action), None)
     cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
@@ -199,7 +196,7 @@ def memory_app(
         authorize = _is_local
     threads = _choose_threads(check_memory(memory), graph, client)
     _check_prices(prices)
-    pages = _Pages(memory, threads, authorize, edit=edit, limit=limit, prices=prices)
+    pages = _Pages(memory, threads, authorize, edit, limit, prices)
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
     register_url_convertor("om_thread", _AnyThread())
@@ -254,36 +251,28 @@ def _choose_threads(memory: ObservationalMemory, graph: Any, client: Any) -> Thr
     place: Threads
     if graph is not None:
         place = GraphThreads(graph, key)
+    elif client is not None:
+        place = ServerThreads(client, key)
     else:
-        place = ServerThreads(client if client is not None else _connect(), key)
+        try:
+            from langgraph_sdk import get_client  # noqa: PLC0415 optional
+        except ImportError as error:
+            msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
+            raise ConfigurationError(msg) from error
+        place = ServerThreads(get_client(), key)
     archive = memory.archive
     return ArchivedThreads(archive, place) if isinstance(archive, ListingArchive) else place
 
 
-def _connect() -> Any:
-    try:
-        from langgraph_sdk import get_client  # noqa: PLC0415 optional
-    except ImportError as error:
-        msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
-        raise ConfigurationError(msg) from error
-    return get_client()
-
-
+@dataclass
 class _Pages:
-    def __init__(
-        self,
-        memory: ObservationalMemory,
-        threads: Threads,
-        authorize: Authorize | None,
-        *,
-        edit: bool,
-        limit: int,
-        prices: Prices | None,
-    ) -> None:
-        self._memory, self._threads, self._authorize = memory, threads, authorize
-        self._edit, self._limit, self._prices = edit, limit, prices
-        self._refusal = _FOREIGN_HOST if authorize is _is_local else "You may not see this."
-        self._streams = 0
+    _memory: ObservationalMemory
+    _threads: Threads
+    _authorize: Authorize | None
+    _edit: bool
+    _limit: int
+    _prices: Prices | None
+    _streams: int = 0
 
     async def static(self, request: Request) -> Response:
         found = _STATIC.get(request.path_params["name"])
@@ -295,7 +284,7 @@ class _Pages:
 
     async def list(self, request: Request) -> Response:
         if not await self._may(request, None):
-            return _refuse(request, self._refusal, 403)
+            return self._forbid(request)
         asked = request.query_params
         wanted = Wanted(asked.get("q", ""), asked.get("user", ""), asked.get("behind", ""))
         found: list[Listed] = []
@@ -329,7 +318,7 @@ class _Pages:
         """Answer with the memory of a thread, or change it."""
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
-            return _refuse(request, self._refusal, 403)
+            return self._forbid(request)
         state = await self._threads.state(thread)
         if state is None:
             return _refuse(request, f"There is no thread {thread!r}.", 404)
@@ -408,6 +397,10 @@ class _Pages:
         allowed = self._authorize(request, thread)
         return bool(await allowed if inspect.isawaitable(allowed) else allowed)
 
+    def _forbid(self, request: Request) -> Response:
+        is_local = self._authorize is _is_local
+        return _refuse(request, _FOREIGN_HOST if is_local else "You may not see this.", 403)
+
 
 def _kept(wanted: Wanted) -> dict[str, str]:
     return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
@@ -457,12 +450,7 @@ def read_page(
     query: Mapping[str, str],
     prices: Prices | None,
 ) -> dict[str, Any]:
-    """Return what the page of a thread shows, by the names that its template has for it.
-
-    Args:
-        query: What of it somebody wants to see.
-        prices: Of tokens; `None` where nobody has told them.
-    """
+    """Return what the page of a thread shows, by the names that its template has for it."""
     runner = runner_of(memory)
     record, messages = runner.record(state), runner.conversation(state)
     step = runner.look(record, messages, runner.read_texts(state))
@@ -480,16 +468,20 @@ def read_page(
         runner, step, {each.title: each.tokens for each in apart}, is_whole="prompt" in query
     )
     tokens = [part.tokens for part in prompt.parts]
-    turns = read_turns(talk)
+    turns, usage, trip = read_turns(talk), list_usage(record), record.get("tripwire")
     return {
         "title": write_title(record),
         "record": record,
         "user": record["resource_id"],
         "windows": [(each, *_fill(each.tokens, each.ahead, each.threshold)) for each in windows],
         "reads": describe_actor_window(status),
-        "next": _read_next(state),
+        # The nodes that the graph goes on with; none where its last run has ended.
+        "next": (state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())),
         "pending": [name_operation(name) for name in record["pending"]],
-        "trouble": _list_trouble(record),
+        "trouble": [
+            *([("The last turn ended", trip["reason"])] if trip else []),
+            *((f"{name.capitalize()} failed", said) for name, said in list_failures(record)),
+        ],
         "unread": list_unread(record),
         "hints": list_hints(record),
         "apart": [(each, reader.read(each.groups)) for each in apart],
@@ -515,8 +507,8 @@ def read_page(
         "parts": list(zip(prompt.parts, place_shares(tokens), strict=True)),
         "curves": draw_curves(turns, (prices or {}).get("agent")),
         "turns": turns,
-        "usage": list_usage(record),
-        "memory_cost": price_memory(list_usage(record), prices),
+        "usage": usage,
+        "memory_cost": price_memory(usage, prices),
     }
 
 
@@ -527,12 +519,6 @@ def price_memory(usage: Sequence[tuple[str, int, int, int]], prices: Prices | No
         return None
     dollars = sum(read * own[0] + written * own[1] for _, _, read, written in usage)
     return write_dollars(dollars / 1_000_000)
-
-
-def _read_next(state: Any) -> list[str]:
-    """Return the nodes that the graph goes on with; none where its last run has ended."""
-    found = state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())
-    return [str(node) for node in found or ()]
 
 
 def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
@@ -550,21 +536,7 @@ def _fill(tokens: int, ahead: int, threshold: int) -> tuple[float, float]:
     return 100 * ahead / whole, 100 * (tokens - ahead) / whole
 
 
-def _list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
-    trip = record.get("tripwire")
-    ended = [("The last turn ended", trip["reason"])] if trip else []
-    return [
-        *ended,
-        *[(f"{name.capitalize()} failed", said) for name, said in list_failures(record)],
-    ]
-
-
 # Templates and files.
-
-
-def _finalize(value: Any) -> Any:
-    """Escape a text as all pages of this package do: no character is left that none may hold."""
-    return write_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 _TEMPLATES: Final = Environment(
@@ -572,7 +544,10 @@ _TEMPLATES: Final = Environment(
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
-    finalize=_finalize,
+    # As all pages of this package do: no character is left that none may hold.
+    finalize=lambda value: (
+        write_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    ),
 )
 _TEMPLATES.filters.update(
     count=count,
@@ -588,18 +563,12 @@ _TEMPLATES.filters.update(
 _KINDS: Final = {"css": "text/css", "js": "text/javascript"}
 
 
-def _read_static() -> dict[str, tuple[str, bytes]]:
-    """Return type and content of each file that a page asks for, by its name."""
-    folder = files("langgraph_om.web") / "static"
-    names = [file.name for file in folder.iterdir()]
-    return {
-        name: (_KINDS[kind], (folder / name).read_bytes())
-        for name in names
-        if (kind := name.rpartition(".")[2]) in _KINDS
-    }
-
-
-_STATIC: Final = _read_static()
+_STATIC: Final = {
+    file.name: (_KINDS[kind], file.read_bytes())
+    for file in (files("langgraph_om.web") / "static").iterdir()
+    if (kind := file.name.rpartition(".")[2]) in _KINDS
+}
+"""Type and content of each file that a page asks for, by its name."""
 _VERSION: Final = hashlib.sha256(b"".join(body for _, body in _STATIC.values())).hexdigest()[:12]
 """Asked for with each file, which browsers then keep for good."""
 

@@ -268,20 +268,12 @@ def _find_cut(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A message of the Actor's input, word for word."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Prompt:
     """What the Actor is sent next."""
 
     parts: Sequence[PromptPart]
-    messages: Sequence[Sent]
-    """Word for word; empty where nobody asked for them."""
+    messages: Sequence[tuple[str, str]]
+    """Role and text, word for word; empty where nobody asked for them."""
 
     @property
     def tokens(self) -> int:
@@ -300,31 +292,22 @@ def read_prompt(
     """
     sent = runner.actor_input(step, runner.agent_prompt)
     parts = list_parts(step.settings, step.view, sent, apart)
-    if not is_whole:
-        return Prompt(parts, ())
-    return Prompt(parts, [Sent(_name_role(message), _write_whole(message)) for message in sent])
-
-
-def _name_role(message: BaseMessage) -> str:
-    return {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+    shown = sent if is_whole else ()
+    roles = {"human": "user", "ai": "assistant"}
+    return Prompt(parts, [(roles.get(own.type, own.type), _write_whole(own)) for own in shown])
 
 
 def _write_whole(message: BaseMessage) -> str:
     """Return all that a message says, its calls as JSON."""
     content = message.content
-    blocks = [content] if isinstance(content, str) else content
-    texts = [
-        block
-        if isinstance(block, str)
-        else str(block["text"])
-        if block.get("type") == "text" and "text" in block
-        else write_json(block)
-        for block in blocks
-    ]
+    said = ""
+    for block in [content] if isinstance(content, str) else content:
+        is_text = isinstance(block, str) or (block.get("type") == "text" and "text" in block)
+        text = block if isinstance(block, str) else block.get("text")
+        said += str(text) if is_text else write_json(block)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     written = [f"{call['name']}({write_json(call['args'])})" for call in calls]
-    said = "".join(texts)
-    return "\n".join([*([said] if said else []), *written])
+    return "\n".join(filter(None, [said, *written]))
 
 
 # --- Turns ---------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from operator import add
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from langgraph_om.archive import ArchivedThread, ListingArchive
 from langgraph_om.core.additions import find_label
@@ -24,26 +25,17 @@ _PAGE = 100
 """Threads that are read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How large a thread and its memory are, as of its last step."""
+class Figures(NamedTuple):
+    """How large a thread and its memory are, as of its last step, in tokens."""
 
     messages_tokens: int
     """Of the messages that are not observed yet."""
     log_tokens: int
     """Of the observations."""
-    usage: Mapping[str, tuple[int, int]]
-    """Tokens in and out of memory's models, by operation."""
-
-    @property
-    def tokens_in(self) -> int:
-        """Tokens that memory's models read."""
-        return sum(number for number, _ in self.usage.values())
-
-    @property
-    def tokens_out(self) -> int:
-        """Tokens that memory's models wrote."""
-        return sum(number for _, number in self.usage.values())
+    tokens_in: int
+    """That memory's models read."""
+    tokens_out: int
+    """That memory's models wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +186,12 @@ class ServerThreads:
             )
             for number, own in enumerate(found, start=offset + 1):
                 user = (own.get("extracted") or {}).get("user")
-                at = own.get("updated_at")
                 listed = Listed(
                     str(own["thread_id"]),
                     str(number),
                     read_server_label(own),
                     user if isinstance(user, str) else None,
-                    _read_time(at),
+                    _read_time(own.get("updated_at")),
                 )
                 if wanted.fits(listed):
                     yield listed
@@ -301,34 +292,23 @@ def _read_mark(mark: str) -> tuple[datetime, str] | None:
 def read_figures(record: MemoryRecord) -> Figures:
     """Return how large a memory is, from its record alone."""
     counts = record["token_cache"]["counts"].values()
-    usage: Mapping[str, Mapping[str, Any]] = record["usage"]
+    usage: Sequence[Mapping[str, Any]] = [*record["usage"].values()]
     return Figures(
         sum(int(count[1]) for count in counts),
         log_tokens(record),
-        {
-            name: (int(spent.get("inputTokens", 0)), int(spent.get("outputTokens", 0)))
-            for name, spent in usage.items()
-        },
+        sum(int(spent.get("inputTokens", 0)) for spent in usage),
+        sum(int(spent.get("outputTokens", 0)) for spent in usage),
     )
 
 
 def sum_by_user(threads: Iterable[Listed]) -> dict[str, tuple[int, Figures]]:
     """Return how many of some threads each user has and what they come to, dearest first."""
-    by_user: dict[str, list[Figures]] = {}
+    found: dict[str, tuple[int, Figures]] = {}
     for thread in threads:
         if thread.user and thread.figures is not None:
-            by_user.setdefault(thread.user, []).append(thread.figures)
-    found = {user: (len(several), _add_figures(several)) for user, several in by_user.items()}
+            number, total = found.get(thread.user, (0, Figures(0, 0, 0, 0)))
+            found[thread.user] = number + 1, Figures(*map(add, total, thread.figures))
     return dict(sorted(found.items(), key=lambda one: -one[1][1].tokens_in))
-
-
-def _add_figures(several: Sequence[Figures]) -> Figures:
-    usage: dict[str, tuple[int, int]] = {}
-    for name, (read, written) in (one for each in several for one in each.usage.items()):
-        before = usage.get(name, (0, 0))
-        usage[name] = before[0] + read, before[1] + written
-    messages = sum(each.messages_tokens for each in several)
-    return Figures(messages, sum(each.log_tokens for each in several), usage)
 
 
 def fill(thread: Listed, state: Any, messages_key: str) -> Listed:

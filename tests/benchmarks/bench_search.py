@@ -29,7 +29,7 @@ from langgraph_om.archive.sql import archive as sql_archive
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread
+from langgraph_om.archive.sql.texts import mark
 from langgraph_om.core.search import split_words
 
 FULL, QUICK = 1_000_000, 20_000
@@ -95,7 +95,7 @@ def message_lines(messages: int) -> Iterator[tuple[dict[str, Any], dict[str, Any
             "digest": digest(key),
             "body": body % (said, key),
         }
-        marks = (mark_thread(name), mark_resource(owner(thread, users)), mark_role("user"))
+        marks = (mark("thread", name), mark("resource", owner(thread, users)), mark("role", "user"))
         words = " ".join((*marks, *map(vocabulary.split.__getitem__, said.split())))
         place = {
             "thread_id": name,
@@ -146,12 +146,12 @@ def laps(work: Callable[[int], object], times: int = CALLS) -> list[float]:
 @contextmanager
 def without_index() -> Iterator[None]:
     """Let messages be archived without being made searchable."""
-    real = sql_archive.index_messages
-    sql_archive.index_messages = lambda *_, **__: None
+    real = sql_archive.put_texts
+    sql_archive.put_texts = lambda *_, **__: None
     try:
         yield
     finally:
-        sql_archive.index_messages = real
+        sql_archive.put_texts = real
 
 
 def measure(archive: SQLAlchemyArchive, messages: int) -> dict[str, list[float]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.record import place_changes
+from langgraph_om.core.record.record import place_reflection
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Item,
@@ -25,9 +25,9 @@ from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
 from support import groups
-from support.editing import long_log, numbered
+from support.editing import as_reflection, long_log, numbered
 from support.examples import examples
-from support.groups import AT, heading
+from support.groups import heading
 from support.growth import check_growth
 from support.words import Words
 
@@ -191,13 +191,13 @@ def test_a_reflection_by_edits_invents_nothing_and_keeps_the_rest(
     edited = EditedLog(log)
     checked = check_edits(parse_edits(answer), numbered, COUNTER)
     edited.apply(checked, numbered, COUNTER)
-    event("applied" if checked.replacements else "dropped" if checked.count else "nothing")
+    event("applied" if checked.replacements else "dropped" if checked.dropped else "nothing")
     check_nothing_invented(checked, numbered)
     check_the_rest_is_as_it_was(log, edited, checked, numbered)
     assert sum(len(group["text"]) for group in edited.groups) <= sum(
         len(group["text"]) for group in log
     )
-    assert edited.edits == checked.count == edited.dropped + len(checked.replacements)
+    assert edited.edited["edits"] == len(checked.dropped) + len(checked.replacements)
 
 
 @examples(60)
@@ -208,13 +208,13 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     log, numbered, answer = case
     edited = EditedLog(log)
     edited.apply(check_edits(parse_edits(answer), numbered, COUNTER), numbered, COUNTER)
-    changes = edited.list_changes(cycle_id="c", reflected_at=AT)
+    changes = as_reflection(edited)
     gone = data.draw(st.sets(st.sampled_from([group["id"] for group in log]), max_size=1))
     newer: Group = {**log[0], "id": "newer", "ranges": [["n0", "n1"]], "text": "* newer"}
     now = [*(group for group in log if group["id"] not in gone), newer]
-    placed = place_changes(now, changes, "c")
+    placed = place_reflection(now, changes)
     if placed is None:
-        assert all(not gone.isdisjoint(ids) for ids in changes.together)
+        assert all(not gone.isdisjoint(ids) for ids in changes["together"])
         return
     ids = [group["id"] for group in now]
     start = ids.index(placed.group_ids[0])
@@ -223,7 +223,7 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     assert after[-1] is newer
     for thread in "ab":
         assert ranges_of(after, thread) == ranges_of(now, thread)
-    untouched = [group for group in log if group["id"] not in changes.becomes]
+    untouched = [group for group in log if group["id"] not in changes["group_ids"]]
     for group in untouched:
         assert group["id"] in gone or group in after or not group["text"]
     assert len({group["id"] for group in after}) == len(after)

@@ -12,8 +12,8 @@ from langgraph_om.core.reflect.edits import (
     parse_edits,
 )
 from langgraph_om.core.reflect.reflector import EditedLog
-from langgraph_om.core.wire import Group
-from support.groups import day_log, group
+from langgraph_om.core.wire import BufferedReflection, Group
+from support.groups import AT, day_log, group
 from support.words import Words
 
 TALK: list[Group] = [
@@ -57,6 +57,20 @@ def edited(answer: str, log: Sequence[Group] = TALK) -> EditedLog:
     items = numbered(log)
     result.apply(check_edits(parse_edits(answer), items, Words()), items, Words())
     return result
+
+
+def as_reflection(log: EditedLog, cycle_id: str = "c") -> BufferedReflection:
+    """What becomes of an edited log, until it is put into the log as it is by then."""
+    becomes, together = log.list_changes(cycle_id=cycle_id, reflected_at=AT)
+    return {
+        "cycle_id": cycle_id,
+        "group_ids": [*becomes],
+        "groups": [*becomes.values()],
+        "input_tokens": 0,
+        "tokens": log.tokens,
+        "created_at": AT,
+        "together": together,
+    }
 
 
 def texts(answer: str, log: Sequence[Group] = TALK) -> list[str]:

@@ -88,10 +88,12 @@ def remove_rows(text: str, module: str) -> str:
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
             imported |= {alias.asname or alias.name for alias in node.names}
             gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-    named = re.compile(r'\s*"?(\w+)"?(: "[\w.]+")?,?')
+    named = re.compile(r'\s*"?(\w+)"?,?')
+    row = re.compile(r'\s*"([\w.]+)": \(.*\),')  # the names of a module
     for at, line in enumerate(lines):
-        match = named.fullmatch(line)
-        if match is not None and match[1] in imported:
+        match, own = named.fullmatch(line), row.fullmatch(line)
+        is_row = own is not None and f"langgraph_om.{own[1]}.".startswith(f"{module}.")
+        if is_row or (match is not None and match[1] in imported):
             gone.add(at)
     return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 

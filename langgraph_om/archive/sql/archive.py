@@ -65,14 +65,15 @@ from langgraph_om.archive.sql.schema import (
 from langgraph_om.archive.sql.search import SQLSearch
 from langgraph_om.archive.sql.texts import (
     StoredMessage,
+    build_group_texts,
     build_texts,
     date_texts,
-    index_groups,
-    index_messages,
+    put_texts,
 )
 from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
+    fetch_in_chunks,
     lock_thread,
     name_thread,
     split_into_chunks,
@@ -80,16 +81,7 @@ from langgraph_om.archive.sql.threads import (
 )
 from langgraph_om.errors import ConfigurationError
 
-_SHOWN = (
-    message_rows.c.node,
-    message_rows.c.key,
-    message_rows.c.thread_id,
-    message_rows.c.position,
-    message_rows.c.body,
-    message_rows.c.is_visible,
-    message_rows.c.is_current,
-    message_rows.c.written,
-)
+_SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]
 
 _RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
 
@@ -127,7 +119,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             ArchiveError: When the database fails.
             ConfigurationError: When the tables are those of another version of this package.
         """
-        self._database.setup()
+        self._database.make_ready()
 
     def close(self) -> None:
         """Let go of connections, unless the engine is the caller's; a later call opens new ones."""
@@ -178,7 +170,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
                     connection.rollback()
                     return None
                 new = {key: entry for key, entry in entries.items() if key in changes.new}
-                index_messages(connection, thread_id, owner, new)
+                put_texts(connection, build_texts(thread_id, owner, new))
                 date_texts(connection, thread_id, changes.dated)
                 is_new, branch = bool(new), changes.branch
             if title is not None and title != thread.title:
@@ -306,13 +298,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now)
-            known = _select_known_ids(connection, thread_id, [*rows])
+            of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
+            found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])
+            known = {row.id for row in found}
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
                 _insert_groups(connection, thread_id, new)
                 owner = thread.resource_id if resource_id is None else resource_id
-                texts = [(row["id"], row["observed"], json.loads(row["body"])) for row in new]
-                index_groups(connection, thread_id, owner, texts)
+                put_texts(connection, build_group_texts(thread_id, owner, new))
             if log is not None:
                 _set_log(connection, thread_id, {*log})
         return [row["id"] for row in new]
@@ -393,7 +386,13 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         }
         with self._database.write("commit a record") as connection:
             if expected == 0:
-                return _insert_record(connection, {"resource_id": resource_id, **values})
+                try:
+                    first = insert(record_rows).values(resource_id=resource_id, **values)
+                    with connection.begin_nested():
+                        connection.execute(first)
+                except IntegrityError:
+                    return False
+                return True
             is_it = record_rows.c.resource_id == resource_id
             is_former = (is_it, record_rows.c.revision == expected)
             query = select(record_rows).where(*is_former).with_for_update()
@@ -520,11 +519,11 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
 
 def _read_contents(connection: Connection, thread_id: str, places: Sequence[Row]) -> list[Row]:
     """Read what stands at places of a thread, in their order."""
-    found: dict[str, Row] = {}
-    for nodes in split_into_chunks([row.node for row in places]):
-        is_one = (message_rows.c.thread_id == thread_id, message_rows.c.node.in_(nodes))
-        found |= {row.node: row for row in connection.execute(select(*_SHOWN).where(*is_one))}
-    return [found[row.node] for row in places]
+    of_thread = select(*_SHOWN).where(message_rows.c.thread_id == thread_id)
+    nodes = [row.node for row in places]
+    rows = fetch_in_chunks(connection, of_thread, message_rows.c.node, nodes)
+    found = {row.node: row for row in rows}
+    return [found[node] for node in nodes]
 
 
 def _encode_entries(
@@ -563,14 +562,6 @@ def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _select_known_ids(connection: Connection, thread_id: str, ids: list[str]) -> set[str]:
-    known: set[str] = set()
-    for some in split_into_chunks(ids):
-        where = (group_rows.c.thread_id == thread_id, group_rows.c.id.in_(some))
-        known.update(connection.execute(select(group_rows.c.id).where(*where)).scalars())
-    return known
-
-
 def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, Any]]) -> None:
     """Add groups behind the last one; the thread is locked and says whose they are."""
     last = select(func.max(group_rows.c.ordinal)).where(group_rows.c.thread_id == thread_id)
@@ -591,16 +582,6 @@ def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
         for ids in split_into_chunks(changed):
             where = (is_it, group_rows.c.id.in_(ids))
             connection.execute(update(group_rows).where(*where).values(in_log=in_log))
-
-
-def _insert_record(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Add the first record of a resource, unless there is one."""
-    try:
-        with connection.begin_nested():
-            connection.execute(insert(record_rows).values(**values))
-    except IntegrityError:
-        return False
-    return True
 
 
 def _is_held(job_id: str, owner: str) -> ColumnElement[bool]:

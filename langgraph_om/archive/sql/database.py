@@ -150,11 +150,7 @@ def _is_heard(engine: Engine) -> bool:
 
 
 def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
-
-    Raises:
-        DBAPIError: When the database fails.
-    """
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
     raw: Any = connection.connection.dbapi_connection
     try:
         # Rows are read here: the database may fail at each of them.
@@ -186,11 +182,7 @@ _EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
 
 
 def make_engine(given: object) -> Engine:
-    """Make an engine from a URL; it connects when it is first needed.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
+    """Make an engine from a URL; it connects when it is first needed."""
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
@@ -240,11 +232,7 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
-    """Refuse a database that the archive cannot use.
-
-    Raises:
-        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
-    """
+    """Refuse a database that the archive cannot use."""
     if dialect.is_async:
         msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
@@ -350,28 +338,24 @@ class _Begin(NamedTuple):
     """What the driver begins with."""
 
 
-class _Begins(NamedTuple):
-    read: _Begin
-    write: _Begin
+def _choose_begins(engine: Engine, *, is_own: bool) -> tuple[_Begin, _Begin]:
+    """Choose how transactions begin that read, and that write.
 
-
-def _choose_begins(engine: Engine, *, is_own: bool) -> _Begins:
-    """Choose how transactions begin: a reader sees one state, a writer locks what it looks at.
-
+    A reader sees one state, and a writer locks what it looks at.
     Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
     then see what whoever had the lock has written.
     """
     if engine.dialect.name == "sqlite":
         # The driver would begin at the first write, too late for a lock.
-        return _Begins(_Begin("BEGIN"), _Begin("BEGIN IMMEDIATE"))
+        return _Begin("BEGIN"), _Begin("BEGIN IMMEDIATE")
     if is_own and engine.dialect.driver == "psycopg":
         # One way to the server and back, where ping, begin and limit would be three.
-        return _Begins(
+        return (
             _Begin(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_BOUND_WAITS}"),
             _Begin(f"BEGIN ISOLATION LEVEL READ COMMITTED; {_BOUND_WAITS}"),
         )
     bound = _BOUND_WAITS if is_own else None
-    return _Begins(_Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED"))
+    return _Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED")
 
 
 # --- Using ---------------------------------------------------------------------------------------
@@ -389,7 +373,7 @@ class Database:
         engine = url_or_engine if isinstance(url_or_engine, Engine) else make_engine(url_or_engine)
         check_dialect(engine.dialect, repr(engine))
         self.engine = engine
-        self._begins = _choose_begins(engine, is_own=self._is_own)
+        self._begin_read, self._begin_write = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
         begin_anew_after_fork(self)
@@ -413,8 +397,8 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
-        return _Transaction(self.engine, self._begins.read, operation)
+        self.make_ready(operation)
+        return _Transaction(self.engine, self._begin_read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that writes, as `read`; an exception undoes it.
@@ -422,8 +406,8 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
-        return _Transaction(self.engine, self._begins.write, operation)
+        self.make_ready(operation)
+        return _Transaction(self.engine, self._begin_write, operation)
 
     @property
     def takes_batches(self) -> bool:
@@ -444,8 +428,8 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self._make_ready(operation)
-        begin, bound = str(self._begins.write.statement).split("; ")
+        self.make_ready(operation)
+        begin, bound = str(self._begin_write.statement).split("; ")
         errors = self.engine.dialect.loaded_dbapi
         try:
             pooled = self.engine.raw_connection()
@@ -495,15 +479,6 @@ class Database:
         if not is_done:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
-    def setup(self) -> None:
-        """Make the tables, if they are not there.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are of another version.
-        """
-        self._make_ready("be set up")
-
     def close(self) -> None:
         """Close the connections, unless the engine is the caller's."""
         with self._lock:
@@ -511,7 +486,13 @@ class Database:
                 self.engine.dispose()
             self._is_ready = False
 
-    def _make_ready(self, operation: str) -> None:
+    def make_ready(self, operation: str = "be set up") -> None:
+        """Make the tables, if they are not there.
+
+        Raises:
+            ArchiveError: When the database fails.
+            ConfigurationError: When the tables are of another version.
+        """
         if self._is_ready:
             return
         with self._lock:
@@ -527,11 +508,11 @@ class Database:
                 self._is_ready = True
 
     def _is_set_up(self) -> bool:
-        with _Transaction(self.engine, self._begins.read) as connection:
+        with _Transaction(self.engine, self._begin_read) as connection:
             return _has_tables(connection) and is_index_in_order(connection)
 
     def _set_up(self) -> None:
-        with _Transaction(self.engine, self._begins.write) as connection:
+        with _Transaction(self.engine, self._begin_write) as connection:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             if not _has_tables(connection):  # another process may have been faster
@@ -590,9 +571,10 @@ class _Transaction(AbstractContextManager[Connection, None]):
     ) -> None:
         connection = self._connection
         try:
-            if error is None:
-                _commit(connection)
-            else:
+            try:
+                if error is None:
+                    connection.commit()
+            finally:  # or else it would be open for whoever has the connection next
                 connection.rollback()
         except SQLAlchemyError as failure:
             self._name(failure)
@@ -647,11 +629,3 @@ def _execute_first(connection: Connection, statement: str) -> None:
     elif connection.dialect.name != "sqlite" or not raw.in_transaction:
         # A caller's engine for SQLite may have begun by its own means.
         connection.exec_driver_sql(statement)
-
-
-def _commit(connection: Connection) -> None:
-    try:
-        connection.commit()
-    except BaseException:
-        connection.rollback()  # or else it would be open for whoever has the connection next
-        raise

@@ -13,9 +13,9 @@ one with FTS5 that opens the same file later builds the index anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.exc import DBAPIError
@@ -144,10 +144,15 @@ def find_matches(
         statement = _build_for_keys(limits, newest)
         rows = connection.execute(statement, {"queries": queries, **values}).all()
     else:
-        find = _IN_FTS5 if _has_triggers(connection) else _BY_READING
+        has_index = _has_triggers(connection)
         for number, word in enumerate(words):
-            values = {**values, **find.bind(number, word, marks)}
-        statement = _build_statement(find, len(words), len(marks), limits, newest)
+            asked = (*marks, word)
+            if has_index:
+                bound = {f"query_{number}": " AND ".join(f'"{each}"' for each in asked)}
+            else:
+                bound = {f"query_{number}_{at}": f" {each} " for at, each in enumerate(asked)}
+            values = {**values, **bound}
+        statement = _build_statement(has_index, len(words), len(marks), limits, newest)
         rows = connection.execute(statement, values).all()
     found: dict[int, str | None] = {row[0]: row[1] for row in rows}
     return [
@@ -176,25 +181,23 @@ def _join_for_keys(word: str, marks: Sequence[str]) -> str:
     return " ".join((whose, *(mark for mark in marks if mark != whose), word))
 
 
-class _Kind(NamedTuple):
-    """How SQLite looks for a word; the statement depends on the number of words alone."""
-
-    newest_first: str
-    select: Callable[[int, int, str], str]
-    bind: Callable[[int, str, Sequence[str]], dict[str, str]]
-
-
 @lru_cache(maxsize=256)
 def _build_statement(
-    find: _Kind,
+    has_index: bool,  # noqa: FBT001
     words: int,
     marks: int,
     limits: str,
     newest: bool,  # noqa: FBT001
 ) -> TextClause:
-    """Write the statement once, so that it is compiled and prepared once too."""
-    end = f"{find.newest_first if newest else ''} LIMIT {MAX_MATCHES}"
-    selects = (f"{find.select(number, marks, limits)} {end}" for number in range(words))
+    """Write SQLite's statement once, so that it is compiled and prepared once too.
+
+    It depends on the number of words alone.
+    """
+    order = f"ORDER BY {'om_text_words.rowid' if has_index else 'id'} DESC" if newest else ""
+    select = _select_from_fts5 if has_index else _select_by_reading
+    selects = (
+        f"{select(number, marks, limits)} {order} LIMIT {MAX_MATCHES}" for number in range(words)
+    )
     # A row for each word, as rows are what takes time.
     rows = (
         f"SELECT {number}, group_concat(id) FROM ({select}) AS word_{number}"  # noqa: S608
@@ -212,22 +215,10 @@ def _select_from_fts5(number: int, marks: int, limits: str) -> str:
     )
 
 
-def _bind_for_fts5(number: int, word: str, marks: Sequence[str]) -> dict[str, str]:
-    return {f"query_{number}": " AND ".join(f'"{each}"' for each in (*marks, word))}
-
-
 def _select_by_reading(number: int, marks: int, limits: str) -> str:
     names = (f"query_{number}_{at}" for at in range(marks + 1))
     holds = " AND ".join(f"instr(' ' || words || ' ', :{name}) > 0" for name in names)
     return f"SELECT id FROM om_texts WHERE {holds} {limits}"  # noqa: S608
-
-
-def _bind_for_reading(number: int, word: str, marks: Sequence[str]) -> dict[str, str]:
-    return {f"query_{number}_{at}": f" {each} " for at, each in enumerate((*marks, word))}
-
-
-_IN_FTS5: Final = _Kind("ORDER BY om_text_words.rowid DESC", _select_from_fts5, _bind_for_fts5)
-_BY_READING: Final = _Kind("ORDER BY id DESC", _select_by_reading, _bind_for_reading)
 
 
 def _has_triggers(connection: Connection) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from heapq import nlargest
@@ -47,10 +47,9 @@ from langgraph_om.archive.sql.schema import (
     text_rows,
     thread_rows,
 )
-from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread, mark_tool
+from langgraph_om.archive.sql.texts import mark
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (
-    Filter,
     FoundText,
     Kind,
     WordWeights,
@@ -68,25 +67,16 @@ MAX_CANDIDATES: Final = 80
 class _Scope:
     named: dict[str, str]
     """The thread, the resource, or both."""
-    marks: tuple[str, ...]
+    marks: list[str]
     """What a text has to be marked by; first those of what is named."""
-    has_filter: bool
-    """Whether there are others."""
+    is_filtered: bool
+    """Whether not all texts of what is named are searched."""
     limits: str
     values: dict[str, Any]
-    branches: Mapping[str, str] = field(default_factory=dict)
+    branches: Mapping[str, str]
     """By thread id, names of branches that are searched instead of the current ones."""
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    groups: Mapping[str, Collection[str]]
     """By thread id, ids of the groups that are searched instead of those of the log."""
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        return tuple(self.named)
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether not all texts of what is named are searched."""
-        return self.has_filter or bool(self.limits)
 
 
 class SQLSearch:
@@ -118,39 +108,32 @@ class SQLSearch:
         words = query_words(query)
         if not words or not limit:
             return []
-        wanted = Filter(before, after, role, tool_name)
-        scope = _build_scope(thread_id, resource_id, wanted)
-        scope = replace(scope, branches=branches or {}, groups=groups or {})
+        named = {"thread_id": thread_id, "resource_id": resource_id}
+        given = {name: value for name, value in named.items() if value is not None}
+        times = {"before": before, "after": after}
+        values = {name: store_moment(at) for name, at in times.items() if at is not None}
+        limits = " ".join(_LIMITS[name] for name in values)
+        names = {"thread": thread_id, "resource": resource_id, "role": role, "tool": tool_name}
+        marks = [mark(kind, name) for kind, name in names.items() if name is not None]
+        is_filtered = len(marks) > len(given) or bool(limits)
         with self._database.read("search") as connection:
-            scope = replace(scope, marks=_complete_marks(connection, scope))
+            if resource_id is None:
+                marks += _mark_owner(connection, thread_id)
+            scope = _Scope(given, marks, is_filtered, limits, values, branches or {}, groups or {})
             found = _rank(connection, words, scope, limit + offset)
             return _read_hits(connection, found[offset : offset + limit])
 
 
-def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:
-    by_mark = {
-        mark_thread: thread_id,
-        mark_resource: resource_id,
-        mark_role: wanted.role,
-        mark_tool: wanted.tool_name,
-    }
-    marks = [mark(name) for mark, name in by_mark.items() if name is not None]
-    limits = "AND om_texts.at < :before " if wanted.before is not None else ""
-    limits += "AND om_texts.at >= :after" if wanted.after is not None else ""
-    times = {"before": wanted.before, "after": wanted.after}
-    values = {name: store_moment(at) for name, at in times.items() if at is not None}
-    named = {"thread_id": thread_id, "resource_id": resource_id}
-    given = {name: value for name, value in named.items() if value is not None}
-    return _Scope(given, tuple(marks), len(marks) > len(given), limits, values)
+_LIMITS: Final = {"before": "AND om_texts.at < :before", "after": "AND om_texts.at >= :after"}
 
 
-def _complete_marks(connection: Connection, scope: _Scope) -> tuple[str, ...]:
-    """Name whose a thread is, by whom PostgreSQL's index goes."""
-    if connection.dialect.name == "sqlite" or "resource_id" in scope.named:
-        return scope.marks
-    query = select(thread_rows.c.resource_id).where(thread_rows.c.id == scope.named["thread_id"])
-    resource_id = connection.execute(query).scalar()
-    return scope.marks + (() if resource_id is None else (mark_resource(resource_id),))
+def _mark_owner(connection: Connection, thread_id: str | None) -> list[str]:
+    """Return the mark of whose a thread is, by whom PostgreSQL's index goes."""
+    if connection.dialect.name == "sqlite":
+        return []
+    query = select(thread_rows.c.resource_id).where(thread_rows.c.id == thread_id)
+    owner = connection.execute(query).scalar()
+    return [] if owner is None else [mark("resource", owner)]
 
 
 # --- Ranking -------------------------------------------------------------------------------------
@@ -173,7 +156,7 @@ def _rank(
     if scope.is_filtered:
         asked = [*wide, scope.marks[0]]  # which is found in all texts of the scope
     else:
-        texts = int(connection.execute(_build_count(scope.places), scope.named).scalar_one())
+        texts = int(connection.execute(_build_count(tuple(scope.named)), scope.named).scalar_one())
     holding = dict(zip(asked, _find(connection, asked, scope), strict=True))
     if texts is None:
         texts = len(holding[scope.marks[0]])
@@ -231,7 +214,7 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
 
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
     """Read texts in the order of their ids: those of the scope, of its branches and logs."""
-    query = _build_candidates(scope.places, connection.dialect.name)
+    query = _build_candidates(tuple(scope.named), connection.dialect.name)
     found = connection.execute(query, {"ids": ids, **scope.named}).all()
     paths = {row.thread_id: CURRENT for row in found}
     for thread_id in paths.keys() & scope.branches.keys():

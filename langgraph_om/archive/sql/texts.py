@@ -8,6 +8,7 @@ shown is checked against the tables once more.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,39 +44,14 @@ class StoredMessage:
     written: datetime | None
 
 
-def mark_thread(thread_id: str) -> str:
-    """Return the mark of all texts of a thread."""
-    return _mark("t", thread_id)
+_LETTERS: Final = {"thread": "t", "resource": "r", "role": "s", "tool": "x"}
 
 
-def mark_resource(resource_id: str) -> str:
-    """Return the mark of all texts of a resource."""
-    return _mark("r", resource_id)
-
-
-def mark_role(role: str) -> str:
-    """Return the mark of all messages of a role."""
-    return _mark("s", read_role(role))
-
-
-def mark_tool(name: str) -> str:
-    """Return the mark of all calls of a tool and of its results."""
-    return _mark("x", name)
-
-
-def _mark(kind: str, name: str) -> str:
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{MARK}{kind}{digest}"
-
-
-def index_messages(
-    connection: Connection,
-    thread_id: str,
-    resource_id: str | None,
-    entries: Mapping[str, StoredMessage],
-) -> None:
-    """Make messages of a thread searchable; one of another content is so beside the former one."""
-    _put_rows(connection, build_texts(thread_id, resource_id, entries))
+def mark(kind: str, name: str) -> str:
+    """Return the mark of all texts of a thread or resource, of a role, or about a tool."""
+    named = read_role(name) if kind == "role" else name
+    digest = hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{MARK}{_LETTERS[kind]}{digest}"
 
 
 def build_texts(
@@ -88,9 +64,9 @@ def build_texts(
         if not entry.is_visible:
             continue
         role, marks = role_of(entry.message), _scope(thread_id, resource_id)
-        marks += [] if role is None else [mark_role(role)]
+        marks += [] if role is None else [mark("role", role)]
         parts = [*parts_of(entry.message)]
-        marks += sorted(map(mark_tool, tools_in(parts, calls)))
+        marks += sorted(mark("tool", name) for name in tools_in(parts, calls))
         text = read_parts(parts)
         rows += _build_rows(
             (thread_id, "message", key), entry.written, marks, text, digest=entry.digest
@@ -98,23 +74,17 @@ def build_texts(
     return rows
 
 
-def index_groups(
-    connection: Connection,
-    thread_id: str,
-    resource_id: str | None,
-    groups: Sequence[tuple[str, datetime, Mapping[str, Any]]],
-) -> None:
-    """Make groups of observations searchable.
-
-    Args:
-        groups: Per group its id, when it was observed, and the group.
-    """
+def build_group_texts(
+    thread_id: str, resource_id: str | None, groups: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows by which groups of observations are searched, of rows that keep them."""
     rows: list[dict[str, Any]] = []
-    for group_id, observed, group in groups:
-        text, marks = group.get("text"), _scope(thread_id, resource_id)
+    for group in groups:
+        text, marks = json.loads(group["body"]).get("text"), _scope(thread_id, resource_id)
         if isinstance(text, str):
-            rows += _build_rows((thread_id, "observations", group_id), observed, marks, text)
-    _put_rows(connection, rows)
+            place: tuple[str, Kind, str] = (thread_id, "observations", group["id"])
+            rows += _build_rows(place, group["observed"], marks, text)
+    return rows
 
 
 def date_texts(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
@@ -132,10 +102,10 @@ def give_to_resource(
     connection: Connection, thread_id: str, resource_id: str, *, former: str | None = None
 ) -> None:
     """Mark the texts of a thread as those of a resource, which were another's, or nobody's."""
-    new = mark_resource(resource_id)
+    new = mark("resource", resource_id)
     words: ColumnElement[str] = new + " " + text_rows.c.words
     if former is not None:
-        words = func.replace(text_rows.c.words, mark_resource(former), new)
+        words = func.replace(text_rows.c.words, mark("resource", former), new)
     is_it = text_rows.c.thread_id == thread_id
     connection.execute(update(text_rows).where(is_it).values(words=words))
 
@@ -144,7 +114,8 @@ def give_to_resource(
 
 
 def _scope(thread_id: str, resource_id: str | None) -> list[str]:
-    return [mark_thread(thread_id)] + ([mark_resource(resource_id)] if resource_id else [])
+    whose = [mark("resource", resource_id)] if resource_id else []
+    return [mark("thread", thread_id), *whose]
 
 
 def _build_rows(
@@ -171,16 +142,12 @@ def _build_rows(
     ]
 
 
-def _put_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Keep rows, in the place of those that a message left which came back after it was lost."""
-    _build_put(connection).run(connection, rows)
-
-
 _PUTS: Final[dict[str, Change]] = {}
 """Per dialect, the statement that keeps rows."""
 
 
-def _build_put(connection: Connection) -> Change:
+def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Keep rows, in the place of those that a message left which came back after it was lost."""
     dialect = connection.dialect.name
     if dialect not in _PUTS:
         new = insert_into(connection, text_rows)
@@ -190,4 +157,4 @@ def _build_put(connection: Connection) -> Change:
         kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
         # The id is not asked for.
         _PUTS[dialect] = Change(kept.inline())
-    return _PUTS[dialect]
+    _PUTS[dialect].run(connection, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -71,6 +71,14 @@ def split_into_chunks(values: list[str]) -> list[list[str]]:
     """Part values into lists that a statement can name."""
     rest = iter(values)
     return list(iter(lambda: list(islice(rest, _CHUNK)), []))
+
+
+def fetch_in_chunks(
+    connection: Connection, query: Select[Any], column: ColumnElement[str], values: list[str]
+) -> Iterator[Row]:
+    """Yield what a query finds that has one of these values in a column, however many they are."""
+    for some in split_into_chunks(values):
+        yield from connection.execute(query.where(column.in_(some)))
 
 
 def lock_thread(
@@ -216,17 +224,11 @@ class SQLThreads:
 
     def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
         """Return the positions of messages on the current branch."""
-        found: dict[str, int] = {}
-        columns = select(message_rows.c.key, message_rows.c.position)
+        of_thread = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
+        query = select(message_rows.c.key, message_rows.c.position).where(*of_thread)
         with self._database.read("find messages") as connection:
-            for some in split_into_chunks([*dict.fromkeys(keys)]):
-                query = columns.where(
-                    message_rows.c.thread_id == thread_id,
-                    message_rows.c.is_current,
-                    message_rows.c.key.in_(some),
-                )
-                found.update((row.key, row.position) for row in connection.execute(query))
-        return found
+            rows = fetch_in_chunks(connection, query, message_rows.c.key, [*dict.fromkeys(keys)])
+            return {row.key: row.position for row in rows}
 
     def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
         """Give a thread to another resource, with its messages and groups; again is harmless."""
@@ -277,17 +279,14 @@ class SQLThreads:
         self, resource_id: str | None, thread_ids: Sequence[str]
     ) -> Mapping[tuple[Deleted, str], int]:
         """Return how often a resource and threads were deleted; those that never were left out."""
-        is_resource = (deletion_rows.c.kind == "resource", deletion_rows.c.id == resource_id)
-        columns = (deletion_rows.c.kind, deletion_rows.c.id, deletion_rows.c.number)
-        found: dict[tuple[Deleted, str], int] = {}
+        kind, key = deletion_rows.c.kind, deletion_rows.c.id
+        query = select(kind, key, deletion_rows.c.number)
         with self._database.read("read deletions") as connection:
-            queries = [select(*columns).where(*is_resource)] if resource_id is not None else []
-            for ids in split_into_chunks(list(thread_ids)):
-                is_thread = (deletion_rows.c.kind == "thread", deletion_rows.c.id.in_(ids))
-                queries.append(select(*columns).where(*is_thread))
-            for query in queries:
-                found |= {(row.kind, row.id): row.number for row in connection.execute(query)}
-        return found
+            threads = query.where(kind == "thread")
+            rows = [*fetch_in_chunks(connection, threads, key, list(thread_ids))]
+            if resource_id is not None:
+                rows += connection.execute(query.where(kind == "resource", key == resource_id))
+        return {(row.kind, row.id): row.number for row in rows}
 
     def prune_deletions(self, *, older_than: float) -> int:
         """Forget what was deleted more seconds ago than this; return how many ids that were.

@@ -173,7 +173,6 @@ def _annotate_marks(line: str, today: date, *, said: date | None) -> str:
 
 
 def _states_plan(text: str) -> bool:
-    """Return whether the text says that something is going to be done."""
     for plan in _PLAN.finditer(text):
         # A bounded look back keeps this linear.
         words = text[max(0, plan.start() - _WORD_BEFORE_CHARS) : plan.start()].split()

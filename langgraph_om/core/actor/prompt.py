@@ -50,7 +50,7 @@ from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.span import Entry, Rendered, Span, ViewDigest
+from langgraph_om.core.record.span import Entry, Span, ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
@@ -107,9 +107,6 @@ class Framing:
     """
     is_needed: bool = False
     """Whether the instructions are shown where the log is empty, too."""
-
-
-_UNFRAMED = Framing()
 
 
 def make_view(
@@ -265,8 +262,16 @@ def choose_reminder(record: MemoryRecord, dropped: int) -> str:
 
 
 def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseMessage]) -> int:
-    """Estimate the tokens beside window and log: what features say and show."""
-    said = _count_instructions(settings, record) + _count_lines(settings, record)
+    """Estimate the tokens beside window and log: what features say and show.
+
+    A group's own count leaves out the line behind it, because the thresholds are about what the
+    Observer and the Reflector write, and neither sees these lines.
+    """
+    told = _list_instructions(settings, record, has_memory=bool(record["log"]))
+    said: int = sum(feature.instruction_tokens() for feature, _ in told)
+    if settings.features.having("line_after"):  # a token of an id has two characters or more
+        groups = _select_groups(record["log"])
+        said += sum(len(_write_line(settings, group)) // 2 for group in groups)
     return said + sum(len(aside.text) // 3 for aside in asides)
 
 
@@ -310,7 +315,7 @@ def render_memory(
     log = settings.features.select_log(record["log"])
     groups = _select_groups(log)
     frame = settings.features.first("frame")
-    framing: Framing = frame(settings, record, groups) if frame is not None else _UNFRAMED
+    framing: Framing = frame(settings, record, groups) if frame is not None else Framing()
     has_memory = bool(log or apart or framing.is_needed)
     told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
     if not has_memory:
@@ -340,27 +345,10 @@ def _list_instructions(
     ]
 
 
-def _count_instructions(settings: Settings, record: MemoryRecord) -> int:
-    told = _list_instructions(settings, record, has_memory=bool(record["log"]))
-    return sum(feature.instruction_tokens() for feature, _ in told)
-
-
 def _write_line(settings: Settings, group: Group) -> str:
     """Return what features show behind a group; it is not annotated, as ids are not dates."""
     lines = (write(group) for write in settings.features.having("line_after"))
     return "\n".join(filter(None, lines))
-
-
-def _count_lines(settings: Settings, record: MemoryRecord) -> int:
-    """Estimate the tokens of the lines behind groups.
-
-    A group's own count leaves them out, because the thresholds are about what the Observer and the
-    Reflector write, and neither sees these lines.
-    """
-    if not settings.features.having("line_after"):
-        return 0
-    # A token of an id has two characters or more.
-    return sum(len(_write_line(settings, group)) // 2 for group in _select_groups(record["log"]))
 
 
 def _build_log_blocks(
@@ -376,9 +364,8 @@ def _build_log_blocks(
     lines = [_write_line(settings, group) for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
     source = (today, frames, [group["text"] for group in groups], tails)
-    known = span.rendered if span is not None else None
-    if known is not None and known.source == source:
-        return known.blocks
+    if span is not None and span.rendered[0] == source:
+        return span.rendered[1]
     blocks: list[str] = []
     previous: date | None = None
     for frame, text, tail in zip(*source[1:], strict=False):
@@ -389,7 +376,7 @@ def _build_log_blocks(
     end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
     blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
     if span is not None:
-        span.rendered = Rendered(source, blocks)
+        span.rendered = source, blocks
     return blocks
 
 
@@ -402,13 +389,7 @@ def _select_groups(log: Sequence[Group]) -> list[Group]:
 def _render_group(
     frame: str, text: str, tail: str, today: date, previous: date | None
 ) -> tuple[str, date | None]:
-    """Render a group as of a day; cached, because groups never change and every call shows them.
-
-    Args:
-        frame: What stands before it.
-        tail: What stands after it: the line that names its messages, or nothing.
-        previous: The day with which the group before it ends.
-    """
+    """Render a group as of a day; cached, because groups never change and every call shows them."""
     shown = escape(hide_low_marks(text))
     for tag in tag_ends():  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)
@@ -516,12 +497,12 @@ def _digest_view(
     shown: ShownMessages, parts: Sequence[str], lines: Mapping[str, str], seen: int
 ) -> tuple[str, str]:
     """Digest a view up to the messages that the last one had too, and all of it."""
-    known = shown.span.view
-    if known is None or known.count > seen or not known.begins(parts, lines, shown.dropped):
+    known, begun = shown.span.view, (shown.dropped, lines, parts)
+    if known is None or known.count > seen or (known.dropped, known.lines, known.parts) != begun:
         known = ViewDigest.begin(parts, lines, shown.dropped)
     before = known.extend(shown.entries[known.count : seen])
     shown.span.view = whole = before.extend(shown.entries[seen:])
-    return before.text, whole.text
+    return before.state.hexdigest(), whole.state.hexdigest()
 
 
 def _was_answered_elsewhere(entries: Sequence[Entry]) -> bool:

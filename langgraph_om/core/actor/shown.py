@@ -113,18 +113,16 @@ def write_messages(
     return out
 
 
-def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
+def count_left_out(window: Window, log: int, limit: int, *, extra: int = 0) -> int:
     """Count the window's oldest messages that are left out of the view to keep to a limit.
 
     Only whole exchanges are left out, and the newest one always stays; the live user request is
     always shown.
 
     Args:
-        limit: Tokens of observations and messages together; `None`: no limit.
+        limit: Tokens of observations and messages together.
         extra: Tokens that recall and other threads add to the observations, from `count_extra`.
     """
-    if limit is None:
-        return 0
     has_memory = bool(log or extra)
     room = limit - window.request_tokens - ((log + FIXED_TOKENS + extra) if has_memory else 0)
     if window.tokens <= room:
@@ -147,12 +145,8 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
 
 
 def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
-    if window.request_message is not None:
-        return window.request_message
-    for entry in window.entries[:dropped]:
-        if entry.key == window.request:
-            return entry.message
-    return None
+    left_out = (entry.message for entry in window.entries[:dropped] if entry.key == window.request)
+    return window.request_message or next(left_out, None)
 
 
 def _find_missing_calls(

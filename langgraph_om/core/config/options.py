@@ -87,23 +87,15 @@ class Rule(Generic[T]):
         except ValidationError as error:
             hints = [data.text for data in get_args(self._annotation) if isinstance(data, Hint)]
             hint = Template(hints[-1]).safe_substitute(beside or {})
-            raise to_configuration_error(option, value, hint, error) from None
+            whole = repr(value)
+            shown = whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
+            problems = error.errors(include_url=False, include_input=False)
+            # The text of a `ValueError` that a rule of ours raises.
+            reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
+            because = next((f", {reason}" for reason in reasons if reason), "")
+            msg = f"`{option}` is {shown}{because}; pass {hint}"
+            raise ConfigurationError(msg) from None
         return value
-
-
-def to_configuration_error(
-    option: str, value: object, hint: str, error: ValidationError
-) -> ConfigurationError:
-    """Return an error that names an option and its value, and says what to pass instead.
-
-    A reason that a rule of ours gives (the text of its `ValueError`) stands between them.
-    """
-    whole = repr(value)
-    shown = whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
-    problems = error.errors(include_url=False, include_input=False)
-    reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
-    because = next((f", {reason}" for reason in reasons if reason), "")
-    return ConfigurationError(f"`{option}` is {shown}{because}; pass {hint}")
 
 
 @cache
@@ -169,19 +161,13 @@ class Default:
     The mark is part of the value, so `dataclasses.replace` keeps it.
     """
 
-    __slots__ = ()
-
 
 class DefaultNumber(Default, float):
     """A number that the user left out."""
 
-    __slots__ = ()
-
 
 class DefaultCount(Default, int):
     """A whole number that the user left out."""
-
-    __slots__ = ()
 
 
 class DefaultText(Default, str):
@@ -192,8 +178,6 @@ class DefaultText(Default, str):
 
 class DefaultSettings(Default, dict[str, Any]):
     """A mapping of settings that the user left out."""
-
-    __slots__ = ()
 
 
 def is_default(value: object) -> bool:

@@ -25,6 +25,8 @@ from langgraph_om.core.config.options import (
     kept_tokens,
     rules_of,
 )
+from langgraph_om.core.content.blocks import mark_answer
+from langgraph_om.core.content.text import as_mapping
 from langgraph_om.core.wire import ActorWindow, MemoryRecord, WindowsKnown
 from langgraph_om.errors import ConfigurationError
 
@@ -54,11 +56,7 @@ def join_windows(*several: ActorWindows) -> dict[str, ActorWindow]:
 
 def mark_learned(message: BaseMessage, model: str, tokens: int) -> BaseMessage:
     """Return an answer that says how long a prompt may be, as its provider said before it."""
-    if not isinstance(message, AIMessage):
-        return message
-    learned = {"model": model, "tokens": tokens}
-    metadata = {**message.response_metadata, _LEARNED: learned}
-    return message.model_copy(update={"response_metadata": metadata})
+    return mark_answer(message, _LEARNED, {"model": model, "tokens": tokens})
 
 
 def list_known(
@@ -77,13 +75,9 @@ def list_known(
 
 
 def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
-    marked: Any = None
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            marked = message.response_metadata.get(_LEARNED)
-            break
-    if not isinstance(marked, Mapping):
-        return {}
+    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
+    newest = next(answers, None)
+    marked = as_mapping(newest.response_metadata.get(_LEARNED) if newest is not None else None)
     model, tokens = marked.get("model"), marked.get("tokens")
     if not isinstance(model, str) or not isinstance(tokens, int) or tokens < 1:
         return {}

@@ -169,7 +169,6 @@ def inline_document(block: Mapping[Any, Any]) -> str:
 
 
 def _join_texts(value: object) -> str:
-    """Join the text in a string, or in a list of strings and text blocks."""
     if isinstance(value, list):
         texts = (item.get("text") if isinstance(item, dict) else item for item in value)
         return "\n".join(text for text in texts if isinstance(text, str))
@@ -384,9 +383,14 @@ def mark_other_view(message: BaseMessage) -> BaseMessage:
 
     The mark is part of the message, so it holds wherever the conversation is taken up again.
     """
+    return mark_answer(message, _OTHER_VIEW, value=True)
+
+
+def mark_answer(message: BaseMessage, key: str, value: object) -> BaseMessage:
+    """Return an answer with something in its response metadata; other messages as they are."""
     if not isinstance(message, AIMessage):
         return message
-    metadata = {**message.response_metadata, _OTHER_VIEW: True}
+    metadata = {**message.response_metadata, key: value}
     return message.model_copy(update={"response_metadata": metadata})
 
 

@@ -262,13 +262,7 @@ def times_of(
 def _fill_in_exchanges(
     of_person: Sequence[bool], own: Sequence[datetime | None], filled: list[datetime | None]
 ) -> None:
-    """Give messages the times of their exchanges.
-
-    Args:
-        of_person: Per message, whether a person wrote it.
-        own: The times of their own.
-        filled: The times so far, which get more.
-    """
+    """Give messages the times of their exchanges."""
     begins = [is_it and not (at and of_person[at - 1]) for at, is_it in enumerate(of_person)]
     following: datetime | None = None
     for at in reversed(range(len(filled))):
@@ -296,7 +290,8 @@ def _iso_time(value: object, timezone: tzinfo) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone)
 
 
-_ULID_ALPHABET = {char: value for value, char in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
+_ULID_DIGITS = str.maketrans("GHJKMNPQRSTVWXYZ", "GHIJKLMNOPQRSTUV", "ILOU")
+"""Of base 32, as Python reads it."""
 _ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
 _UUID_LENGTH, _UUID_VERSION_AT = 36, 14
 _EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id that looks like a ULID
@@ -314,12 +309,9 @@ def _id_time(key: str | None) -> datetime | None:
         except ValueError:
             return None
     elif len(key) == _ULID_LENGTH and key[0] in "01234567":
-        digits = [_ULID_ALPHABET.get(char) for char in key.upper()]
-        if None in digits:
-            return None
-        milliseconds = 0
-        for digit in digits[:_ULID_TIME_LENGTH]:
-            milliseconds = milliseconds * 32 + (digit or 0)
+        digits = key.upper().translate(_ULID_DIGITS)
+        if len(digits) == _ULID_LENGTH and digits.isalnum() and digits.isascii():
+            milliseconds = int(digits[:_ULID_TIME_LENGTH], 32)
     if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

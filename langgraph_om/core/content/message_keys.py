@@ -75,8 +75,9 @@ _PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
 
 
 def _digest_head(fields: Mapping[str, Any]) -> bytes:
-    # A streamed message and its whole form read alike.
-    kind = _WHOLE_TYPES.get(str(fields.get("type")), fields.get("type"))
+    kind = fields.get("type")
+    if isinstance(kind, str) and kind.endswith(_STREAMED):  # it reads as its whole form does
+        kind = kind.removesuffix(_STREAMED).lower()
     extras = as_mapping(fields.get("additional_kwargs"))
     parts = [
         _call_identities(fields.get("tool_calls")),
@@ -87,14 +88,8 @@ def _digest_head(fields: Mapping[str, Any]) -> bytes:
     return _canonical([kind, *parts]) if any(parts) else _canonical(kind)
 
 
-_WHOLE_TYPES: Final[Mapping[str, str]] = {
-    "HumanMessageChunk": "human",
-    "AIMessageChunk": "ai",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-    "FunctionMessageChunk": "function",
-    "ChatMessageChunk": "chat",
-}
+_STREAMED: Final = "MessageChunk"
+"""How the types of `AIMessageChunk` and its like end."""
 
 
 def _call_identities(calls: object) -> list[Any]:

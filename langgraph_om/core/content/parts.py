@@ -343,7 +343,6 @@ def _block_parts(block: object, placeholders: Placeholders) -> Iterator[Part]:
 
 
 def _shown_as(block: Mapping[Any, Any]) -> str:
-    """Return what a reader sees a block as."""
     stated = block_type(block)
     is_result = stated not in TYPES and stated.endswith("_tool_result")
     return "result" if is_result else TYPES.get(stated, UNKNOWN).shown

@@ -135,11 +135,10 @@ def truncate_to_tokens(text: str, tokens: int, count: Callable[[str], int]) -> s
     if high == len(text) and head <= tokens:
         return text
     guess = min(high, high * tokens // max(head, 1))
-
-    def fits(kept: int) -> bool:
-        return count(omit_middle(text, kept)) <= tokens
-
-    return omit_middle(text, _find_longest(fits, high, guess, least=16, part=50))
+    kept = _find_longest(
+        lambda kept: count(omit_middle(text, kept)) <= tokens, high, guess, least=16, part=50
+    )
+    return omit_middle(text, kept)
 
 
 def _find_longest(
@@ -172,11 +171,8 @@ def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> in
     head = count(text[:high])
     if head <= tokens:
         return high
-
-    def fits(length: int) -> bool:
-        return count(text[:length]) <= tokens
-
-    low = _find_longest(fits, high, high * tokens // head, least=1, part=20)
+    guess = high * tokens // head
+    low = _find_longest(lambda n: count(text[:n]) <= tokens, high, guess, least=1, part=20)
     return to_whole_character(text, 0, low) if low else 0
 
 
@@ -252,8 +248,7 @@ def _shorten_string(text: str, bounds: _Bounds) -> str:
         return describe_omitted(text)
     if len(text) <= bounds.characters:
         return text
-    omitted = f"[{len(text) - bounds.characters:,} characters omitted]"
-    return f"{text[: bounds.characters]} … {omitted}"
+    return f"{text[: bounds.characters]} … {describe_omitted(text[bounds.characters :])}"
 
 
 def _outline_value(value: object, bounds: _Bounds, depth: int, nodes: int) -> object:
@@ -270,10 +265,7 @@ def _outline_value(value: object, bounds: _Bounds, depth: int, nodes: int) -> ob
 
 
 def _container_outline(
-    value: dict[Any, Any] | Sequence[Any],
-    bounds: _Bounds,
-    depth: int,
-    nodes: int,
+    value: dict[Any, Any] | Sequence[Any], bounds: _Bounds, depth: int, nodes: int
 ) -> object:
     """The outline of a mapping or list, whose entries share the `nodes` that are left."""
     size = min(len(value), bounds.entries, nodes)
@@ -282,18 +274,14 @@ def _container_outline(
     share = (nodes - size) // max(size, 1)
     left_out = f"[{len(value) - size:,} entries omitted]" if len(value) > size else ""
     if isinstance(value, dict):
-        shown = {
-            _shorten_key(key): _outline_value(item, bounds, depth - 1, share)
-            for key, item in islice(value.items(), size)
-        }
+        shown: dict[str, object] = {}
+        for key, item in islice(value.items(), size):
+            # Long enough in every outline to tell it from its neighbours.
+            name = str(_outline_value(key, KEY_BOUNDS, depth=0, nodes=0))
+            shown[name] = _outline_value(item, bounds, depth - 1, share)
         return shown | ({"…": left_out} if left_out else {})
     items = [_outline_value(item, bounds, depth - 1, share) for item in value[:size]]
     return [*items, left_out] if left_out else items
-
-
-def _shorten_key(key: object) -> str:
-    """The name of an entry, long enough in every outline to tell it from its neighbours."""
-    return str(_outline_value(key, KEY_BOUNDS, depth=0, nodes=0))
 
 
 def _outline_json(value: object, bounds: _Bounds) -> str:
@@ -386,9 +374,8 @@ def _make_readable(value: object, payloads: list[str], parents: frozenset[int]) 
 
 
 def _is_encoded(text: str) -> bool:
-    if len(text) <= _ENCODED_MIN_LENGTH:
-        return _DATA_URI.match(text) is not None
-    return (_DATA_URI.match(text) or _ENCODED.fullmatch(text)) is not None
+    is_long = len(text) > _ENCODED_MIN_LENGTH
+    return bool(_DATA_URI.match(text) or (is_long and _ENCODED.fullmatch(text)))
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
@@ -421,9 +408,8 @@ def _is_built_like_key(text: str) -> bool:
     """
     if len(text) > KEY_UNITS:
         return False
-    mixed = [
-        piece for piece in _KEY_JOINTS.split(text) if piece and not _PLAIN_PIECE.fullmatch(piece)
-    ]
+    pieces = filter(None, _KEY_JOINTS.split(text))
+    mixed = [piece for piece in pieces if not _PLAIN_PIECE.fullmatch(piece)]
     return len(mixed) <= 1 and all(map(_MIXED_PIECE.fullmatch, mixed))
 
 

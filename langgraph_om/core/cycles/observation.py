@@ -64,7 +64,6 @@ from langgraph_om.core.wire import (
     Hints,
     MemoryRecord,
     Moved,
-    ObservationEnd,
 )
 from langgraph_om.errors import ObserverError
 
@@ -87,37 +86,32 @@ from langgraph_om.errors import ObserverError
 _BLANK_LINES = compile_late(r"\n{3,}")
 
 
-class Notes(NamedTuple):
-    """What was noted of messages of one thread."""
-
-    first_id: str
-    """The id of its first group, from which those of the others are derived."""
-    thread_id: str
-    text: str
-    at: str
-    """When the Observer answered."""
-
-
 def build_groups(
     info: CycleInfo,
-    noted: Notes,
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
+    text: str,
+    *,
+    first_id: str,
+    thread_id: str,
+    at: str,
 ) -> list[Group]:
     """Return what an observation becomes in the log: a group for each day.
 
     Args:
         entries: The messages; at least one.
+        first_id: The id of the first group, from which those of the others are derived.
+        at: When the Observer answered.
     """
     settings = info.settings
-    days = split_days(noted.text, times, timezone=settings.timezone)
+    days = split_days(text, times, timezone=settings.timezone)
     return [
         {
-            "id": derive_id("day", noted.first_id, number) if number else noted.first_id,
+            "id": derive_id("day", first_id, number) if number else first_id,
             "kind": "observation",
             "ranges": [[entries[day.start].key, entries[day.stop - 1].key]],
-            "thread_id": noted.thread_id,
-            "observed_at": noted.at,
+            "thread_id": thread_id,
+            "observed_at": at,
             "text": day.text,
             "tokens": settings.counter.count_text(day.text),
         }
@@ -196,10 +190,8 @@ def split_days(
 
 
 def _date_messages(times: Sequence[datetime | None], timezone: tzinfo) -> list[date]:
-    known: list[date | None] = []
-    for time in times:
-        local = to_local(time, timezone)
-        known.append(local.date() if local is not None else None)
+    local = [to_local(time, timezone) for time in times]
+    known = [time.date() if time is not None else None for time in local]
     newest = next((day for day in known if day is not None), None)
     if newest is None:
         return []
@@ -253,9 +245,7 @@ def observe_cycle(
     cycle = describe_observation(settings, record, window, count, started, mode="blocking")
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
-        tally: Tally = yield ReadTally()
-        ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
-        yield from announce_found(cycle.info, at, ended)
+        yield from announce_found(cycle.info, datetime.fromisoformat(end["at"]), end)
 
 
 def describe_observation(
@@ -296,12 +286,7 @@ def _observe(
     chunks: Sequence[Chunk],
     moved: Moved,
 ) -> EffectFlow[CycleEnded]:
-    """Have messages observed; what is written goes to the log, or is kept until it is needed.
-
-    Args:
-        chunks: What was observed ahead of the messages before them.
-        moved: How far the conversation is observed then.
-    """
+    """Have messages observed; what is written goes to the log, or is kept until it is needed."""
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known: Sequence[Group] = [*apply_reflection(record), *ahead]
@@ -315,10 +300,9 @@ def _observe(
         found = yield from ask_for_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
-    noted = Notes(info.cycle_id, record["thread_id"], parsed.observations, at)
-    groups, noticed = sort_notes(
-        info, build_groups(info, noted, entries, times), known, observed.said
-    )
+    text, own = parsed.observations, record["thread_id"]
+    groups = build_groups(info, entries, times, text, first_id=info.cycle_id, thread_id=own, at=at)
+    groups, noticed = sort_notes(info, groups, known, observed.said)
     found = join_found([found, observed.found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(info.settings, parsed)
@@ -330,22 +314,19 @@ def _observe(
     }
     if not is_ahead:
         return info.end(tally, groups=groups, **moved, **written, hints=hints)
-    chunk = {**_describe_chunk(info, entries, groups), "hints": hints, "created_at": at}
-    return info.end(tally, chunk={**chunk, **tell_found(found)}, **written)
-
-
-def _describe_chunk(
-    info: CycleInfo, entries: Sequence[Entry], groups: Sequence[Group]
-) -> dict[str, Any]:
-    return {
+    chunk = {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
         "groups": groups,
-        "tokens": sum(group["tokens"] for group in groups),
+        "tokens": tokens,
         "message_count": len(entries),
         "message_tokens": info.tokens,
         "digest": digest_entries(entries),
+        "hints": hints,
+        "created_at": at,
+        **tell_found(found),
     }
+    return info.end(tally, chunk=chunk, **written)
 
 
 class ObserverOutcome(NamedTuple):
@@ -418,7 +399,6 @@ def _ask_part_by_part(
 
 
 def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:
-    """Return an answer as the next question is shown it."""
     text = answer.observations
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 
@@ -476,13 +456,10 @@ def _build_observer_input(
 
 def apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     """Return the log with a buffered reflection in the place of the groups it read."""
-    buffered = record["reflection"]
-    if buffered is None:
-        return record["log"]
-    log = record["log"]
-    placed = place_reflection(log, buffered)
-    replaced = replace_groups(log, placed.group_ids, placed.groups) if placed is not None else None
-    return log if replaced is None else replaced.log
+    log, buffered = record["log"], record["reflection"]
+    placed = place_reflection(log, buffered) if buffered is not None else None
+    replaced = replace_groups(log, *placed) if placed is not None else None
+    return log if replaced is None else replaced[0]
 
 
 def merge_hints(known: Mapping[str, Any], stated: Iterable[Mapping[str, str | None]]) -> Hints:

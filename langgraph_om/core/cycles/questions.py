@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import Placeholders, all_parts, role_of, selected
+from langgraph_om.core.content.parts import Attachment, Placeholders, all_parts, role_of, selected
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, compile_late, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
@@ -89,25 +89,11 @@ def split_transcript(
         return SplitTranscript([transcript])
     lines, left_out = _split_lines(_LEFT_EDGE.split(text), tokens, count, most)
     texts = list(_pack(lines, tokens))
-    places = _find_places(transcript, texts)
-    parts = [
-        Transcript(
-            shown,
-            [
-                attachment
-                for attachment, place in zip(transcript.attachments, places, strict=True)
-                if place == at
-            ],
-        )
-        for at, shown in enumerate(texts)
-    ]
-    return SplitTranscript(parts, left_out)
-
-
-def _know_tokens(settings: Settings, entry: Entry) -> int | None:
-    """Return what a message counts; `None` for one of which a preview was counted."""
-    is_whole = settings.features.show(entry.message, entry.key) is entry.message
-    return entry.tokens if is_whole else None
+    attached: list[list[Attachment]] = [[] for _ in texts]
+    for attachment in transcript.attachments:
+        place = next((at for at, shown in enumerate(texts) if attachment.label in shown), 0)
+        attached[place].append(attachment)
+    return SplitTranscript([*map(Transcript, texts, attached)], left_out)
 
 
 def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
@@ -138,13 +124,6 @@ def _join_days(texts: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _find_places(transcript: Transcript, texts: Sequence[str]) -> list[int]:
-    return [
-        next((at for at, text in enumerate(texts) if attachment.label in text), 0)
-        for attachment in transcript.attachments
-    ]
-
-
 class _Line(NamedTuple):
     """A line of a transcript, or a part of one that is longer than a question."""
 
@@ -155,11 +134,7 @@ class _Line(NamedTuple):
 def _split_lines(
     lines: Sequence[str], tokens: int, count: Callable[[str], int], most: int
 ) -> tuple[list[_Line], int]:
-    """Split the lines that are longer than a question.
-
-    Returns:
-        All lines and parts, and how many tokens of the inside of long ones are left out.
-    """
+    """Split the lines that are longer than a question, and count tokens that are left out."""
     counted = [_Line(line, 0 if line.startswith(_DAY) else count(line)) for line in lines]
     long = sum(line.tokens > tokens for line in counted)
     share = max(MIN_QUESTIONS, most // max(1, long))
@@ -195,7 +170,6 @@ def _pack(lines: Sequence[_Line], tokens: int) -> Iterator[str]:
 
 
 def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
-    """Leave out a day that nothing follows."""
     return lines[:-1] if lines[-1].startswith(_DAY) else lines
 
 
@@ -301,10 +275,11 @@ def show_messages(
         The transcript, in as many parts as there are questions to ask, with those attachments that
         may be shown; `None` when there is nothing to show.
     """
-    settings = cycle.settings
+    settings, show = cycle.settings, cycle.settings.features.show
     shown = [
-        TimedMessage(entry.message, time, _know_tokens(settings, entry))
-        for entry, time in zip(entries, times, strict=False)
+        # Of some a preview was counted.
+        TimedMessage(message, time, tokens if show(message, key) is message else None)
+        for (key, message, _, tokens), time in zip(entries, times, strict=False)
     ]
     if "before_observation" in settings.transforms:
         known = {entry.key: each.time for entry, each in zip(entries, shown, strict=True)}
@@ -376,14 +351,21 @@ def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedA
 def rewrite_by_hook(
     cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
 ) -> EffectFlow[dict[str, Any]]:
-    """Let a hook change each text that there is; it is told which of them it is."""
+    """Let a hook change each text that there is; it is told which of them it is.
+
+    Raises:
+        ObserverError: When the hook failed or returned something else than text.
+    """
     if hook not in cycle.settings.transforms:
         return dict(texts)
     changed = dict(texts)
     for name, text in texts.items():
         if text:
-            about = {**cycle.about(), "field": field or name}
-            changed[name] = yield from transform_text(hook, text, about)
+            value = yield from _call_hook(hook, text, {**cycle.about(), "field": field or name})
+            if value is not None and not isinstance(value, str):
+                raise _read_returned(hook, f"`{type(value).__name__}`", "a text")
+            if value is not None:  # a checkpoint holds no subclass of `str`
+                changed[name] = sanitize(str.__str__(value))
     return changed
 
 
@@ -402,43 +384,28 @@ def transform_messages(
     Raises:
         ObserverError: When the hook failed or returned something else than messages.
     """
-    name = "before_observation"
-    copies = [_copy_messages(message) for message in messages]
+    name, wanted = "before_observation", "a list of messages"
+    copies = [
+        message.model_copy(update={name: _copy_of(value) for name, value in message})
+        for message in messages
+    ]
     value = yield from _call_hook(name, copies, about)
     if value is None:
         return copies
     if not isinstance(value, list | tuple):
-        raise _read_returned(name, f"`{type(value).__name__}`", "a list of messages")
+        raise _read_returned(name, f"`{type(value).__name__}`", wanted)
     for each in value:
         if not isinstance(each, BaseMessage):
-            raise _read_returned(name, f"a list with `{type(each).__name__}`", "a list of messages")
+            raise _read_returned(name, f"a list with `{type(each).__name__}`", wanted)
     return list(value)
 
 
-def _copy_messages(message: BaseMessage) -> BaseMessage:
-    """Copy a message; what cannot be copied, as a lock in an artifact, is shared."""
-    return message.model_copy(update={name: _copy_of(value) for name, value in message})
-
-
 def _copy_of(value: Any) -> Any:
+    """Copy a value; what cannot be copied, as a lock in an artifact, is shared."""
     try:
         return deepcopy(value)
     except Exception:  # noqa: BLE001 a value of any type may refuse
         return value
-
-
-def transform_text(name: str, text: str, about: Mapping[str, Any]) -> EffectFlow[str]:
-    """Let a hook change a text.
-
-    Raises:
-        ObserverError: When the hook failed or returned something else than text.
-    """
-    value = yield from _call_hook(name, text, about)
-    if value is None:
-        return text
-    if not isinstance(value, str):
-        raise _read_returned(name, f"`{type(value).__name__}`", "a text")
-    return sanitize(str.__str__(value))  # a checkpoint holds no subclass of `str`
 
 
 def _read_returned(name: str, what: str, wanted: str) -> ObserverError:

@@ -20,12 +20,11 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, keep_protected
 from langgraph_om.core.record.record import (
-    LogChanges,
     Substitution,
     count_failures,
     find_log_owner,
     log_tokens,
-    place_changes,
+    place_reflection,
     write_log,
 )
 from langgraph_om.core.record.window import Window
@@ -42,7 +41,6 @@ from langgraph_om.core.reflect.reflector import (
 from langgraph_om.core.wire import (
     BufferedReflection,
     CycleEnded,
-    Edited,
     Group,
     Hints,
     MemoryRecord,
@@ -80,17 +78,18 @@ def describe_reflection(
 class _Outcome:
     """What a reflection comes to."""
 
-    group_ids: Sequence[str]
+    group_ids: list[str]
     """The groups that are replaced."""
-    groups: Sequence[Group]
+    groups: list[Group]
     """What takes their place."""
     tokens: int
     """Of the whole log after it."""
     text: str
     """What was written; after edits, the whole log."""
     hints: Hints = field(default_factory=dict)
-    edited: Edited = field(default_factory=Edited)
-    together: Sequence[Sequence[str]] | None = None
+    edited: Mapping[str, int] = field(default_factory=dict)
+    """Of edits, how many; see `wire.Edited`."""
+    together: list[list[str]] | None = None
     """Of edits: which of the groups have to be changed together, each becoming the one of `groups`
     at its place."""
 
@@ -109,43 +108,27 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     values = tell_found((yield from ask_for_values(info, None, found.text)))
     tally: Tally = yield ReadTally()
     written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}
-    ids, groups = list(found.group_ids), list(found.groups)
-    if info.mode == "blocking":
-        if found.together is not None:
-            changes = LogChanges(dict(zip(ids, groups, strict=True)), found.together)
-            placed = place_changes(sources, changes, info.cycle_id) or Substitution([], [])
-            ids, groups = placed.group_ids, placed.groups
-        return info.end(
-            tally,
-            group_ids=ids,
-            groups=groups,
-            **written,
-            hints=found.hints,
-            **values,
-            **info.rest_after(found.tokens),
-        )
     buffered: BufferedReflection = {
         "cycle_id": info.cycle_id,
-        "group_ids": ids,
-        "groups": groups,
+        "group_ids": found.group_ids,
+        "groups": found.groups,
         "input_tokens": info.tokens,
         "tokens": found.tokens,
         "created_at": iso(info.last_reply(tally)),
     }
     if found.together is not None:
-        buffered["together"] = [list(together) for together in found.together]
-    if values:
-        buffered["found"] = values["found"]
-    return info.end(tally, reflection=buffered, **written)
+        buffered["together"] = found.together
+    if info.mode == "ahead":
+        return info.end(tally, reflection={**buffered, **values}, **written)
+    placed = place_reflection(sources, buffered) or Substitution([], [])
+    replaced = {**placed._asdict(), **written, **values, **info.rest_after(found.tokens)}
+    return info.end(tally, hints=found.hints, **replaced)
 
 
 def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
     """Have groups condensed, in the form that is set; without valid edits, by one rewriting.
 
     What a person pinned or wrote is not shown to the Reflector, and stays as it is.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
     """
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
@@ -165,11 +148,21 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome
 def _condense_free(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
     if cycle.settings.reflection.form == "rewrite":
         return (yield from _rewrite(cycle, sources, questions=MAX_QUESTIONS))
-    shown = yield from _show_groups(cycle, sources)
-    log = yield from reflect_by_edits(
-        _build_edits_input(cycle, sources, shown), cycle.settings.counter
+    settings = cycle.settings
+    shown, divide = (yield from _show_groups(cycle, sources)), settings.features.first("divide")
+    # A hook that hides something from the Reflector is told of the log alone, not of hints; and
+    # what the Actor is not shown as a hint has to stand in the log.
+    hides = "before_reflection" in settings.transforms
+    request = EditsInput(
+        sources,
+        target=find_target(cycle, sources),
+        shown=shown,
+        division=divide(settings) if divide is not None else None,
+        hints={} if hides else settings.features.list_closing(cycle.record),
+        instruction=settings.reflection.instruction,
     )
-    if not log.edits:
+    log = yield from reflect_by_edits(request, settings.counter)
+    if not log.edited:
         return (yield from _rewrite(cycle, sources, questions=1, shown=shown))
     return (yield from _finish_edits(cycle, log))
 
@@ -194,30 +187,8 @@ def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[s
     ]
 
 
-def _build_edits_input(
-    cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str]
-) -> EditsInput:
-    settings, record = cycle.settings, cycle.record
-    # A hook that hides something from the Reflector is told of the log alone, not of hints; and
-    # what the Actor is not shown as a hint has to stand in the log.
-    is_shown = "before_reflection" not in settings.transforms
-    divide = settings.features.first("divide")
-    return EditsInput(
-        groups,
-        target=find_target(cycle, groups),
-        shown=shown,
-        division=divide(settings) if divide is not None else None,
-        hints=settings.features.list_closing(record) if is_shown else {},
-        instruction=settings.reflection.instruction,
-    )
-
-
 def _finish_edits(cycle: CycleInfo, log: EditedLog) -> EffectFlow[_Outcome]:
-    """Let a hook change what became of the changed groups, and name them anew.
-
-    Raises:
-        ObserverError: When nothing was gained, or a hook failed.
-    """
+    """Let a hook change what became of the changed groups, and name them anew."""
     counter = cycle.settings.counter
     if log.tokens >= sum(group["tokens"] for group in log.given):
         msg = "the Reflector's edits make the log no smaller"
@@ -232,19 +203,14 @@ def _finish_edits(cycle: CycleInfo, log: EditedLog) -> EffectFlow[_Outcome]:
             log.replace_text(int(at), left, counter)
     tally: Tally = yield ReadTally()
     at = iso(cycle.last_reply(tally))
-    changes = log.list_changes(cycle_id=cycle.cycle_id, reflected_at=at)
+    becomes, together = log.list_changes(cycle_id=cycle.cycle_id, reflected_at=at)
     return _Outcome(
-        list(changes.becomes),
-        list(changes.becomes.values()),
+        [*becomes],
+        [*becomes.values()],
         tokens=log.tokens,
         text=write_log(log.groups),
-        edited={
-            "edits": log.edits,
-            "dropped": log.dropped,
-            "joined": log.joined,
-            "shortened": log.shortened,
-        },
-        together=changes.together,
+        edited=dict(log.edited),
+        together=together,
     )
 
 
@@ -258,14 +224,7 @@ def _rewrite(
     questions: int,
     shown: Sequence[str] | None = None,
 ) -> EffectFlow[_Outcome]:
-    """Have the log written anew; one that is about several threads, each thread's for itself.
-
-    Args:
-        shown: What the Reflector is shown of each group, if a hook was asked already.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
+    """Have the log written anew; one that is about several threads, each thread's for itself."""
     ids = [group["id"] for group in sources]
     hints: Hints = {}
     rewrite = cycle.settings.features.first("rewrite")

@@ -84,7 +84,6 @@ class _Excerpt(NamedTuple):
 
 
 def _cut_log(items: Sequence[_Item], budget: int, counter: TokenCounter) -> _Excerpt:
-    """Return the newest and the important items."""
     room = budget
     while room > 0:
         kept = _choose_items(items, room)

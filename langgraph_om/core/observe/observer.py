@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -28,23 +28,7 @@ MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
 
 
-class Answer(Protocol):
-    """What an answer of the Observer holds."""
-
-    @property
-    def status(self) -> str:
-        """One of those of `ParsedAnswer`."""
-
-    @property
-    def problem(self) -> str:
-        """One sentence on what is wrong with it, or an empty text."""
-
-    @property
-    def observations(self) -> str:
-        """What it says, as far as it can be read."""
-
-
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=ParsedAnswer)
 
 
 @dataclass(frozen=True, slots=True)

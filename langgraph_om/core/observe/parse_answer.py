@@ -73,14 +73,13 @@ def is_degenerate(text: str) -> bool:
 
 
 def _ends_in_run(text: str) -> bool:
-    """Return whether the text ends in one block, again and again."""
     probe = len(text) - _PROBE_CHARS
     window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
     twin = text.rfind(text[probe:], max(0, probe - window), len(text) - 1)
     if twin < 0:
         return False
     period = probe - twin
-    return _is_run(_count_same_behind(text, len(text) - period, len(text)) + period, period)
+    return _is_run(_count_same(text, len(text) - period, len(text), ahead=False) + period, period)
 
 
 def _is_filled_with_runs(text: str) -> bool:
@@ -96,8 +95,8 @@ def _is_filled_with_runs(text: str) -> bool:
         if twin < 0:
             continue
         period = twin - probe
-        first = probe - _count_same_behind(text, probe, twin)
-        last = twin + _count_same_ahead(text, probe, twin)
+        first = probe - _count_same(text, probe, twin, ahead=False)
+        last = twin + _count_same(text, probe, twin, ahead=True)
         if _is_run(last - first, period):
             covered += last - max(first, reached)
             reached = last
@@ -111,24 +110,13 @@ def _is_run(length: int, period: int) -> bool:
     return length + 1 >= max(_MIN_RUN_CHARS, _MIN_REPEATS * period)
 
 
-def _count_same_ahead(text: str, left: int, right: int) -> int:
-    """Count the equal characters from two places onward."""
+def _count_same(text: str, left: int, right: int, *, ahead: bool) -> int:
+    """Count the equal characters from two places onward, or before them, going back."""
     same, size, growing = 0, 64, True
     while size:
-        ahead = text[right + same : right + same + size]
-        fits = len(ahead) == size and text[left + same : left + same + size] == ahead
-        same += size if fits else 0
-        growing = growing and fits
-        size = size * 2 if growing else size // 2
-    return same
-
-
-def _count_same_behind(text: str, left: int, right: int) -> int:
-    """Count the equal characters before two places, going back."""
-    same, size, growing = 0, 64, True
-    while size:
-        start = left - same - size
-        fits = start >= 0 and text[start : left - same] == text[right - same - size : right - same]
+        shift = same if ahead else -same - size
+        start, other = left + shift, text[right + shift : right + shift + size]
+        fits = start >= 0 and len(other) == size and text[start : start + size] == other
         same += size if fits else 0
         growing = growing and fits
         size = size * 2 if growing else size // 2
@@ -187,14 +175,6 @@ class Lines:
 
 _CDATA_OPENS: Final = compile_late(r"\s*+(?:<!\[CDATA\[\s*+)+")
 _CDATA_CLOSES: Final = "]]>"
-
-
-def strip_cdata(text: str) -> str:
-    """Drop the marks of CDATA that wrap a text."""
-    opened = _CDATA_OPENS.match(text)
-    if opened is None:
-        return text
-    return text[opened.end() :].rstrip().removesuffix(_CDATA_CLOSES)
 
 
 _MAX_DEPTH: Final = 8
@@ -550,7 +530,8 @@ def _strip_wrapping(text: str) -> str:
         if end is None:
             break
         at = end.end()
-    return strip_cdata(text[at:])
+    opened = _CDATA_OPENS.match(text, at)
+    return text[opened.end() :].rstrip().removesuffix(_CDATA_CLOSES) if opened else text[at:]
 
 
 def _find_orphan_end(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from itertools import groupby, pairwise
@@ -130,7 +130,7 @@ def render_log(record: MemoryRecord) -> Html:
         if is_divided:
             name = f"Thread {show_key(thread)}" if thread else "Several threads"
             parts.append(element("p", name, class_="thread"))
-        parts += [_render_day(day) for day in split_days([*own])]
+        parts += map(_render_day, split_days([*own]))
     return join(parts)
 
 
@@ -145,11 +145,6 @@ def render_apart(record: MemoryRecord, apart: Apart) -> Html:
         for text in apart.left_out
     ]
     return element("section", *parts)
-
-
-def render_items(groups: Iterable[Group]) -> Html:
-    """Render the items of groups that are no part of the log yet."""
-    return join([_render_day(day) for day in split_days([*groups])])
 
 
 def _render_day(day: Day) -> Html:
@@ -231,7 +226,6 @@ def write_words(line: str) -> str:
 
 
 def _list_below(text: str) -> list[str]:
-    """Return the lines below an item, arrows in place of their bullets, indented as they are."""
     lines = [line for line in text.split("\n") if line.strip()]
     depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
@@ -406,7 +400,7 @@ def _render_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) 
         parts.append(element("p", explained, class_="note"))
         groups = [group for chunk in record["chunks"] for group in chunk["groups"]]
         said = element("summary", "What they will add")
-        parts.append(element("details", said, render_items(groups)))
+        parts.append(element("details", said, *map(_render_day, split_days(groups))))
     reflection = record["reflection"]
     if reflection:
         text = (

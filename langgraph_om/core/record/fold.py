@@ -36,6 +36,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     forget_wait,
     replace_groups,
+    select_valid_counts,
 )
 from langgraph_om.core.wire import (
     Attempt,
@@ -52,11 +53,13 @@ from langgraph_om.core.wire import (
     ObservationEnd,
     ObservationFailed,
     Opened,
+    PendingJob,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
     ThreadDeleted,
+    Trip,
     Tripped,
     Usage,
     Waived,
@@ -79,17 +82,11 @@ def note_failure(record: MemoryRecord, event: ObservationFailed | BufferingFaile
     if former is not None and former.get("cycle_id") == event["cycle_id"]:
         return
     facts: Mapping[str, Any] = event
-    attempt: Attempt = {
-        "failures": event["failures"],
-        "at_tokens": event["at_tokens"],
-        "retry_at_tokens": event["retry_at_tokens"],
-        "cycle_id": event["cycle_id"],
-        "error": event["error"],
-    }
+    keys = ("failures", "at_tokens", "retry_at_tokens", "cycle_id", "error")
+    attempt = {**_select(event, *keys), "last_message": facts.get("last_message")}
     if facts.get("discarded"):  # what failed before is what there is to say
         attempt["error"] = former.get("error") if former is not None else None
-    attempt["last_message"] = facts.get("last_message")
-    record["attempts"] = {**record["attempts"], operation: attempt}
+    record["attempts"] = {**record["attempts"], operation: cast("Attempt", attempt)}
     add_usage(record, event)
     _note_wait(record, event)
 
@@ -102,7 +99,6 @@ def note_success(record: MemoryRecord, event: CycleEnded) -> None:
 
 
 def _note_wait(record: MemoryRecord, event: CycleEnded) -> None:
-    """Add the time of a cycle that the turn waited for."""
     took = cast("Mapping[str, Any]", event).get("duration_ms")
     if event["type"].startswith("observation-") and took:
         waited = record["turn"].get("waited_ms", 0) + took
@@ -121,11 +117,14 @@ def reset_attempts(record: MemoryRecord, event: CycleEnded | ReflectionActivated
 
 def find_rest(event: CycleEnded | ReflectionActivated) -> Attempt | None:
     """Return what the next attempt waits for, where a cycle ended well and says so."""
-    said: Mapping[str, Any] = event
-    if said.get("retry_at_tokens") is None:
+    if cast("Mapping[str, Any]", event).get("retry_at_tokens") is None:
         return None
     keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
-    return cast("Attempt", {key: said[key] for key in keys})
+    return cast("Attempt", _select(event, *keys))
+
+
+def _select(event: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: event[key] for key in keys}
 
 
 def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
@@ -215,20 +214,18 @@ def _ends_at(group: Group, key: str | None) -> bool:
 
 
 def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> bool:
-    read = event["group_ids"]
-    replaced = replace_groups(record["log"], read, event["groups"])
+    replaced = replace_groups(record["log"], event["group_ids"], event["groups"])
     if replaced is None:
         return False
-    record["log"] = replaced.log
-    record["generation"] = record["generation"] + 1
-    run_beside("reflected", record, {**event, "groups": replaced.groups})
+    record["log"], groups = replaced
+    record["generation"] += 1
+    run_beside("reflected", record, {**event, "groups": groups})
     return True
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
     """Set counts and times of window messages, and drop those of messages that left the window."""
-    cache = record["token_cache"]
-    counts = cache["counts"] if cache["counter"] == event["counter"] else {}
+    counts = select_valid_counts(record, event["counter"])
     stamps = record["stamps"]
     draft = cast("Draft", record)
     if not draft.owns_counts:
@@ -270,27 +267,16 @@ def waive(record: MemoryRecord, event: Waived) -> None:
 
 def trip(record: MemoryRecord, event: Tripped) -> None:
     """End the turn without an answer."""
-    record["tripwire"] = {
-        "operation": event["operation"],
-        "reason": event["reason"],
-        "last_message": event["last_message"],
-    }
+    record["tripwire"] = cast("Trip", _select(event, "operation", "reason", "last_message"))
 
 
 def start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
     """Note a background job and what it covers; its state is the executor's to know."""
-    record["pending"] = {
-        **record["pending"],
-        event["operation"]: {
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "tokens": event["tokens"],
-            "covers": event["covers"],
-        },
-    }
-    if "turn" in event["covers"]:
-        operation, turn = event["operation"], event["covers"]["turn"]
-        waive(record, {"type": "waived", "operation": operation, "turn": turn})
+    operation, covers = event["operation"], event["covers"]
+    job = cast("PendingJob", _select(event, "cycle_id", "at", "tokens", "covers"))
+    record["pending"] = {**record["pending"], operation: job}
+    if "turn" in covers:
+        waive(record, {"type": "waived", "operation": operation, "turn": covers["turn"]})
 
 
 def end_buffering(record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered) -> None:
@@ -525,16 +511,12 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "buffering-end": end_buffering,
     "buffering-failed": fail_buffering,
     "activation": activate,
-    "observation-start": _ignore,
-    "extracted": _ignore,
-    "status": _ignore,
-    "view-trimmed": _ignore,
     "tripped": trip,
-    "tripwire": _ignore,
     "waived": waive,
 }
-
-_FOLDED = frozenset(kind for kind, reducer in _REDUCERS.items() if reducer is not _ignore)
+_FOLDED = frozenset(_REDUCERS)
+_STREAMED = ("observation-start", "extracted", "status", "view-trimmed", "tripwire")
+_REDUCERS |= dict.fromkeys(_STREAMED, _ignore)
 
 
 def is_folded(event: Event) -> bool:

@@ -7,9 +7,8 @@ as it is by now.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
-from operator import itemgetter
+from operator import eq, itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from langgraph_om.core.additions import (
@@ -249,12 +248,10 @@ def collect_sources(group: Group, others: Sequence[Group]) -> list[list[str]]:
     Args:
         others: Groups before it from which items were joined into it.
     """
-    found: dict[tuple[str, str], None] = {}
-    for other in [*others, group]:
-        own = other["ranges"] if other is not group else []
-        for first, last in [*other.get("sources", []), *own]:
-            found[first, last] = None
-    return [[first, last] for _, first, last in _limit([(None, *ends) for ends in found])]
+    found = [(*ends,) for each in others for ends in (*each.get("sources", ()), *each["ranges"])]
+    found += [(*ends,) for ends in group.get("sources", ())]
+    ranges = [(None, first, last) for first, last in dict.fromkeys(found)]
+    return [[first, last] for _, first, last in _limit(ranges)]
 
 
 def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
@@ -308,37 +305,34 @@ def _join_oldest(ranges: Sequence[_OwnedRange]) -> list[_OwnedRange]:
     return joined
 
 
-@dataclass(frozen=True, slots=True)
-class Substitution:
+class Substitution(NamedTuple):
     """A run of the log's groups, and what takes its place."""
 
     group_ids: list[str]
     groups: list[Group]
 
 
-@dataclass(frozen=True, slots=True)
-class LogChanges:
-    """What edits make of groups."""
-
-    becomes: Mapping[str, Group]
-    """By id of the group that is replaced."""
-    together: Sequence[Sequence[str]]
-    """The ids of those that have to be changed together."""
-
-
 def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Substitution | None:
     """Return what a reflection replaces in a log; `None` when nothing that it read is there.
 
     A rewritten log takes the place of all that it was made from. Edits apply to the groups that are
-    still the same.
+    still the same; what they replace is the shortest run with all of these.
     """
-    together = reflection.get("together")
-    if together is not None:
-        becomes = dict(zip(reflection["group_ids"], reflection["groups"], strict=True))
-        return place_changes(log, LogChanges(becomes, together), reflection["cycle_id"])
-    if find_groups(log, reflection["group_ids"]) is None:
+    ids, together = reflection["group_ids"], reflection.get("together")
+    if together is None:
+        is_there = find_groups(log, ids) is not None
+        return Substitution(ids, reflection["groups"]) if is_there else None
+    before = [group["id"] for group in log]
+    fitting = {group_id for run in together if {*before}.issuperset(run) for group_id in run}
+    if not fitting:
         return None
-    return Substitution(reflection["group_ids"], reflection["groups"])
+    becomes = dict(zip(ids, reflection["groups"], strict=True))
+    changed = [becomes[group["id"]] if group["id"] in fitting else group for group in log]
+    groups = join_empty(changed, reflection["cycle_id"])
+    after = [group["id"] for group in groups]
+    start = _count_equal(before, after)
+    rest = _count_equal(before[start:][::-1], after[start:][::-1])
+    return Substitution(before[start : len(before) - rest], groups[start : len(groups) - rest])
 
 
 def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> BufferedReflection:
@@ -354,45 +348,24 @@ def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> Buffer
     return {**reflection, "group_ids": ids, "groups": groups, "together": together}
 
 
-def place_changes(log: Sequence[Group], changes: LogChanges, cycle_id: str) -> Substitution | None:
-    """Return what edits replace in a log: the shortest run with all changes that fit."""
-    present = {group["id"] for group in log}
-    fitting = {group_id for ids in changes.together if present.issuperset(ids) for group_id in ids}
-    if not fitting:
-        return None
-    changed = [changes.becomes[group["id"]] if group["id"] in fitting else group for group in log]
-    after = join_empty(changed, cycle_id)
-    before = [group["id"] for group in log]
-    ids = [group["id"] for group in after]
-    start = _count_equal(before, ids)
-    rest = _count_equal(before[start:][::-1], ids[start:][::-1])
-    return Substitution(before[start : len(before) - rest], after[start : len(after) - rest])
-
-
-class LogReplacement(NamedTuple):
-    """A log in which a run of groups was replaced."""
-
-    log: list[Group]
-    groups: list[Group]
-    """What stands in the place of the run, with those of it that nobody else may change."""
-
-
 def replace_groups(
     log: Sequence[Group], read: Sequence[str], written: Sequence[Group]
-) -> LogReplacement | None:
+) -> tuple[list[Group], list[Group]] | None:
     """Replace exactly the groups that a reflection read; `None` when they are not there any more.
 
     Args:
         read: Their ids, in log order.
+
+    Returns:
+        The new log, and what stands there in their place, with those that nobody else may change.
     """
     start = find_groups(log, read)
     if start is None:
         return None
     stop = start + len(read)
     groups = keep_protected(log[start:stop], written)
-    return LogReplacement([*log[:start], *groups, *log[stop:]], groups)
+    return [*log[:start], *groups, *log[stop:]], groups
 
 
 def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return sum(takewhile(bool, map(eq, one, other)))

@@ -146,15 +146,6 @@ class ViewDigest:
         start = hashlib.blake2b(_encode("\x1f".join(parts)), digest_size=8)
         return cls([*parts], dict(lines), dropped, start, start)
 
-    @property
-    def text(self) -> str:
-        """The digest so far."""
-        return self.state.hexdigest()
-
-    def begins(self, parts: Sequence[str], lines: Mapping[str, str], dropped: int) -> bool:
-        """Return whether a view begins with the same, as far as that is not messages."""
-        return (dropped, lines, parts) == (self.dropped, self.lines, self.parts)
-
     def extend(self, entries: Entries) -> ViewDigest:
         """Return the digest of a view with further messages; this one stays as it is."""
         if not entries:
@@ -164,10 +155,6 @@ class ViewDigest:
         state.update(_encode("".join(text)))
         return replace(self, state=state, count=self.count + len(entries))
 
-    def restart(self) -> ViewDigest:
-        """Return the digest of a view that begins with the same, and has no messages yet."""
-        return replace(self, state=self.start, count=0)
-
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
@@ -175,13 +162,6 @@ def _encode(text: str) -> bytes:
 
 Source = tuple[date, list[str], list[str], list[str]]
 """The day that dates are relative to, what frames the groups, their texts, what ends them."""
-
-
-class Rendered(NamedTuple):
-    """A log that need not be rendered again as long as its source is the same."""
-
-    source: Source
-    blocks: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +233,8 @@ class Span:
     """Counts of a record that are known to be those of all entries."""
     view: ViewDigest | None = None
     """The digest of the view that was made of it last, which the next one goes on from."""
-    rendered: Rendered | None = None
-    """The log as the view shows it."""
+    rendered: tuple[Source | None, list[str]] = (None, [])
+    """The log as the view shows it, as long as its source is the same."""
     shorter: Span | None = None
     """What it was extended from."""
 
@@ -359,7 +339,8 @@ class Span:
 
     def take_over(self, before: Span) -> None:
         """Take over what holds with other messages too."""
-        self.view = before.view.restart() if before.view is not None else None
+        view = before.view  # what it begins with, which has no messages yet
+        self.view = replace(view, state=view.start, count=0) if view is not None else None
         self.rendered = before.rendered
 
     def extend(self, entries: Sequence[Entry]) -> Span:
@@ -450,16 +431,6 @@ def read_span(
     return span
 
 
-class Continued(NamedTuple):
-    """What of an earlier span is in the window still."""
-
-    span: Span
-    known: int
-    """How many of its first entries the record counts."""
-    read: Mapping[str, TokenCount]
-    """The counts of what was read behind it, for the case that it only came in another object."""
-
-
 def go_on(
     before: Span | None,
     record: MemoryRecord,
@@ -467,8 +438,13 @@ def go_on(
     counts: Mapping[str, TokenCount],
     *,
     is_counted: bool,
-) -> Continued | None:
-    """Return what of an earlier span is in the window still; `None` when anything is unusual."""
+) -> tuple[Span, int, Mapping[str, TokenCount]] | None:
+    """Return what of an earlier span is in the window still; `None` when anything is unusual.
+
+    Returns:
+        The span, how many of its first entries the record counts, and the counts of what was read
+        behind it, for the case that it only came in another object.
+    """
     if before is None or not before.is_plain or has_strays(record):
         return None
     cursor = record["cursor"]
@@ -480,14 +456,14 @@ def go_on(
         return None
     span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
-        return Continued(span, len(span.entries), {})
+        return span, len(span.entries), {}
     unchanged = span.count_unchanged(seen)
     if span.entries and not unchanged:
         return None
     read = {entry.key: [entry.digest, entry.tokens] for entry in span.entries[unchanged:]}
     span = span.first(unchanged)
     known = span.count_known(counts)
-    return Continued(span, known, read) if known is not None else None
+    return (span, known, read) if known is not None else None
 
 
 def _ends_at(cursor: Sequence[str], messages: Sequence[BaseMessage], start: int) -> bool:

@@ -63,7 +63,7 @@ def check_observed(
     newest = key_of(messages[last])
     old = record["observed"]
     if old is None:
-        count = _count(messages[: last + 1])
+        count = sum(map(is_conversation, messages[: last + 1]))
         return {"last": newest, "index": last, "count": count, "strays": []}, 0
     moved, at = 0, last
     while at >= 0 and key_of(messages[at]) != old["last"]:
@@ -126,10 +126,6 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
         tuple(before[max(0, first - CURSOR_TAIL) : first]),
         tuple(rest[first + run : first + run + CURSOR_TAIL]),
     )
-
-
-def _count(messages: Sequence[BaseMessage]) -> int:
-    return sum(map(is_conversation, messages))
 
 
 def _find_among_named(record: MemoryRecord, keyed: Keyed) -> list[str]:

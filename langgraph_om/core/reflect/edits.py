@@ -14,6 +14,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from langgraph_om.core.content.text import compile_late, escape, sanitize
@@ -168,21 +169,13 @@ Numbers = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """Items that go."""
+class Edit:
+    """What is to become of items."""
 
     numbers: Numbers
+    text: str | None = None
+    """What takes the place of one item, or of several that are joined in it; `None`: they go."""
 
-
-@dataclass(frozen=True, slots=True)
-class Rewording:
-    """A text that takes the place of one item, or of several that are joined in it."""
-
-    numbers: Numbers
-    text: str
-
-
-Edit = Drop | Rewording
 
 _NUMBER = r"\[?#?\d{1,9}\]?"
 _DASH = r"(?:-|\u2013|\u2014|\.\.|\bto\b)"
@@ -239,7 +232,7 @@ def _read(lines: Sequence[str]) -> Iterator[Edit]:
                 listed += lines[at]
                 at += 1
             if (found := _LIST.match(listed)) is not None:
-                yield Drop(_read_numbers(found[0]))
+                yield Edit(_read_numbers(found[0]))
         elif (worded := _WORDED.fullmatch(line) or _ECHO.fullmatch(line)) is not None:
             numbers = _read_numbers(worded["numbers"])
             body = [worded["text"] or ""]
@@ -251,11 +244,10 @@ def _read(lines: Sequence[str]) -> Iterator[Edit]:
                 body.append(lines[at].rstrip())
                 at += 1
             said = "\n".join(body).strip()
-            yield Drop(numbers) if _BARE_DROP.fullmatch(said) else Rewording(numbers, said)
+            yield Edit(numbers, None if _BARE_DROP.fullmatch(said) else said)
 
 
 def _is_below(line: str) -> bool:
-    """Return whether a line is a sub-item of the text before it."""
     return line[:1] in (" ", "\t") and line.strip() != "" and not _is_edit(line)
 
 
@@ -304,20 +296,12 @@ class CheckedEdits:
     """A reason for each edit that is left out."""
 
     @property
-    def count(self) -> int:
-        """How many edits can be applied."""
-        return len(self.dropped) + len(self.replacements)
-
-    @property
-    def shortened(self) -> int:
-        """How many items are only reworded."""
-        return sum(len(replacement.sources) == 1 for replacement in self.replacements)
-
-    @property
-    def joined(self) -> int:
-        """How many items are joined with others."""
-        sizes = (len(replacement.sources) for replacement in self.replacements)
-        return sum(size for size in sizes if size > 1)
+    def counts(self) -> dict[str, int]:
+        """How many edits can be applied, and to how many items, as `wire.Edited` has it."""
+        dropped, sizes = len(self.dropped), [len(each.sources) for each in self.replacements]
+        joined, shortened = sum(size for size in sizes if size > 1), sizes.count(1)
+        edits = dropped + len(sizes)
+        return {"edits": edits, "dropped": dropped, "joined": joined, "shortened": shortened}
 
 
 def check_edits(
@@ -331,18 +315,15 @@ def check_edits(
     checked = CheckedEdits()
     taken: set[int] = set()
     for edit in edits:
-        if isinstance(edit, Rewording):
+        if edit.text is not None:
             _check_rewording(edit, items, counter, taken, checked)
-    _check_drops([edit for edit in edits if isinstance(edit, Drop)], items, taken, checked)
+    drops = [ends for edit in edits if edit.text is None for ends in edit.numbers]
+    _check_drops(drops, items, taken, checked)
     return checked
 
 
 def _check_rewording(
-    edit: Rewording,
-    items: Sequence[Item],
-    counter: TokenCounter,
-    taken: set[int],
-    checked: CheckedEdits,
+    edit: Edit, items: Sequence[Item], counter: TokenCounter, taken: set[int], checked: CheckedEdits
 ) -> None:
     named = _name(edit)
     if sum(last - first + 1 for first, last in edit.numbers) > MAX_JOINED:
@@ -352,7 +333,7 @@ def _check_rewording(
     problem = _find_bad_number(numbers, items, taken)
     if not problem:
         sources = [items[number - 1] for number in numbers]
-        text = _settle(edit.text, sources)
+        text = _settle(edit.text or "", sources)
         if [text] == [source.text for source in sources]:
             return  # it says what is there
         problem = _find_bad_text(text, sources) or _find_bad_size(text, sources, counter)
@@ -364,25 +345,21 @@ def _check_rewording(
 
 
 def _check_drops(
-    drops: Sequence[Drop], items: Sequence[Item], taken: set[int], checked: CheckedEdits
+    drops: Sequence[tuple[int, int]], items: Sequence[Item], taken: set[int], checked: CheckedEdits
 ) -> None:
     """Take the numbers of all lists together: to drop an item twice is to drop it."""
     begun = [0] * (len(items) + 2)
-    for edit in drops:
-        for first, last in edit.numbers:
-            if first < 1 or last > len(items):
-                checked.refused.append(f"drop {first}: there is no such item")
-            if first <= len(items) and last >= 1:
-                begun[max(first, 1)] += 1
-                begun[min(last, len(items)) + 1] -= 1
-    depth = 0
-    for number in range(1, len(items) + 1):
-        depth += begun[number]
-        if depth and number not in taken:
-            checked.dropped.append(number)
+    for first, last in drops:
+        if first < 1 or last > len(items):
+            checked.refused.append(f"drop {first}: there is no such item")
+        if first <= len(items) and last >= 1:
+            begun[max(first, 1)] += 1
+            begun[min(last, len(items)) + 1] -= 1
+    depths = enumerate(accumulate(begun[:-1]))
+    checked.dropped += [number for number, depth in depths if depth and number not in taken]
 
 
-def _name(edit: Rewording) -> str:
+def _name(edit: Edit) -> str:
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in edit.numbers[:4]]
     return "+".join(shown) + ("+..." if len(edit.numbers) > len(shown) else "")
 

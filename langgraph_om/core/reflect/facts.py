@@ -199,7 +199,6 @@ def _select_names(text: str) -> Iterator[str]:
 
 
 def _opens(text: str, at: int) -> bool:
-    """Return whether a word begins the text, a sentence or a part of one."""
     before = text[max(0, at - 2) : at].rstrip()
     return not before or before[-1] in _SENTENCE_SIGNS
 

@@ -10,7 +10,8 @@ is taken, else the smallest valid one that is smaller than the log.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -32,7 +33,7 @@ from langgraph_om.core.observe.observer import (
 )
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import LogChanges, collect_ranges, collect_sources
+from langgraph_om.core.record.record import collect_ranges, collect_sources
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
     Division,
@@ -74,15 +75,14 @@ def regroup(
         cycle_id: Id of the cycle; the groups' ids are derived from it.
     """
     sections = _split_sections(text)
-    days = [section.day for section in sections]
-    known = [day for day in days if day is not None]
-    if not known or len(known) != len(days) or known != sorted(known):
-        sections, known = [_DaySection(None, text)], []
+    known = [day for day, _ in sections if day is not None]
+    if not known or len(known) != len(sections) or known != sorted(known):
+        sections, known = [(None, text)], []
     shares = _assign_sources(sources, known) if known else [list(sources)]
     groups: list[Group] = []
     carried = ""
-    for section, share in zip(sections, shares, strict=True):
-        carried = f"{carried}\n{section.text}" if carried else section.text
+    for (_, said), share in zip(sections, shares, strict=True):
+        carried = f"{carried}\n{said}" if carried else said
         if not share:
             continue
         groups.append(
@@ -107,27 +107,15 @@ def regroup(
 # --- Sections and their sources ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _DaySection:
-    day: date | None
-    text: str
-
-
-def _split_sections(text: str) -> list[_DaySection]:
-    """Split a text before each date heading of a new day."""
-    sections: list[_DaySection] = []
-    lines: list[str] = []
-    day: date | None = None
+def _split_sections(text: str) -> list[tuple[date | None, str]]:
+    sections: list[tuple[date | None, list[str]]] = [(None, [])]
     for line in text.split("\n"):
-        found = observation_date(line)
-        if found is not None and found != day:
-            if any(map(str.strip, lines)):
-                sections.append(_DaySection(day, "\n".join(lines).strip("\n")))
-            lines, day = [], found
-        lines.append(line)
-    if any(map(str.strip, lines)):
-        sections.append(_DaySection(day, "\n".join(lines).strip("\n")))
-    return sections
+        day = observation_date(line)
+        if day is not None and day != sections[-1][0]:
+            sections.append((day, []))
+        sections[-1][1].append(line)
+    texts = ((day, "\n".join(lines).strip("\n")) for day, lines in sections)
+    return [(day, said) for day, said in texts if said.strip()]
 
 
 def _assign_sources(sources: Sequence[Group], days: Sequence[date]) -> list[list[Group]]:
@@ -321,10 +309,8 @@ class EditedLog:
     """What the Reflector is shown of each group; the texts as they are, where nothing is given."""
     groups: list[Group] = field(init=False)
     """As many, in the same order."""
-    edits: int = 0
-    dropped: int = 0
-    joined: int = 0
-    shortened: int = 0
+    edited: Counter[str] = field(default_factory=Counter)
+    """What was done to it, in the words of `wire.Edited`."""
     _links: dict[int, int] = field(default_factory=dict)
     """Per group, one before it with which it has to be changed together."""
 
@@ -358,10 +344,7 @@ class EditedLog:
         for at, others_of in joins.items():
             for other in others_of:
                 self._link(at, other)
-        self.edits += checked.count
-        self.dropped += len(checked.dropped)
-        self.joined += checked.joined
-        self.shortened += checked.shortened
+        self.edited.update(checked.counts)
 
     def replace_text(self, at: int, text: str, counter: TokenCounter) -> None:
         """Give a group another text."""
@@ -370,14 +353,12 @@ class EditedLog:
 
     def find_changed(self) -> list[int]:
         """Return the places of the groups that are not as they were given."""
-        return [
-            at
-            for at, (group, given) in enumerate(zip(self.groups, self.given, strict=True))
-            if group is not given
-        ]
+        return [at for at, given in enumerate(self.given) if self.groups[at] is not given]
 
-    def list_changes(self, *, cycle_id: str, reflected_at: str) -> LogChanges:
-        """Return what has become of the changed groups.
+    def list_changes(
+        self, *, cycle_id: str, reflected_at: str
+    ) -> tuple[dict[str, Group], list[list[str]]]:
+        """Return by id what has become of the changed groups, and which ids go together.
 
         Args:
             cycle_id: Id of the cycle; the groups' ids are derived from it.
@@ -393,7 +374,7 @@ class EditedLog:
                 "kind": "reflection",
                 "observed_at": reflected_at,
             }
-        return LogChanges(becomes, list(together.values()))
+        return becomes, list(together.values())
 
     def _rewrite(
         self, at: int, cuts: Mapping[LineSpan, str], joined: Sequence[Group], counter: TokenCounter
@@ -465,12 +446,12 @@ def reflect_by_edits(request: EditsInput, counter: TokenCounter) -> Flow[EditedL
             break
         reply = yield AskModel("reflector", _build_question(request, log, items, given, refused))
         if reply.error is not None:
-            if not log.edits:
+            if not log.edited:
                 raise build_failure(reply.error, "Reflector") from reply.error
             break
         edits = parse_edits(reply.text, cut_off=reply.cut_off)
         checked = check_edits(edits, items, counter)
-        if not checked.count:
+        if not checked.counts["edits"]:
             break
         log.apply(checked, items, counter)
         refused = checked.refused
@@ -482,21 +463,15 @@ def reflect_by_edits(request: EditsInput, counter: TokenCounter) -> Flow[EditedL
 def _build_question(
     request: EditsInput, log: EditedLog, items: Sequence[Item], given: int, refused: Sequence[str]
 ) -> list[BaseMessage]:
-    """Return the question: the log as it is now, and what is still to go.
-
-    Args:
-        log: The log with the edits so far.
-        given: Tokens of the log at first.
-        refused: Why edits of the former answer were left out.
-    """
+    """Return the question: the log as it is now, and what is still to go."""
     tokens = log.tokens
     free = min(tokens, round((tokens - request.target) * _ASKED_PER_NEEDED) + 1)
     progress = ""
-    if log.edits:
+    if log.edited:
         progress = fill(
             "reflector_edits_progress",
             freed_tokens=str(given - tokens),
-            refused=_list_reasons(refused),
+            refused="\n".join(_list_reasons(refused)),
         )
     task = fill(
         "reflector_edits_task",
@@ -511,10 +486,9 @@ def _build_question(
     return [SystemMessage(system), HumanMessage(task)]
 
 
-def _list_reasons(refused: Sequence[str]) -> str:
-    if not refused:
-        return ""
-    lines = [f"- {escape(reason)}" for reason in refused[:MAX_REASONS]]
-    more = len(refused) - len(lines)
-    lines += [f"- and {more} more"] if more else []
-    return "\n".join(["Left out of your last answer, by its numbers:", *lines])
+def _list_reasons(refused: Sequence[str]) -> Iterator[str]:
+    if refused:
+        yield "Left out of your last answer, by its numbers:"
+    yield from (f"- {escape(reason)}" for reason in refused[:MAX_REASONS])
+    if len(refused) > MAX_REASONS:
+        yield f"- and {len(refused) - MAX_REASONS} more"

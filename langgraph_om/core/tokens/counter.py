@@ -172,19 +172,15 @@ class MessageCounter(ABC):
         for name in ("tool_calls", "invalid_tool_calls"):
             for call in as_sequence(fields.get(name)):
                 tally.add_call(call)
-        _add_kwargs(tally, fields)
+        extras = as_mapping(fields.get("additional_kwargs"))
+        if extras.get("function_call") and not fields.get("tool_calls"):
+            tally.add_call(extras["function_call"])
+        reasoning = extras.get("reasoning_content")
+        if isinstance(reasoning, str) and not tally.has_reasoning:
+            tally.add_text(reasoning)
         tokens = self.count_text(role) + tally.total
         # In tenths and half up.
         return (10 * tokens + MESSAGE_OVERHEAD_TENTHS * (1 + tally.extra_messages) + 5) // 10
-
-
-def _add_kwargs(tally: _Tally, fields: Mapping[str, Any]) -> None:
-    extras = as_mapping(fields.get("additional_kwargs"))
-    if extras.get("function_call") and not fields.get("tool_calls"):
-        tally.add_call(extras["function_call"])
-    reasoning = extras.get("reasoning_content")
-    if isinstance(reasoning, str) and not tally.has_reasoning:
-        tally.add_text(reasoning)
 
 
 # Blocks inside blocks inside blocks: deeper ones count as JSON, so a recursive block ends.
@@ -358,7 +354,7 @@ class TiktokenCounter(MessageCounter):
     def count_text(self, text: str) -> int:
         """Return the tokens of a text; names of special tokens in it are plain text."""
         encode = self._encoding.encode_ordinary
-        return sum(len(encode(piece)) for piece in _split_pieces(text))
+        return sum(len(encode(piece)) for piece in cut_for_count(text, _RUN_LENGTH))
 
 
 def _load_encoding(encoding: object) -> tiktoken.Encoding:
@@ -379,12 +375,13 @@ def _load_encoding(encoding: object) -> tiktoken.Encoding:
     return found
 
 
-def _split_pieces(text: str) -> Iterable[str]:
+def cut_for_count(text: str, characters: int) -> Iterable[str]:
+    """Yield a text in pieces of so many characters at most, which are counted one by one."""
     start = 0
-    while len(text) - start > _RUN_LENGTH:
+    while len(text) - start > characters:
         # Before a space, where vocabularies split anyway; inside a longer run the count is close.
-        space = text.rfind(" ", start + 1, start + _RUN_LENGTH)
-        end = space if space > start else start + _RUN_LENGTH
+        space = text.rfind(" ", start + 1, start + characters)
+        end = space if space > start else start + characters
         yield text[start:end]
         start = end
     yield text[start:]

@@ -15,7 +15,7 @@ from string import ascii_lowercase
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import ReadTexts, compile_late
-from langgraph_om.core.tokens.counter import MessageCounter
+from langgraph_om.core.tokens.counter import MessageCounter, cut_for_count
 
 # --- Pieces --------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class EstimatingCounter(MessageCounter):
         if len(text) <= _STRETCH:
             cost = _cost_stretch(text)
         elif len(text) <= _MOST_READ:
-            cost = sum(map(_cost_stretch, _stretches(text)))
+            cost = sum(map(_cost_stretch, cut_for_count(text, _STRETCH)))
         else:
             cost = sum(map(_cost_stretch, _sample(text))) * len(text) // _MOST_READ
         return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
@@ -106,18 +106,6 @@ def _sample(text: str) -> Iterator[str]:
     for number in range(count):
         start = len(text) * number // count
         yield text[start : start + _STRETCH]
-
-
-def _stretches(text: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        end = start + _STRETCH
-        if end < len(text):
-            # Before a space, where a piece ends anyway; else inside of one, which is close.
-            space = text.rfind(" ", start, end)
-            end = space if space > start else end
-        yield text[start:end]
-        start = end
 
 
 _JOINT: Final = 3

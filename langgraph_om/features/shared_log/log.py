@@ -395,5 +395,5 @@ def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     return {
         **changed,
         "generation": shared["generation"] + 1,
-        "log": replaced.log,
+        "log": replaced[0],
     }

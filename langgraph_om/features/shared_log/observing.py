@@ -25,7 +25,6 @@ from langgraph_om.core.cycles.cycle import (
     waive,
 )
 from langgraph_om.core.cycles.observation import (
-    Notes,
     apply_reflection,
     build_groups,
     merge_hints,
@@ -336,8 +335,15 @@ def _build_section(
     entries = thread.entries[:count]
     first_id = derive_id("section", cycle.cycle_id, thread.thread_id)
     at = iso(cycle.last_reply(tally))
-    noted = Notes(first_id, thread.thread_id, parsed.observations, at)
-    groups = build_groups(cycle, noted, entries, thread.times[:count])
+    groups = build_groups(
+        cycle,
+        entries,
+        thread.times[:count],
+        parsed.observations,
+        first_id=first_id,
+        thread_id=thread.thread_id,
+        at=at,
+    )
     cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
     return {
         "thread_id": thread.thread_id,

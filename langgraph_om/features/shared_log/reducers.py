@@ -39,6 +39,7 @@ from langgraph_om.core.wire import (
 from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersBuffered,
+    OthersDescribed,
     OthersEnd,
     SharingKeys,
     SharingRecord,
@@ -118,6 +119,10 @@ def _note_reflection(record: MemoryRecord, event: ReflectionEnd | ReflectionActi
 def _note_change(record: MemoryRecord, change: Mapping[str, Any]) -> None:
     said = {name: value for name, value in change.items() if name != "id"}
     _add_to_outbox(record, change["id"], **said)
+
+
+def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
+    cast("SharingRecord", record)["others"] = event["others"]
 
 
 def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
@@ -228,7 +233,7 @@ ADDITIONS = Additions(
     types=_list_types,
     reducers={
         "synced": _take_over_log,
-        "others": lambda record, event: record.update(others=event["others"]),
+        "others": _set_others,
     },
     beside={
         "observed": _note_observation,

@@ -49,20 +49,11 @@ _NO_SECTION: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadAnswers:
-    """The answers for each thread in one answer of a model."""
+class ThreadAnswers(ParsedAnswer):
+    """The answers for each thread in one answer of a model; `ok` unless there are none."""
 
-    threads: Mapping[str, ParsedAnswer]
+    threads: Mapping[str, ParsedAnswer] = field(default_factory=dict)
     """By shown id, in the order of the answer; `ok` or `none` only."""
-    problem: str = ""
-    """One sentence on why `threads` is empty, or an empty text."""
-    status: str = "ok"
-    """The status of the whole answer, as in `ParsedAnswer`; `ok` unless `threads` is empty."""
-
-    @property
-    def observations(self) -> str:
-        """What could be read of an answer that cannot be used: nothing is told of any thread."""
-        return ""
 
 
 def write_opening(shown_id: str, *, current: bool = False) -> str:
@@ -121,14 +112,13 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
             worst = parsed
     usable = {shown_id: parsed for shown_id, parsed in found.items() if counts[shown_id] == 1}
     if usable:
-        return ThreadAnswers(usable)
+        return ThreadAnswers("ok", threads=usable)
     if cut_off:
-        return ThreadAnswers(
-            {}, "The answer was cut off before the end of its first section.", "cut_off"
-        )
+        problem = "The answer was cut off before the end of its first section."
+        return ThreadAnswers("cut_off", problem=problem)
     if worst is not None:
-        return ThreadAnswers({}, worst.problem, worst.status)
-    return ThreadAnswers({}, _NO_SECTION, "malformed")
+        return ThreadAnswers(worst.status, problem=worst.problem)
+    return ThreadAnswers("malformed", problem=_NO_SECTION)
 
 
 # --- Attributes ----------------------------------------------------------------------------------
@@ -171,10 +161,10 @@ def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool)
     """Parse an answer without sections, which is usable when only one thread was asked about."""
     alone = parse_output(text, cut_off=cut_off)
     if alone.status in ("ok", "none") and len(known) == 1:
-        return ThreadAnswers({next(iter(known)): alone})
+        return ThreadAnswers("ok", threads={next(iter(known)): alone})
     if alone.status in ("ok", "none", "malformed"):
-        return ThreadAnswers({}, _NO_SECTION, "malformed")
-    return ThreadAnswers({}, alone.problem, alone.status)
+        return ThreadAnswers("malformed", problem=_NO_SECTION)
+    return ThreadAnswers(alone.status, problem=alone.problem)
 
 
 def _split_sections(text: str) -> list[_Section]:

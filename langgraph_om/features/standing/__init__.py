@@ -206,6 +206,10 @@ def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
         _set_left_out(record, [])
 
 
+def _take_left_out(record: MemoryRecord, event: LeftOutSynced) -> None:
+    _set_left_out(record, event["left_out"])
+
+
 def _change_state(record: MemoryRecord, changed: StandingState) -> None:
     known = cast("_Record", record)
     known["standing"] = {**known.get("standing", {}), **changed}
@@ -285,7 +289,7 @@ class Standing(Feature):
     additions = Additions(
         streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},
         keys=StandingKeys,
-        reducers={"left-out": lambda record, event: _set_left_out(record, event["left_out"])},
+        reducers={"left-out": _take_left_out},
         beside={"observed": end_rules, "opened": _note_place, "deleted": _forget},
         changes={
             "rule-ended": AddedChange(RuleEnded, _apply),

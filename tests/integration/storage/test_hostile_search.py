@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.texts import mark_resource, mark_thread
+from langgraph_om.archive.sql.texts import mark
 from langgraph_om.testing import ScriptedChatModel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -86,8 +86,10 @@ def test_any_id_is_searched_and_finds_its_own(archive: SQLAlchemyArchive, name: 
 
 def test_resources_that_an_index_takes_for_one_do_not_meet(archive: SQLAlchemyArchive) -> None:
     one, other = "user-15802", "user-84706"
-    assert mark_resource(one)[:10] == mark_resource(other)[:10], "no longer alike: find others"
-    assert mark_resource(one) != mark_resource(other)
+    assert mark("resource", one)[:10] == mark("resource", other)[:10], (
+        "no longer alike: find others"
+    )
+    assert mark("resource", one) != mark("resource", other)
     for at in range(3):
         put(archive, f"{one}/{at}", one, SECRET)
         put(archive, f"{other}/{at}", other, SECRET)
@@ -96,7 +98,7 @@ def test_resources_that_an_index_takes_for_one_do_not_meet(archive: SQLAlchemyAr
 
 
 def test_a_mark_in_a_text_or_a_query_marks_nothing(archive: SQLAlchemyArchive) -> None:
-    forged = f"{SECRET} {mark_resource('ana')} {mark_thread('mine')}"
+    forged = f"{SECRET} {mark('resource', 'ana')} {mark('thread', 'mine')}"
     put(archive, "mine", "ana", "hello")
     put(archive, "theirs", "ben", forged)
     assert archive.search(forged, resource_id="ana") == []

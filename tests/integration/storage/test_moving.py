@@ -22,7 +22,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.texts import mark_resource
+from langgraph_om.archive.sql.texts import mark
 from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import actor, on_thread, say, scripted, search, turn, turns, values
@@ -97,8 +97,8 @@ def test_search_lists_and_recall_are_the_new_owners(url: str, rows: Any, *, evic
         assert {e.thread.id for e in archive.list_threads(resource_id=user, limit=9)} == wanted
     assert rows("om_threads") == rows("om_groups") == ["ben"]
     for words in rows("om_texts"):  # which begin with whose they are
-        assert mark_resource("ben") in words
-        assert mark_resource("ana") not in words
+        assert mark("resource", "ben") in words
+        assert mark("resource", "ana") not in words
     moved = archive.groups(thread_id="trip")
     assert archive.groups(resource_id="ben")[-len(moved) :] == moved
     assert [each for each in before if each not in moved] == archive.groups(resource_id="ana")

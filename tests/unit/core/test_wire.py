@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -20,32 +21,29 @@ from support.simulation import GOOD, Simulation, settings
 from support.wire import check_all, check_record, take_turn
 
 
-def kinds(union: Any) -> set[str]:
-    """The values of `type` in the members of a union."""
-    found: set[str] = set()
-    for member in get_args(union):
-        hint = get_type_hints(member)["type"]
-        assert get_origin(hint) is Literal
-        found.update(get_args(hint))
-    return found
+def kinds(hints: Iterable[Any]) -> set[str]:
+    """The values that some types of `type` allow."""
+    assert all(get_origin(hint) is Literal for hint in hints)
+    return {kind for hint in hints for kind in get_args(hint)}
+
+
+PARTS = [get_args(part) for part in get_args(Part)]
+"""Of each part the types of its `type` and of its `data`."""
 
 
 def test_each_kind_of_event_has_a_type() -> None:
-    assert kinds(Event) == set(_REDUCERS)
+    types = [get_type_hints(event)["type"] for event in get_args(Event)]
+    assert kinds(types) == set(_REDUCERS)
 
 
 def test_each_streamed_kind_has_a_part() -> None:
-    assert kinds(Part) == {f"data-om-{kind}" for kind in (*PART_FIELDS, "status")}
+    types = [kind for kind, _ in PARTS]
+    assert kinds(types) == {f"data-om-{kind}" for kind in (*PART_FIELDS, "status")}
 
 
 @pytest.mark.parametrize("kind", PART_FIELDS)
 def test_fields_of_parts_are_declared(kind: str) -> None:
-    part = next(
-        part
-        for part in get_args(Part)
-        if f"data-om-{kind}" in get_args(get_type_hints(part)["type"])
-    )
-    data = get_type_hints(part)["data"]
+    data = next(data for types, data in PARTS if f"data-om-{kind}" in get_args(types))
     assert set(PART_FIELDS[kind].values()) <= set(get_type_hints(data))
 
 

@@ -396,7 +396,7 @@ def test_the_view_leaves_out_whole_exchanges(limit: int | None, keys: list[str])
     assert check_message_sequence(shown, "openai") == []
     assert check_message_sequence(shown, "anthropic") == []
     window = open_window(blank_record(), EXCHANGES, Words())
-    dropped = count_left_out(window, 0, limit)
+    dropped = 0 if limit is None else count_left_out(window, 0, limit)
     assert [entry.key for entry in window.entries[dropped:]] == keys[-(7 - dropped) :]
 
 

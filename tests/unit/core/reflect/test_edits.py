@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from langgraph_om.core.record.record import (
     MAX_RANGES,
     collect_sources,
     join_empty,
-    place_changes,
+    place_reflection,
     write_range,
 )
 from langgraph_om.core.reflect.edits import (
     MAX_JOINED,
-    Drop,
     Edit,
-    Rewording,
     find_spans,
     identifies_by_picture,
     number_items,
@@ -26,8 +26,8 @@ from langgraph_om.core.reflect.edits import (
 from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.wire import Group
-from support.editing import TALK, checked, edited, long_log, numbered, texts
-from support.groups import day_log, group
+from support.editing import TALK, as_reflection, checked, edited, long_log, numbered, texts
+from support.groups import AT, day_log, group
 from support.rendering import divide
 from support.words import Words
 
@@ -126,12 +126,12 @@ def test_heads() -> None:
     assert (read_head("- (9:12) words").time, read_head("🟢words").mark) == ("9:12", "🟢")
 
 
-def drop(*ranges: tuple[int, int]) -> Drop:
-    return Drop(ranges)
+def drop(*ranges: tuple[int, int]) -> Edit:
+    return Edit(ranges)
 
 
-def word(text: str, *ranges: tuple[int, int]) -> Rewording:
-    return Rewording(ranges, text)
+def word(text: str, *ranges: tuple[int, int]) -> Edit:
+    return Edit(ranges, text)
 
 
 TEXT = "* 🔴 (10:02) shorter text"
@@ -201,7 +201,7 @@ GOOD = [
 def test_good_edits_count(answer: str) -> None:
     found = checked(answer)
     assert not found.refused
-    assert found.count == 1
+    assert found.counts["edits"] == 1
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_an_item_is_named_once() -> None:
 
 def test_a_text_that_says_what_is_there_is_no_edit() -> None:
     found = checked("1: * 🔴 (09:12) User lives in Ghent now (replaces: Lyon)")
-    assert (found.count, found.refused) == (0, [])
+    assert (found.counts["edits"], found.refused) == (0, [])
 
 
 def test_items_of_several_conversations_are_not_joined() -> None:
@@ -362,7 +362,7 @@ def test_whole_logs_are_checked() -> None:
         f"{at + 1}: User asked Person{at // 8} about subject {at}; takes a while"
         for at in range(0, 160, 2)
     )
-    assert checked(answer, log).count == 80
+    assert checked(answer, log).counts["edits"] == 80
 
 
 def test_the_day_under_which_an_item_stands_may_be_named_in_words_but_lends_no_number() -> None:
@@ -377,8 +377,8 @@ FIRST, SECOND = (entry["text"] for entry in TALK)
 
 
 def changes(log: EditedLog) -> list[tuple[list[str], list[str]]]:
-    listed = log.list_changes(cycle_id="c", reflected_at="2026-05-06T00:00:00.000+00:00")
-    return [([*ids], [listed.becomes[key]["text"] for key in ids]) for ids in listed.together]
+    becomes, together = log.list_changes(cycle_id="c", reflected_at=AT)
+    return [(ids, [becomes[key]["text"] for key in ids]) for ids in together]
 
 
 def test_what_is_not_named_stays_byte_for_byte() -> None:
@@ -437,7 +437,7 @@ def test_a_group_whose_items_are_gone_keeps_its_range() -> None:
     after = edited("drop 4-6")
     assert (after.groups[1]["text"], after.groups[1]["tokens"]) == ("", 0)
     assert after.groups[1]["ranges"] == TALK[1]["ranges"]
-    assert (after.edits, after.dropped, after.joined, after.shortened) == (3, 3, 0, 0)
+    assert after.edited == Counter(edits=3, dropped=3)
 
 
 def test_neighbours_without_text_are_joined_thread_by_thread() -> None:
@@ -465,12 +465,12 @@ def test_edits_apply_to_the_groups_that_are_still_the_same() -> None:
     log = [group(f"g{at}", day_log(at, f"* one {at}", f"* two {at}"), at, at) for at in range(5)]
     answer = "drop 1\n5+7: one\ndrop 9"
     after = edited(answer, log)
-    listed = after.list_changes(cycle_id="c", reflected_at="")
-    assert listed.together == [["g0"], ["g2", "g3"], ["g4"]]
+    listed = as_reflection(after)
+    assert listed["together"] == [["g0"], ["g2", "g3"], ["g4"]]
     newer = group("new", "* new")
 
     def placed(*now: Group) -> tuple[list[str], list[str]] | None:
-        found = place_changes(list(now), listed, "c")
+        found = place_reflection(now, listed)
         return found and (found.group_ids, [entry["text"] for entry in found.groups])
 
     whole = placed(*log, newer)
@@ -494,7 +494,6 @@ def test_edits_apply_to_the_groups_that_are_still_the_same() -> None:
 
 def test_a_changed_group_has_an_id_of_its_own() -> None:
     after = edited("drop 4")
-    listed = after.list_changes(cycle_id="c", reflected_at="2026-05-06T00:00:00.000+00:00")
-    [changed] = listed.becomes.values()
+    [changed] = as_reflection(after)["groups"]
     assert changed["id"] not in {"g1", "g2"}
     assert (changed["kind"], changed["thread_id"]) == ("reflection", "t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -156,7 +157,7 @@ def asked(answers: list[Told], request: EditsInput = REQUEST) -> tuple[EditedLog
 def test_one_question_is_enough_when_enough_goes() -> None:
     log, [question] = asked(["drop 1-4\n5: * one two"])
     assert log.tokens == TOTAL - 4 * 7 - 2 < 50
-    assert (log.edits, log.dropped, log.shortened, log.joined) == (5, 4, 1, 0)
+    assert log.edited == Counter(edits=5, dropped=4, shortened=1)
     assert "[10 ~7] * 🟡 (09:09) one two three four\n</observation-log>" in question
     assert f"The log has {TOTAL} tokens, headings included." in question
 
@@ -185,7 +186,7 @@ def test_the_next_question_shows_the_log_as_it_stands_with_new_numbers() -> None
     assert "- 99: there is no such item\n- 5: its items have no number '11'" in second
     assert "freed 21 tokens" in third
     assert "Left out" not in third
-    assert log.dropped == 4
+    assert log.edited["dropped"] == 4
 
 
 def test_three_questions_are_the_most_and_progress_is_kept() -> None:
@@ -196,7 +197,7 @@ def test_three_questions_are_the_most_and_progress_is_kept() -> None:
 @pytest.mark.parametrize("answer", ["", "no", GOOD, "drop 99", "1: * 🔴 Invented"])
 def test_without_a_valid_edit_there_is_no_further_question(answer: str) -> None:
     log, _ = asked([answer])
-    assert log.edits == 0
+    assert not log.edited
     assert log.groups == TEN
 
 
@@ -213,12 +214,12 @@ def test_a_first_question_without_answer_is_a_failure() -> None:
 
 def test_of_an_answer_that_was_cut_off_all_but_the_last_edit_counts() -> None:
     log, _ = asked([ModelReply(NOW, "drop 1-5\n6: * one t", cut_off=True)])
-    assert (log.dropped, log.shortened) == (5, 0)
+    assert log.edited == Counter(edits=5, dropped=5)
 
 
 def test_a_log_without_items_asks_nothing() -> None:
     log, questions = asked([], EditsInput([group("g", "")], target=5))
-    assert (log.edits, questions) == (0, [])
+    assert (log.edited, questions) == (Counter(), [])
 
 
 def test_hints_are_shown_and_the_instruction_is_added() -> None:
@@ -247,7 +248,7 @@ def test_all_threads_are_edited_by_one_question_the_quietest_first() -> None:
     assert question.index('<thread id="hid-b">') < question.index('<thread id="hid-a">')
     assert "several conversations" in question
     assert [entry["text"] for entry in edited.groups] == ["", "", "* of a"]
-    assert edited.list_changes(cycle_id="c", reflected_at="").together == [["a1", "a2"], ["b1"]]
+    assert edited.list_changes(cycle_id="c", reflected_at="")[1] == [["a1", "a2"], ["b1"]]
 
 
 def test_what_a_hook_hid_is_not_shown_in_later_questions_either() -> None:
