@@ -341,6 +341,9 @@ class MessageArchive(Protocol):
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids.
 
+        None of a thread that was deleted and has no message since: they are of messages that are
+        gone.
+
         Args:
             thread_id: The thread whose messages were observed; it is made if it is new.
             resource_id: The resource; `None` for none, or to leave it as it is.

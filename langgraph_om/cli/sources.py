@@ -256,9 +256,22 @@ def _need(value: str | None, option: str) -> str:
 # database; the command is also pointed at files that somebody sent.
 
 
-_KINDS: Final = [getattr(messages, name) for name in messages.__all__]
 _MESSAGES: Final = Reviver(
-    [kind for kind in _KINDS if isinstance(kind, type) and issubclass(kind, messages.BaseMessage)]
+    allowed_objects=[
+        messages.AIMessage,
+        messages.AIMessageChunk,
+        messages.ChatMessage,
+        messages.ChatMessageChunk,
+        messages.FunctionMessage,
+        messages.FunctionMessageChunk,
+        messages.HumanMessage,
+        messages.HumanMessageChunk,
+        messages.RemoveMessage,
+        messages.SystemMessage,
+        messages.SystemMessageChunk,
+        messages.ToolMessage,
+        messages.ToolMessageChunk,
+    ]
 )
 _READ: Final = frozenset({"null", "bytes", "bytearray", "json", "msgpack"})
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
@@ -64,8 +64,7 @@ def strip_date_marks(line: str) -> str:
     return line.strip(_AROUND_DATE)
 
 
-@dataclass(frozen=True, slots=True)
-class LineSpan:
+class LineSpan(NamedTuple):
     """Where an item stands in the text of its group."""
 
     heading: str
@@ -76,8 +75,7 @@ class LineSpan:
     """The line after its last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemHead:
+class ItemHead(NamedTuple):
     """What opens an item's first line."""
 
     mark: str

@@ -48,9 +48,12 @@ _MARKS: Final = (
 """Marks on letters that are left out, and the stroke that only lengthens an Arabic word."""
 _VOWELS: Final = "\u0900-\u0963\u0971-\u0df3\u0e31-\u0e4e\u0eb1-\u0ece\u1000-\u109f\u17b4-\u17d3"
 """Parts of words which are no letters to Python: the vowel signs of Indic scripts."""
-_LETTER: Final = rf"(?:[^\W_]|[{_MARKS}{_VOWELS}\u3099\u309a\uff9e\uff9f])"
+_SIGN: Final = rf"[{_MARKS}{_VOWELS}\u3099\u309a\uff9e\uff9f]"
+_LETTER: Final = rf"(?:[^\W_]|{_SIGN})"
 
-_CHUNK: Final = compile_late(rf"{_LETTER}(?:{_LETTER}|[_\-./\\:@#+&'’,]+(?={_LETTER}))*")
+_CHUNK: Final = compile_late(
+    rf"(?:[^\W_]+|{_SIGN})(?:[_\-./\\:@#+&'’,]+(?={_LETTER})|[^\W_]+|{_SIGN}+)*"
+)
 """A stretch of letters, digits and what joins them."""
 _RUN: Final = compile_late(
     rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}]){_LETTER}|[{re.escape(JOINERS)}])+"

@@ -11,7 +11,6 @@ record names for marks of how far things are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -62,10 +61,6 @@ class EvictKeys(TypedDict, total=False):
     """The tokens of all messages that were removed; 0 if missing."""
 
 
-class EvictRecord(MemoryRecord, EvictKeys):
-    """A record with the keys that eviction adds."""
-
-
 class Evicted(TypedDict):
     """Messages are removed from the conversation, because they are observed and archived."""
 
@@ -78,7 +73,7 @@ class Evicted(TypedDict):
 
 def note_evicted(record: MemoryRecord, event: Evicted) -> None:
     """Note up to where observed messages were removed; what comes back changes nothing."""
-    own, ids, former = cast("EvictRecord", record), event["ids"], read_removed(record)
+    own, ids, former = cast("EvictKeys", record), event["ids"], read_removed(record)
     if former.last == event["last"]:
         return
     own["evicted"] = event["last"]
@@ -93,7 +88,7 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
 
 def read_removed(record: MemoryRecord) -> Removal:
     """Return which messages of a conversation were removed."""
-    own = cast("EvictRecord", record)
+    own = cast("EvictKeys", record)
     return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
 
 
@@ -142,18 +137,6 @@ class Evicting(Feature):
 # --- What came back ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What has come into a conversation with a request."""
-
-    request: str
-    """The key of the live user request."""
-    standing: Keyed
-    """What the conversation held before."""
-    dubious: Keyed
-    """What may have been removed before: all that came in, but for a request at the end."""
-
-
 def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
     """Take out what was removed before and has come back with a request; return what to note.
 
@@ -166,14 +149,15 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
     arrival = find_arrival(record, step.messages)
     if arrival is None:
         return []
+    request, dubious = arrival
     memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
-    if memory.waited_for == arrival.request:
+    if memory.waited_for == request:
         return []
     archive = StepArchive.of(step.settings, record, step.now)
     try:
-        resent = yield from find_resent(record, arrival, archive)
+        resent = yield from find_resent(record, dubious, archive)
     except ArchiveError as error:
-        yield from archive.note_failure(error, memory.missed, arrival.request)
+        yield from archive.note_failure(error, memory.missed, request)
         return []
     step.take_out(resent)
     noted = archive.note_branch(record, view(record).get("archived"))
@@ -185,10 +169,13 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
     return [as_event(removal), *noted]
 
 
-def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arrival | None:
+def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[str, Keyed] | None:
     """Return what came in with a request; `None` where that can be nothing that was removed.
 
     It stands behind all that the record knows to have been there.
+
+    Returns:
+        The key of the live user request, and all that came in but for a request at the end.
     """
     if read_removed(record).last is None or not messages:
         return None
@@ -203,20 +190,18 @@ def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arriv
     stop = len(messages) - (at == len(messages) - 1)
     dubious = [(key_of(message), message) for message in messages[start:stop]]
     dubious = [entry for entry in dubious if entry[1].id == entry[0] and is_conversation(entry[1])]
-    if not dubious:
-        return None
-    return Arrival(key_of(messages[at]), keyed_conversation(messages[:start]), dubious)
+    return (key_of(messages[at]), dubious) if dubious else None
 
 
 def find_resent(
-    record: MemoryRecord, arrival: Arrival, archive: StepArchive
+    record: MemoryRecord, dubious: Keyed, archive: StepArchive
 ) -> EffectFlow[list[str]]:
     """Return which messages that came in were removed from this branch before.
 
     What has other words than before was edited: the archive takes these, as it does when an
     observed message is edited that was not removed yet, and what was observed of it stays.
     """
-    words = dict(arrival.dubious)
+    words = dict(dubious)
     known = yield from archive.archived_keys([*words])
     if not known:
         return []

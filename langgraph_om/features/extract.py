@@ -191,10 +191,6 @@ class ExtractKeys(TypedDict, total=False):
     """Values by their names; missing before the first."""
 
 
-class ExtractRecord(MemoryRecord, ExtractKeys, total=False):
-    """A record with values."""
-
-
 def set_values(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
     values, entries = read_values(record), list_entries(event)
@@ -214,7 +210,7 @@ def set_values(record: MemoryRecord, event: Mapping[str, Any]) -> None:
             "error": item.get("error"),
         }
     if entries:
-        cast("ExtractRecord", record)["extracted"] = values
+        cast("ExtractKeys", record)["extracted"] = values
 
 
 def _apply(item: Extraction, value: Any) -> Any:

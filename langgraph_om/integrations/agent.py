@@ -246,7 +246,7 @@ class IdleStep:
     So `om_status` runs only where work is due, or something has happened that is to be kept even
     when the Actor's model fails. The edges tell that ahead; what has come up in between is left to
     the next step. `om_finish` runs only where the last step has failed here, so that the answer is
-    kept, and behind an answer that a person wrote.
+    kept, behind an answer that a person wrote, and where a job was done beside this node.
 
     Args:
         nodes: The memory nodes of the graph.
@@ -309,8 +309,14 @@ class IdleStep:
         return await asyncio.wrap_future(in_thread(leave, "om_leave"))
 
     def _is_last(self, state: State, answer: BaseMessage) -> bool:
-        is_last = not getattr(answer, "tool_calls", None) and answer.id is not None
-        return is_last and "om" in state and self._nodes.runner.has_last_step
+        if getattr(answer, "tool_calls", None) or answer.id is None or "om" not in state:
+            return False
+        return self._nodes.runner.has_last_step and not self._is_beside_a_job(state)
+
+    def _is_beside_a_job(self, state: State) -> bool:
+        """Return whether `om_buffer` runs at the same time; `om_finish` takes its result in."""
+        nodes = self._nodes
+        return nodes.buffers_beside and state.get(STATED) is True and "buffer" in nodes.route(state)
 
     def _leave(self, state: State, written: StateUpdate) -> RunFlow[StateUpdate]:
         key, answer = self._nodes.runner.messages_key, written["messages"][-1]

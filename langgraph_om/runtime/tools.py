@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from langchain_core.tools import StructuredTool
 from langgraph.config import get_store
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
@@ -13,23 +14,32 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
 
 
-def part_runtime(
-    parsed: object, tool: str, outside: str
-) -> tuple[ToolRuntime[Any, Any], dict[str, Any]]:
-    """Return the runtime of a call, and what the model wrote.
+class MemoryTool(StructuredTool):
+    """A tool of memory, which answers what is wrong with what a model writes.
 
-    Args:
-        outside: What can not be done outside of a graph, and what to do; for the error.
-
-    Raises:
-        ConfigurationError: When no graph calls the tool.
+    It has no coroutine, so that it runs in a thread: it reads and writes a database.
     """
-    given = parsed if isinstance(parsed, dict) else {}
-    runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
-    if runtime is None:
-        msg = f"the tool `{tool}` was called outside of a graph{outside}"
-        raise ConfigurationError(msg)
-    return runtime, {name: value for name, value in given.items() if value is not runtime}
+
+    outside: str
+    """What can not be done outside of a graph, and what to do; for the error."""
+
+    def _parse_input(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> str | dict[str, Any]:
+        """Part what the graph injects from what the model wrote.
+
+        Raises:
+            ConfigurationError: When no graph calls the tool.
+        """
+        parsed = super()._parse_input(tool_input, tool_call_id)
+        given = parsed if isinstance(parsed, dict) else {}
+        runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
+        if runtime is None:
+            msg = f"the tool `{self.name}` was called outside of a graph{self.outside}"
+            raise ConfigurationError(msg)
+        arguments = {name: value for name, value in given.items() if value is not runtime}
+        # In one argument, because a model may write names that a call takes for its own.
+        return {"runtime": runtime, "arguments": arguments}
 
 
 def find_store() -> BaseStore | None:

@@ -1,4 +1,4 @@
-"""Agents to measure: with memory and without, a model that knows its own time, and a full log."""
+"""Agents to measure: with memory and without, a watch that stops in models, and a full log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from conversation import COUNTER, conversation
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
-from pydantic import PrivateAttr
+from metered import Metered
 from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory
@@ -39,40 +39,10 @@ def on_thread(thread: str = "t") -> RunnableConfig:
 # --- Models --------------------------------------------------------------------------------------
 
 
-class TimedModel(ScriptedChatModel):
-    """A scripted model that adds up the time spent in it, so that it can be left out.
-
-    It is the processor's time, of all threads; it fits only where nothing runs beside the call.
-    """
-
-    _seconds: list[float] = PrivateAttr(default_factory=list)
-
-    def __init__(self, **replies: Any) -> None:
-        super().__init__(**replies)
-
-    @property
-    def seconds(self) -> float:
-        return sum(self._seconds)
-
-    def invoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002 the name is the base class's
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        started = time.process_time()
-        try:
-            return super().invoke(input, config, stop=stop, **kwargs)
-        finally:
-            self._seconds.append(time.process_time() - started)
-
-
 class Stopwatch:
     """Own time: the processor's while a lap lasts, without the time in a model."""
 
-    def __init__(self, model: TimedModel) -> None:
+    def __init__(self, model: Metered) -> None:
         self.model = model
         self.laps: list[float] = []
 

@@ -10,22 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agents import noon
 from bench_peers import Outcome, replay
 from conversation import Turn, conversation, turns
 from facts import KINDS, Fact, plant
-from langchain.agents.middleware import SummarizationMiddleware
-from metered import KEEP, Metered, Summariser
-from peers import Agent, Make, Saver, count, full_history, with_memory, with_middleware
+from metered import Metered
+from peers import ALL, Agent, Make, Saver, full_history, remembering_by, summarising
 from report import Budget, Options, Report, markdown, text_table
 
-from langgraph_om import ObservationalMemory
-from langgraph_om.testing import (
-    ExtractiveObserver,
-    ExtractiveReflector,
-    RoughObserver,
-    RoughReflector,
-)
+from langgraph_om.testing import RoughObserver, RoughReflector
 
 TOKENS = (6_000, 2_500)
 SUMMARY_PART = 4 / 7
@@ -48,19 +40,6 @@ Calls are those of a summariser, or of Observer and Reflector; tokens are what t
 # --- Who remembers -------------------------------------------------------------------------------
 
 
-def summarising(actor: Metered, budget: int, saver: Saver) -> Agent:
-    room = round(budget * SUMMARY_PART)
-    model = Metered(actor=Summariser(room).reply)
-    middleware = SummarizationMiddleware(
-        model,
-        trigger=("tokens", budget),
-        keep=("tokens", round((budget - room) * KEEP)),
-        token_counter=count,
-        trim_tokens_to_summarize=None,
-    )
-    return Agent(with_middleware(actor, saver, [middleware]), [model])
-
-
 def remembering(
     actor: Metered,
     budget: int,
@@ -68,28 +47,22 @@ def remembering(
     *,
     form: str = "edits",
     is_rough: bool = False,
-    recalls: bool = False,
+    **options: Any,
 ) -> Agent:
-    observe = RoughObserver(SEED).reply if is_rough else ExtractiveObserver().reply
-    reflect = RoughReflector(SEED).reply if is_rough else ExtractiveReflector().reply
-    observer, reflector = Metered(observer=observe), Metered(reflector=reflect)
-    reflection: Any = {"model": reflector, "form": form}
-    options: dict[str, Any] = {"archive": "sqlite:///:memory:", "retrieval": True}
-    memory: ObservationalMemory = ObservationalMemory(
-        observation={"model": observer},
-        reflection=reflection,
-        token_budget=budget,
-        clock=noon,
-        **(options if recalls else {}),
+    rough: dict[str, Any] = {}
+    if is_rough:
+        rough = {"observe": RoughObserver(SEED).reply, "reflect": RoughReflector(SEED).reply}
+    reflection = {"form": form}
+    return remembering_by(
+        actor, saver, reflection=reflection, token_budget=budget, **rough, **options
     )
-    return with_memory(actor, saver, memory, [observer, reflector], recalls=recalls)
 
 
 ARMS: Mapping[str, Make] = {
     FULL: full_history,
-    SUMMARY: summarising,
+    SUMMARY: partial(summarising, part=SUMMARY_PART),
     OURS: remembering,
-    RECALLING: partial(remembering, recalls=True),
+    RECALLING: partial(remembering, **ALL),
     REWRITING: partial(remembering, form="rewrite"),
     OURS + ROUGHLY: partial(remembering, is_rough=True),
     REWRITING + ROUGHLY: partial(remembering, is_rough=True, form="rewrite"),

@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_server import TEXT, Seen, count_lost, say
+from bench_server import TEXT, Seen, ask_all, count_lost, say
 from databases import postgres_server
 from langgraph_sdk.client import LangGraphClient
 
@@ -45,26 +44,15 @@ om_worker = worker_graph(memory)
 
 
 async def ask(server: Server, name: str, threads: Sequence[str], turns: int) -> Seen:
-    """Have all conversations go on at once, each with its next turn when it has an answer."""
-    seen = Seen()
+    """Ask an agent of the server."""
     async with server.client() as client:
 
-        async def talk(number: int, thread: str) -> None:
+        async def say_one(number: int, turn: int) -> None:
             config: Any = {"configurable": {"resource_id": f"user-{number}"}}
-            for turn in range(turns):
-                given = {"messages": [{"role": "user", "content": TEXT.format(turn)}]}
-                began = time.perf_counter()
-                try:
-                    await client.runs.wait(thread, name, input=given, config=config)
-                except Exception as error:  # noqa: BLE001 counted
-                    seen.errors[repr(error)[:80]] += 1
-                else:
-                    seen.laps.append(time.perf_counter() - began)
+            given = {"messages": [{"role": "user", "content": TEXT.format(turn)}]}
+            await client.runs.wait(threads[number], name, input=given, config=config)
 
-        began = time.perf_counter()
-        await asyncio.gather(*(talk(number, thread) for number, thread in enumerate(threads)))
-        seen.seconds = time.perf_counter() - began
-    return seen
+        return await ask_all(len(threads), turns, say_one)
 
 
 async def make_threads(client: LangGraphClient, count: int) -> list[str]:
@@ -82,9 +70,7 @@ async def compare(served: Server, archive: str, args: argparse.Namespace) -> Non
             for name in [*rows] if round_ % 2 else [*rows][::-1]:
                 seen = await ask(served, name, threads[name], args.turns)
                 say(f"{round_ + 1}  {describe(name, seen)}")
-                rows[name].laps += seen.laps
-                rows[name].seconds += seen.seconds
-                rows[name].errors += seen.errors
+                rows[name].add(seen)
         states = [await client.threads.get_state(thread) for thread in threads["agent"]]
     say("\n".join(f"all {describe(name, seen)}" for name, seen in rows.items()))
     records: list[Any] = [state["values"]["om"] for state in states]

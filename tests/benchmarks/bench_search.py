@@ -7,36 +7,25 @@ prints Markdown rows: `python tests/benchmarks/bench_search.py [--messages N] [-
 from __future__ import annotations
 
 import argparse
-import hashlib
 import random
 import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from itertools import accumulate, islice
-from pathlib import Path
-from typing import Any
+from itertools import accumulate, pairwise
 
+from archives import Line, Thread, fill, lap
 from conversation import START
-from databases import copy_rows, postgres_server
+from databases import DATABASES
 from langchain_core.messages import HumanMessage
-from report import Budget, Options, Report, markdown_table, text_table
-from sqlalchemy import text
+from report import Budget, Report, markdown_table, text_table
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql import archive as sql_archive
-from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.index import put_index_in_order
-from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-from langgraph_om.archive.sql.texts import mark
 from langgraph_om.core.search import split_words
 
-FULL, QUICK = 1_000_000, 20_000
 PER_THREAD, THREADS_PER_USER = 50, 100
 """So that a user has 5,000 messages."""
 WORDS, VOCABULARY = 30, 50_000
-BATCH = 20_000
 CALLS, APPENDS, SEED = 60, 300, 11
 SEARCH_SECONDS, PAGE_SECONDS, APPEND_TIMES = 0.020, 0.010, 1.3
 """The budgets."""
@@ -65,82 +54,26 @@ def count_users(messages: int) -> int:
     return max(1, messages // PER_THREAD // THREADS_PER_USER)
 
 
-def thread_lines(messages: int) -> Iterator[dict[str, Any]]:
-    """Rows of threads."""
+def make_threads(messages: int) -> Iterator[Thread]:
+    users = count_users(messages)
     for n in range(messages // PER_THREAD):
-        whose, dates = owner(n, count_users(messages)), {"created": START, "updated": START}
-        yield {"id": f"t{n:06}", "resource_id": whose, "title": f"Talk {n}", **dates}
+        yield Thread(f"t{n:06}", owner(n, users), f"Talk {n}", START, START)
 
 
-def digest(key: str) -> str:
-    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-
-
-def message_lines(messages: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Rows of messages and of their texts, as `append` writes them."""
+def make_lines(messages: int) -> Iterator[Line]:
     body = '{"type":"human","data":{"content":"%s","type":"human","id":"%s"}}'
-    vocabulary, users = Vocabulary(), count_users(messages)
-    for number in range(messages):
-        thread, at = divmod(number, PER_THREAD)
-        said, key, name = vocabulary.sentence(), f"m{number:07}", f"t{thread:06}"
-        message = {
-            "thread_id": name,
-            "key": key,
-            "position": at,
-            "is_current": True,
-            "node": digest(key),
-            "parent": digest(f"m{number - 1:07}") if at else None,
-            "is_visible": True,
-            "written": START,
-            "digest": digest(key),
-            "body": body % (said, key),
-        }
-        marks = (mark("thread", name), mark("resource", owner(thread, users)), mark("role", "user"))
-        words = " ".join((*marks, *map(vocabulary.split.__getitem__, said.split())))
-        place = {
-            "thread_id": name,
-            "kind": "message",
-            "key": key,
-            "digest": digest(key),
-            "piece": 0,
-        }
-        yield message, {**place, "at": START, "words": words}
-
-
-def fill(archive: SQLAlchemyArchive, url: str, messages: int) -> float:
-    """Load the archive by SQL, in large batches, and tell how many seconds it took."""
-    started = time.perf_counter()
-    archive.setup()
-    with closing(Database(url)) as database:
-        is_sqlite = database.engine.dialect.name == "sqlite"
-        if not is_sqlite:  # an index is built faster over all of it
-            with database.write("load") as connection:
-                connection.execute(text("DROP INDEX om_texts_keys"))
-        with database.write("load") as connection:
-            copy_rows(connection, thread_rows, [*thread_lines(messages)])
-        lines = message_lines(messages)
-        while batch := list(islice(lines, BATCH)):
-            with database.write("load") as connection:
-                copy_rows(connection, message_rows, [message for message, _ in batch])
-                copy_rows(connection, text_rows, [words for _, words in batch])
-        if not is_sqlite:
-            with database.write("load") as connection:
-                connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
-                put_index_in_order(connection)
-            engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
-            with engine.connect() as plain:
-                plain.execute(text("VACUUM ANALYZE"))
-    return time.perf_counter() - started
+    vocabulary = Vocabulary()
+    for number, thread in enumerate(make_threads(messages)):
+        keys = [f"m{number * PER_THREAD + at:07}" for at in range(PER_THREAD)]
+        for at, (parent, key) in enumerate(pairwise([None, *keys])):
+            said = vocabulary.sentence()
+            words = " ".join(map(vocabulary.split.__getitem__, said.split()))
+            yield Line(thread, at, str(key), parent, "user", body % (said, key), words, START)
 
 
 def laps(work: Callable[[int], object], times: int = CALLS) -> list[float]:
     """How long each of some calls takes, in seconds; the first ones are not counted."""
-    taken: list[float] = []
-    for number in range(times + 5):
-        started = time.perf_counter()
-        work(number)
-        taken.append(time.perf_counter() - started)
-    return taken[5:]
+    return [lap(work, number) for number in range(times + 5)][5:]
 
 
 @contextmanager
@@ -159,11 +92,17 @@ def measure(archive: SQLAlchemyArchive, messages: int) -> dict[str, list[float]]
     draw, vocabulary = random.Random(SEED), Vocabulary()  # noqa: S311 the same
     users = count_users(messages)
 
-    def user() -> str:
-        return f"user-{draw.randrange(users):04}"
+    def user() -> dict[str, str]:
+        return {"resource_id": f"user-{draw.randrange(users):04}"}
 
-    def search(words: str, **scope: Any) -> object:
-        return archive.search(words, **scope, limit=8)
+    def thread() -> str:
+        return f"t{draw.randrange(messages // PER_THREAD):06}"
+
+    def search(words: Callable[[], str], scope: Callable[[], dict[str, str]]) -> list[float]:
+        return laps(lambda _: archive.search(words(), **scope(), limit=8))
+
+    def drawn(count: int) -> Callable[[], str]:
+        return lambda: vocabulary.sentence(count)
 
     def append(thread: str) -> Callable[[int], object]:
         def write(number: int) -> object:
@@ -176,85 +115,51 @@ def measure(archive: SQLAlchemyArchive, messages: int) -> dict[str, list[float]]
 
         return write
 
+    rare, frequent = vocabulary.words[VOCABULARY // 2 :], " ".join(vocabulary.words[:3])
     found = {
-        "search, 5 words as drawn, one user": laps(
-            lambda _: search(vocabulary.sentence(5), resource_id=user())
-        ),
-        "search, 12 words as drawn, one user": laps(
-            lambda _: search(vocabulary.sentence(12), resource_id=user())
-        ),
-        "search, 30 words as drawn, one user": laps(
-            lambda _: search(vocabulary.sentence(30), resource_id=user())
-        ),
-        "search, 1 rare word, one user": laps(
-            lambda _: search(draw.choice(vocabulary.words[VOCABULARY // 2 :]), resource_id=user())
-        ),
-        "search, the 3 most frequent words, one user": laps(
-            lambda _: search(" ".join(vocabulary.words[:3]), resource_id=user())
-        ),
-        "search, 5 words as drawn, one thread": laps(
-            lambda _: search(
-                vocabulary.sentence(5), thread_id=f"t{draw.randrange(messages // PER_THREAD):06}"
-            )
-        ),
-        "page of 20": laps(
-            lambda _: archive.messages(
-                f"t{draw.randrange(messages // PER_THREAD):06}", start=10, limit=20
-            )
-        ),
+        "search, 5 words as drawn, one user": search(drawn(5), user),
+        "search, 12 words as drawn, one user": search(drawn(12), user),
+        "search, 30 words as drawn, one user": search(drawn(30), user),
+        "search, 1 rare word, one user": search(lambda: draw.choice(rare), user),
+        "search, the 3 most frequent words, one user": search(lambda: frequent, user),
+        "search, 5 words as drawn, one thread": search(drawn(5), lambda: {"thread_id": thread()}),
+        "page of 20": laps(lambda _: archive.messages(thread(), start=10, limit=20)),
     }
     # By turns, so that what else the machine does falls on both.
     plain: list[float] = []
     indexed: list[float] = []
     with_index, bare = append("with-index"), append("without-index")
     for number in range(APPENDS):
-        started = time.perf_counter()
-        with_index(number)
-        indexed.append(time.perf_counter() - started)
+        indexed.append(lap(with_index, number))
         with without_index():
-            started = time.perf_counter()
-            bare(number)
-            plain.append(time.perf_counter() - started)
+            plain.append(lap(bare, number))
     return {**found, "append with the index": indexed, "append without it": plain}
 
 
-def run(options: Options, messages: int | None = None, only: str | None = None) -> Report:
-    """Measure both databases."""
-    messages = messages or options.pick(FULL, QUICK)
+def run(messages: int, names: Iterable[str]) -> Report:
+    """Measure these databases."""
     figures: dict[str, dict[str, list[float]]] = {}
     notes: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for where in ("SQLite", "PostgreSQL"):
-            if only and only.casefold() not in where.casefold():
-                continue
-            with (
-                postgres_server() if where == "PostgreSQL" else _file(folder) as url,
-                closing(SQLAlchemyArchive(url)) as archive,
-            ):
-                loaded = fill(archive, url, messages)
-                figures[where] = measure(archive, messages)
-                started = time.perf_counter()
-                archive.delete_thread("t000000")
-                deleted = time.perf_counter() - started
-                note = f"{messages:,} messages loaded in {loaded:.0f} s, a thread deleted in"
-                notes.append(f"{where}: {note} {deleted:.2f} s")
+    for name in names:
+        with DATABASES[name]() as url, closing(SQLAlchemyArchive(url)) as archive:
+            archive.setup()
+            loaded = fill(url, make_threads(messages), make_lines(messages))
+            figures[name] = measure(archive, messages)
+            deleted = lap(archive.delete_thread, "t000000")
+        note = f"{messages:,} messages loaded in {loaded:.0f} s, a thread deleted in"
+        notes.append(f"{name}: {note} {deleted:.2f} s")
     middles = {
-        where: {what: statistics.median(taken) for what, taken in found.items()}
-        for where, found in figures.items()
+        name: {what: statistics.median(taken) for what, taken in found.items()}
+        for name, found in figures.items()
     }
     rows = [
-        [where, what, f"{middle * 1000:.1f} ms", f"{max(figures[where][what]) * 1000:.1f} ms"]
-        for where, found in middles.items()
+        [name, what, f"{middle * 1000:.1f} ms", f"{max(figures[name][what]) * 1000:.1f} ms"]
+        for name, found in middles.items()
         for what, middle in found.items()
     ]
-    budgets = [budget for where, found in middles.items() for budget in _budgets(where, found)]
+    budgets = [budget for name, found in middles.items() for budget in _budgets(name, found)]
     title = f"search by words among {messages:,} messages"
     return Report(title, ("database", "what", "median", "slowest"), rows, budgets, notes, figures)
-
-
-@contextmanager
-def _file(folder: str) -> Iterator[str]:
-    yield f"sqlite:///{Path(folder) / 'archive.db'}"
 
 
 def _budgets(where: str, found: dict[str, float]) -> Iterator[Budget]:
@@ -274,10 +179,10 @@ def _budgets(where: str, found: dict[str, float]) -> Iterator[Budget]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the search by words.")
-    parser.add_argument("--messages", type=int, help=f"how many messages; {FULL:,} by default")
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--only", choices=DATABASES)
     options = parser.parse_args()
-    report = run(Options(), options.messages, options.only)
+    report = run(options.messages, [options.only] if options.only else DATABASES)
     tables = f"{text_table(report)}\n\n{markdown_table(report.budgets)}"
     print(tables, flush=True)  # noqa: T201 the tables are the program's output
 

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,6 +219,13 @@ class Seen:
     lost: int = 0
     """Messages that the archive has not."""
 
+    def add(self, other: Seen) -> None:
+        """Take in another round."""
+        self.laps += other.laps
+        self.errors += other.errors
+        self.seconds += other.seconds
+        self.cpu += other.cpu
+
     @property
     def cpu_of_turn(self) -> float:
         return self.cpu / len(self.laps)
@@ -238,29 +245,43 @@ class Seen:
         )
 
 
-async def ask(address: str, conversations: int, turns: int, round_: int) -> Seen:
-    """Have all conversations go on at once, each with its next turn when it has an answer."""
+async def ask_all(
+    conversations: int, turns: int, ask: Callable[[int, int], Awaitable[object]]
+) -> Seen:
+    """Have all conversations go on at once, each with its next turn when it has an answer.
+
+    Args:
+        ask: Takes a turn, of which it is given the conversation's number and its own.
+    """
     seen = Seen()
+
+    async def talk(number: int) -> None:
+        for turn in range(turns):
+            began = time.perf_counter()
+            try:
+                await ask(number, turn)
+            except Exception as error:  # noqa: BLE001 counted
+                seen.errors[repr(error)[:80]] += 1
+            else:
+                seen.laps.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(talk(number) for number in range(conversations)))
+    seen.seconds = time.perf_counter() - began
+    return seen
+
+
+async def ask(address: str, conversations: int, turns: int, round_: int) -> Seen:
+    """Ask a server of our own."""
     limits = httpx.Limits(max_connections=conversations)
     async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
 
-        async def talk(number: int) -> None:
-            for turn in range(turns):
-                text = TEXT.format(f"{round_}-{turn}")
-                began = time.perf_counter()
-                try:
-                    given = {"text": text, "user": f"user-{number}"}
-                    answer = await client.post("/threads/trip/messages", params=given)
-                    answer.raise_for_status()
-                except httpx.HTTPError as error:
-                    seen.errors[repr(error)[:80]] += 1
-                else:
-                    seen.laps.append(time.perf_counter() - began)
+        async def say_one(number: int, turn: int) -> None:
+            given = {"text": TEXT.format(f"{round_}-{turn}"), "user": f"user-{number}"}
+            answer = await client.post("/threads/trip/messages", params=given)
+            answer.raise_for_status()
 
-        began = time.perf_counter()
-        await asyncio.gather(*(talk(number) for number in range(conversations)))
-        seen.seconds = time.perf_counter() - began
-    return seen
+        return await ask_all(conversations, turns, say_one)
 
 
 def count_lost(database: str, threads: Sequence[str], turns: int) -> int:
@@ -306,11 +327,7 @@ def compare(
                 seen = asyncio.run(ask(addresses[name], args.conversations, args.turns, round_))
                 seen.cpu = read_cpu(addresses[name]) - before
                 note(f"{round_}  {seen.row(name)}  {dict(seen.errors) or ''}")
-                kept = rows[name]
-                kept.laps += seen.laps
-                kept.errors += seen.errors
-                kept.seconds += seen.seconds
-                kept.cpu += seen.cpu
+                rows[name].add(seen)
         threads = [f"user-{number}:trip" for number in range(args.conversations)]
         for name in trees:
             turns = 1 + args.rounds * args.turns

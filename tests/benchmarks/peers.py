@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import unescape
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 
 from agents import PROMPT, Graph, noon, on_thread
@@ -125,12 +127,16 @@ def trimming(actor: Metered, threshold: int, saver: Saver) -> Agent:
     return Agent(with_middleware(actor, saver, [trim]))
 
 
-def summarising(actor: Metered, threshold: int, saver: Saver) -> Agent:
-    model = summariser(threshold)
+def summarising(
+    actor: Metered, threshold: int, saver: Saver, *, part: float | None = None
+) -> Agent:
+    """A summary as long as the messages that are kept beside it, or as a part of the room."""
+    rest = threshold if part is None else threshold * (1 - part)
+    model = summariser(threshold, KEEP if part is None else part)
     middleware = SummarizationMiddleware(
         model,
         trigger=("tokens", threshold),
-        keep=("tokens", round(threshold * KEEP)),
+        keep=("tokens", round(rest * KEEP)),
         token_counter=count,
         trim_tokens_to_summarize=None,
     )
@@ -236,17 +242,30 @@ def find_page(prompt: str, values: Mapping[str, Any], fact: Fact, ids: Sequence[
 def remembering(
     actor: Metered, threshold: int, saver: Saver, *, buffering: bool = True, **options: Any
 ) -> Agent:
-    observer = Metered(observer=ExtractiveObserver().reply)
-    reflector = Metered(reflector=ExtractiveReflector().reply)
-    observation: dict[str, Any] = {"model": observer, "message_tokens": threshold}
+    observation: dict[str, Any] = {"message_tokens": threshold}
     if not buffering:
         observation["buffer_tokens"] = False
+    # In the default proportion to the other threshold.
+    reflection = {"observation_tokens": threshold * 4 // 3}
+    return remembering_by(actor, saver, observation, reflection, **options)
+
+
+def remembering_by(
+    actor: Metered,
+    saver: Saver,
+    observation: Mapping[str, Any] = MappingProxyType({}),
+    reflection: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    observe: Any = None,
+    reflect: Any = None,
+    **options: Any,
+) -> Agent:
+    """Memory with these options, whose models quote what they read unless others are given."""
+    observer = Metered(observer=observe or ExtractiveObserver().reply)
+    reflector = Metered(reflector=reflect or ExtractiveReflector().reply)
+    given: Any = {"model": observer, **observation}, {"model": reflector, **reflection}
     memory: ObservationalMemory = ObservationalMemory(
-        observation=observation,
-        # In the default proportion to the other threshold.
-        reflection={"model": reflector, "observation_tokens": threshold * 4 // 3},
-        clock=noon,
-        **options,
+        observation=given[0], reflection=given[1], clock=noon, **options
     )
     return with_memory(actor, saver, memory, [observer, reflector], recalls="retrieval" in options)
 
@@ -281,35 +300,17 @@ def with_memory(
     )
 
 
-def remembering_at_once(actor: Metered, threshold: int, saver: Saver) -> Agent:
-    return remembering(actor, threshold, saver, buffering=False)
-
-
-def remembering_all(actor: Metered, threshold: int, saver: Saver) -> Agent:
-    return remembering(
-        actor, threshold, saver, archive="sqlite:///:memory:", retrieval=True, evict=True
-    )
-
-
 def remembering_within(actor: Metered, threshold: int, saver: Saver) -> Agent:
     """Memory with a `token_budget`."""
-    return _remembering_by(actor, saver, token_budget=threshold)
+    return remembering_by(actor, saver, token_budget=threshold)
 
 
 def remembering_by_default(actor: Metered, threshold: int, saver: Saver) -> Agent:
     """Memory at its defaults, 30,000 and 40,000 tokens, which are those of Mastra's memory."""
-    return _remembering_by(actor, saver)
+    return remembering_by(actor, saver)
 
 
-def _remembering_by(actor: Metered, saver: Saver, **options: Any) -> Agent:
-    observer = Metered(observer=ExtractiveObserver().reply)
-    reflector = Metered(reflector=ExtractiveReflector().reply)
-    memory: ObservationalMemory = ObservationalMemory(
-        observation={"model": observer}, reflection={"model": reflector}, clock=noon, **options
-    )
-    return with_memory(actor, saver, memory, [observer, reflector], recalls=False)
-
-
+ALL = {"archive": "sqlite:///:memory:", "retrieval": True}
 FULL = "full history"
 OURS = "langgraph_om"
 RECALLING = "langgraph_om, archive and recall"
@@ -322,8 +323,8 @@ AGENTS: Mapping[str, Make] = {
     "langmem SummarizationNode": langmem,
     "deepagents summarisation": deep,
     OURS: remembering,
-    "langgraph_om, buffering off": remembering_at_once,
-    RECALLING: remembering_all,
+    "langgraph_om, buffering off": partial(remembering, buffering=False),
+    RECALLING: partial(remembering, evict=True, **ALL),
 }
 
 BILLED: Mapping[str, Make] = {

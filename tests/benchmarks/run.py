@@ -317,7 +317,7 @@ def many(run: Run) -> Iterator[Row]:
     for database in ("sqlite",) if run.quick else ("sqlite", "postgres"):
         counts = ("10", "100") if run.quick else ("10", "100", "1000")
         program = str(HERE / "bench_shared.py")
-        command = [program, "--json", "--only", database, "--threads", *counts]
+        command = [program, database, *counts]
         found = {side: run_python(tree, *command) for side, tree in run.trees.items()}
         for threads in counts:
             for what, key, write in (

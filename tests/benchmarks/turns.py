@@ -26,7 +26,6 @@ from agents import (
     Graph,
     PlainState,
     Stopwatch,
-    TimedModel,
     extractive,
     full_log,
     on_thread,
@@ -39,6 +38,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode
+from metered import Metered
 
 from langgraph_om import (
     ObservationalMemory,
@@ -81,7 +81,7 @@ def answer_with_calls() -> Any:
 
 
 def own_graph(
-    model: TimedModel,
+    model: Metered,
     saver: SqliteSaver,
     memory: ObservationalMemory | None,
     kind: str,
@@ -182,7 +182,7 @@ def past(size: int) -> tuple[list[BaseMessage], dict[str, Any]]:
 @contextmanager
 def agent_of(kind: str, size: int, *, delta: bool) -> Iterator[tuple[Graph, SqliteSaver, Any]]:
     """An agent in the middle of a thread."""
-    model = TimedModel(actor=answer_with_calls())
+    model = Metered(actor=answer_with_calls())
     with new_saver() as saver, tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {}
         if kind in ("archive", "evict"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 from evaluation import doubles, memories
@@ -13,7 +11,7 @@ from evaluation.spending import COUNTED
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
-from support.evaluation import LOCOMO, LONGMEMEVAL, SMALL, Evaluation, Row
+from support.evaluation import LOCOMO, SMALL, Evaluation, Row
 
 NAMES = [
     *("full", "trim", "summary", "deepagents"),
@@ -152,44 +150,6 @@ def test_a_log_is_rewritten_in_one_arm_and_edited_in_the_others(
 def test_arms_are_chosen_by_name() -> None:
     assert read_arms("all") == NAMES
     assert read_arms("summary,full,summary") == ["summary", "full"]
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--arms", "best"), "--arms names 'best'; write some of full, trim, summary, deepagents"),
-        (("--arms", "all", "--no-recall"), "--no-recall is for one memory"),
-        (("--prompt-tokens", "900", "--message-tokens", "10"), "in place of --message-tokens"),
-        (("--prompt-tokens", "900", "--observation-tokens", "10"), "in place of"),
-        (("--prompt-tokens", "9"), "`token_budget` is 9"),
-    ],
-)
-def test_arms_and_room_that_can_not_be_are_refused(
-    options: tuple[str, ...], complaint: str, evaluation: Evaluation
-) -> None:
-    code, printed, errors = evaluation.run(LONGMEMEVAL, *options)
-    assert (code, printed, errors.count("\n")) == (2, "", 1)
-    assert complaint in errors
-    assert not (evaluation.folder / "work").exists()
-
-
-def test_one_memory_and_arms_can_not_both_be_named(evaluation: Evaluation) -> None:
-    code, _, errors = evaluation.run(LOCOMO, "--arms", "all", "--memory", "full")
-    assert code == 2
-    assert "not allowed with" in errors
-
-
-def test_a_run_of_before_has_no_prompt_sizes_and_is_still_read(evaluation: Evaluation) -> None:
-    evaluation.figures(LOCOMO, "--arms", "full")
-    file: Path = evaluation.folder / "work" / "results.jsonl"
-    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    bare = [{key: row[key] for key in row if key not in {"prompt", "held"}} for row in rows]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in bare), "utf-8")
-    found = evaluation.figures(LOCOMO, "--arms", "full")
-    assert found["compared"]["full"]["prompt at the end"]["mean"] is None
-    assert found["compared"]["full"]["remembered at the end"] is None
-    _, printed, _ = evaluation.run(LOCOMO, "--arms", "full")
-    assert "remembered at the end" in printed
 
 
 def test_budget_and_thresholds_of_the_example_are_those_of_the_package() -> None:

@@ -143,17 +143,6 @@ def test_a_rerun_finds_the_same_question(evaluation: Evaluation, person: Person)
     assert asked.read_text("utf-8") == written
 
 
-@pytest.mark.parametrize(("option", "asked"), [((), 1), (("--answers-wait",), 9)])
-def test_all_that_can_be_asked_now_may_be_asked_first(
-    option: tuple[str, ...], asked: int, evaluation: Evaluation, person: Person
-) -> None:
-    options = (LOCOMO, "--memory", "full", *FIRST, "--answers", person.folder)
-    code, _, errors = evaluation.run(*options, *option)
-    assert code == 3
-    assert len(person.unanswered()) == asked
-    assert f"waiting for {asked} answer{'s' * (asked > 1)};" in errors
-
-
 def test_what_does_not_depend_on_an_answer_is_asked_in_one_round(
     evaluation: Evaluation, person: Person
 ) -> None:
@@ -225,24 +214,6 @@ def test_answers_of_one_folder_are_not_taken_for_those_of_another(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--observer", "file"), "say with --answers FOLDER"),
-        (("--judge", "file"), "say with --answers FOLDER"),
-        (("--answers", "x", "--actor", "offline"), "and none is"),
-        (("--answers-wait",), "--answers-wait needs --answers FOLDER"),
-        (("--answers-stay",), "--answers-stay needs --answers FOLDER"),
-    ],
-)
-def test_a_role_without_files_is_refused(
-    options: tuple[str, ...], complaint: str, evaluation: Evaluation
-) -> None:
-    code, printed, errors = evaluation.run(LOCOMO, *options)
-    assert (code, printed, errors.count("\n")) == (2, "", 1)
-    assert complaint in errors
-
-
 # --- The folder ----------------------------------------------------------------------------------
 
 
@@ -271,18 +242,6 @@ def test_a_question_may_wait_until_somebody_answers(
         answer_of(found[0]).write_text("Ada\n", "utf-8")
         assert asked[0].result(timeout=120) == "Ada"
     assert f"waiting for {answer_of(found[0])}" in capsys.readouterr().err
-
-
-def test_a_role_and_a_text_make_a_question(tmp_path: Path) -> None:
-    mailbox = Mailbox(tmp_path)
-    for role, text in [("actor", "a"), ("judge", "a"), ("actor", "b"), ("actor", "a")]:
-        with pytest.raises(UnansweredError):
-            mailbox.ask(role, text)
-    assert [stem.rpartition("-")[0] for stem in mailbox.missing] == [
-        "0001-actor",
-        "0002-judge",
-        "0003-actor",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from evaluation.probing import holds, make_conversation, make_key, normalise, sc
 from evaluation.transcripts import Transcript, TranscriptError, read_transcript, read_transcripts
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from support.evaluation import DATA, Row
+from support.evaluation import DATA, Evaluation
 
 HISTORY = DATA / "history"
 TIDE, RENAME = sorted(HISTORY.glob("2026*.md"))
@@ -203,33 +202,12 @@ def test_the_reader_answers_with_what_it_can_read(asked: Conversation) -> None:
 # --- Whole runs ----------------------------------------------------------------------------------
 
 
-class Probing:
-    """Runs the script in this process."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
-
-    def run(self, *options: object) -> tuple[object, str, str]:
-        try:
-            code: object = probes.main([*map(str, options), "--work", str(self.folder / "work")])
-        except SystemExit as ended:
-            code = ended.code
-        return code, *self.capsys.readouterr()
-
-    def figures(self, *options: object) -> Row:
-        file = self.folder / "figures.json"
-        code, printed, errors = self.run(*options, "--json", file)
-        assert code == 0, printed + errors
-        found: Row = json.loads(file.read_text("utf-8"))
-        return found
-
-
 @pytest.fixture
-def probing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Probing:
-    return Probing(tmp_path, capsys)
+def probing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Evaluation:
+    return Evaluation(tmp_path, capsys, probes.main)
 
 
-def test_all_arms_are_asked_at_the_same_room(probing: Probing) -> None:
+def test_all_arms_are_asked_at_the_same_room(probing: Evaluation) -> None:
     found = probing.figures(*SMALL, "--prompt-tokens", 1500)
     assert list(found["arms"]) == ARMS
     scores = {
@@ -247,7 +225,7 @@ def test_all_arms_are_asked_at_the_same_room(probing: Probing) -> None:
     assert rules > found["arms"]["trim"]["scores"]["keys"]["categories"]["rules"]["score"]
 
 
-def test_doubles_are_said_to_be_no_models(probing: Probing) -> None:
+def test_doubles_are_said_to_be_no_models(probing: Evaluation) -> None:
     options = (*SMALL, "--arms", "full", "--only-category", "files")
     code, printed, _ = probing.run(*options)
     assert code == 0
@@ -256,7 +234,7 @@ def test_doubles_are_said_to_be_no_models(probing: Probing) -> None:
     assert "no model's score" in printed
 
 
-def test_a_person_can_answer_in_files(probing: Probing) -> None:
+def test_a_person_can_answer_in_files(probing: Evaluation) -> None:
     folder = probing.folder / "answers"
     options = (*SMALL, "--arms", "full", "--only-category", "next", "--answers", folder)
     code, _, errors = probing.run(*options)
@@ -273,7 +251,7 @@ def test_a_person_can_answer_in_files(probing: Probing) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_public_sessions_are_brought_by_git_once(probing: Probing) -> None:
+def test_public_sessions_are_brought_by_git_once(probing: Evaluation) -> None:
     source = probing.folder / "source"
     shutil.copytree(HISTORY, source / ".specstory" / "history")
     author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
@@ -296,9 +274,6 @@ def test_public_sessions_are_brought_by_git_once(probing: Probing) -> None:
     ],
 )
 def test_what_can_not_be_probed_is_said(
-    options: tuple[object, ...], complaint: str, probing: Probing
+    options: tuple[object, ...], complaint: str, probing: Evaluation
 ) -> None:
-    code, printed, errors = probing.run(*options)
-    assert (code, printed) == (2, "")
-    assert errors.startswith("probes: ")
-    assert complaint in errors
+    probing.refuse(complaint, *options)

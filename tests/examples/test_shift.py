@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import venv
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import EstimatingCounter, ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
-from support.evaluation import ROOT, Row
+from support.evaluation import ROOT, Evaluation
 
 SMALL = ("--tasks", 8, "--prompt-tokens", 4000)
 WORKER = ROOT / "tests" / "data" / "shift" / "simulators.py"
@@ -54,31 +53,12 @@ def day() -> Shift:
 
 
 @pytest.fixture
-def run(
+def shifting(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
+) -> Evaluation:
     monkeypatch.setattr(shifts, "HANDBOOK_SECTIONS", 60)
-
-    def start(*options: object) -> tuple[int, str, str]:
-        arguments = ["--worker", WORKER, "--simulators", "travel", "--work", tmp_path / "work"]
-        try:
-            code: Any = shift.main([*map(str, arguments), *map(str, options)])
-        except SystemExit as ended:
-            code = ended.code
-        return code, *capsys.readouterr()
-
-    return start
-
-
-@pytest.fixture
-def figures(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> Callable[..., Row]:
-    def start(*options: object) -> Row:
-        code, printed, errors = run(*options, "--json", tmp_path / "figures.json")
-        assert code == 0, printed + errors
-        found: Row = json.loads((tmp_path / "figures.json").read_text("utf-8"))
-        return found
-
-    return start
+    given = ("--worker", WORKER, "--simulators", "travel")
+    return Evaluation(tmp_path, capsys, shift.main, given)
 
 
 # --- The shift and its rules ---------------------------------------------------------------------
@@ -257,10 +237,8 @@ def test_the_summariser_notes_what_the_observer_would_and_keeps_orders() -> None
 # --- Whole runs ----------------------------------------------------------------------------------
 
 
-def test_all_arms_work_through_the_same_shift(
-    figures: Callable[..., Row], run: Callable[..., tuple[int, str, str]]
-) -> None:
-    found = figures(*SMALL)
+def test_all_arms_work_through_the_same_shift(shifting: Evaluation) -> None:
+    found = shifting.figures(*SMALL)
     (arms,) = found["rooms"].values()
     assert list(arms) == ARMS
     full, recalling = arms["full"], arms["observational+recall"]
@@ -273,7 +251,7 @@ def test_all_arms_work_through_the_same_shift(
     assert arms["trim"]["rules broken"] > 0
     assert len(arms["trim"]["facts missed"]) == len(FACTS)
     assert full["memory"]["calls"] == 0 < arms["summary"]["memory"]["calls"]
-    code, printed, errors = run(*SMALL)
+    code, printed, errors = shifting.run(*SMALL)
     assert code == 0
     assert printed.rstrip().endswith(LABEL)
     assert "tasks right" in printed
@@ -281,13 +259,10 @@ def test_all_arms_work_through_the_same_shift(
 
 
 def test_a_run_goes_on_behind_the_last_task(
-    figures: Callable[..., Row],
-    run: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    shifting: Evaluation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     options = (*SMALL, "--arms", "observational+recall")
-    whole = figures(*options)
+    whole = shifting.figures(*options)
     (tmp_path / "work").rename(tmp_path / "first")
     played = Player.end
     parts = []
@@ -299,10 +274,10 @@ def test_a_run_goes_on_behind_the_last_task(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Player, "end", stop)
-    code, _, errors = run(*options)
+    code, _, errors = shifting.run(*options)
     assert code == 130
     assert "goes on from here" in errors
-    again = figures(*options)
+    again = shifting.figures(*options)
     assert len(parts) == 9 + 8, "four tasks were over, and their parts are not played again"
     for found in (again, whole):
         # A search weighs words by all that was kept, also of the part that was not finished. So an
@@ -315,7 +290,7 @@ def test_a_run_goes_on_behind_the_last_task(
 
 
 def test_a_part_that_dies_leaves_the_conversation_as_it_was(
-    figures: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
+    shifting: Evaluation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = Player.reply
 
@@ -326,18 +301,16 @@ def test_a_part_that_dies_leaves_the_conversation_as_it_was(
         return reply(self, prompt)
 
     monkeypatch.setattr(Player, "reply", fail)
-    found = figures(*SMALL, "--arms", "full")
+    found = shifting.figures(*SMALL, "--arms", "full")
     (arms,) = found["rooms"].values()
     assert arms["full"]["died"] == ["ValueError: no answer"]
     assert arms["full"]["wrong tasks"] == {"travel": [2]}
 
 
-def test_a_person_plays_through_files(
-    run: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
-    folder = tmp_path / "answers"
+def test_a_person_plays_through_files(shifting: Evaluation) -> None:
+    folder = shifting.folder / "answers"
     options = ("--answers", folder, "--arms", "full", *SMALL)
-    code, printed, errors = run(*options)
+    code, printed, errors = shifting.run(*options)
     assert (code, printed) == (3, "")
     (asked,) = folder.glob("*.question.txt")
     assert "shift: waiting for 1 answer" in errors
@@ -346,7 +319,7 @@ def test_a_person_plays_through_files(
     assert "ask_approval" in text
     first = 'call get_flight_cost {"start": "Arnau", "end": "Belfort"}'
     asked.with_name(asked.name.replace("question", "answer")).write_text(first, "utf-8")
-    assert run(*options)[0] == 3
+    assert shifting.run(*options)[0] == 3
     assert len(list(folder.glob("*.question.txt"))) == 2
     newest = max(folder.glob("*.question.txt")).read_text("utf-8")
     assert "Price: AR" in newest
@@ -365,11 +338,9 @@ def test_a_person_plays_through_files(
     ],
 )
 def test_what_can_not_be_is_refused_in_a_line(
-    options: tuple[str, ...], complaint: str, run: Callable[..., tuple[int, str, str]]
+    options: tuple[str, ...], complaint: str, shifting: Evaluation
 ) -> None:
-    code, printed, errors = run(*options)
-    assert (code, printed, errors.count("\n")) == (2, "", 1)
-    assert complaint in errors
+    shifting.refuse(complaint, *options)
 
 
 # --- The simulators' side ------------------------------------------------------------------------

@@ -467,7 +467,7 @@ def test_a_server_is_asked_by_its_client(
             written.append((thread, update))
 
     client = type("Client", (), {"threads": Threads()})()
-    monkeypatch.setattr("langgraph_om.cli.sources._connect", lambda _: nullcontext(client))
+    monkeypatch.setattr("langgraph_sdk.get_sync_client", lambda url: nullcontext(client))
     where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
     assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
     assert "Lyon" in run(capsys, "show", *where)

@@ -12,6 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ItemError, ObservationalMemory, create_memory_agent
 from langgraph_om.cli.main import main
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 
 pytestmark = pytest.mark.needs("pinned")
@@ -63,6 +65,24 @@ def test_a_pinned_message_is_shown_word_for_word_once_it_was_observed(options: A
     memory.of(agent, CONFIG).unpin_message("contract")
     say(agent, "And now?")
     assert CONTRACT not in prompts[-1]
+
+
+def test_a_prompt_keeps_to_its_limit_with_what_is_pinned() -> None:
+    limit, counter = 2_000, EstimatingCounter()
+    options: dict[str, Any] = {"message_tokens": 50_000, "buffer_tokens": False}
+    memory = ObservationalMemory(
+        ScriptedChatModel(), observation=options, max_input_tokens=limit, standing_tokens=900
+    )
+    said: list[BaseMessage] = [HumanMessage("We agreed upon this. " * 130, id="contract")]
+    record = memory.step(None, said, thread_id="t").record
+    state = {"messages": said, "om": record}
+    record = fold(record, [memory.updates.pin_message("contract", state=state)])
+    for number in range(12):
+        said += [AIMessage("Noted.", id=f"a{number}")]
+        said += [HumanMessage("And so on it went. " * 40, id=f"h{number}")]
+    shown = memory.step(record, said, thread_id="t").messages
+    assert "We agreed upon this." in shown[0].text
+    assert sum(map(counter.count_message, shown)) <= limit
 
 
 def test_without_a_pin_it_is_gone() -> None:

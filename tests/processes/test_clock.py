@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -20,7 +20,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import values
 from support.clock import START
 from support.processes import workers
-from support.processes.checks import ROUNDS, check, check_end
+from support.processes.checks import ROUNDS, check, check_end, eventually
 from support.processes.workers import Place, answer, config
 
 LEASE = 4.0
@@ -98,13 +98,6 @@ def worker(shifted: Shifted) -> BackgroundBuffering:
     executor = BackgroundBuffering(exit_timeout=0)
     executor.share(shifted.archive, LEASE)
     return executor
-
-
-def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("jump", [-3 * HOURS, -0.5], ids=str)

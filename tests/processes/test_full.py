@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from support.agents import Agent, values
 from support.processes import workers
-from support.processes.checks import ROUNDS, acknowledged, check, check_end
+from support.processes.checks import ROUNDS, acknowledged, check, check_end, talk
 from support.processes.workers import Place, answer, config
 
 
@@ -43,13 +43,6 @@ def archive_on(disk: Disk, agent: Agent) -> Iterator[None]:
     event.listen(engine, "checkout", room)
     yield
     event.remove(engine, "checkout", room)
-
-
-def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
-    for number in range(first, stop):
-        answer(agent, number)
-        place.note("acknowledged", str(number))
-        agent.memory.flush(60)
 
 
 @pytest.mark.parametrize("buffering", ["background", "inline"][: 1 + (ROUNDS > 1)])

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from sqlalchemy import create_engine, text
 
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.effects import JobState
 from langgraph_om.errors import ArchiveError
 from langgraph_om.runtime.leases import Leases
 from langgraph_om.testing import ExtractiveObserver
@@ -37,8 +35,9 @@ from support.agents import (
     values,
 )
 from support.processes import lease_workers
-from support.processes.lease_workers import CONFIG, Place
-from support.simulation import Simulation, settings
+from support.processes.checks import eventually
+from support.processes.lease_workers import CONFIG
+from support.processes.workers import Place
 
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1", "text": "done"}
 OTHER: dict[str, Any] = {**RESULT, "text": "done by another"}
@@ -97,13 +96,6 @@ def worker(archive: Any, seconds: float = 60.0, **options: Any) -> BackgroundBuf
     executor = BackgroundBuffering(**options)
     executor.share(archive, seconds)
     return executor
-
-
-def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        time.sleep(0.01)
 
 
 def submit(executor: BackgroundBuffering, work: Callable[[], dict[str, Any]]) -> bool:
@@ -306,57 +298,13 @@ def test_turns_go_on_when_the_archive_goes_in_the_middle(archive: SQLAlchemyArch
     assert len(values(agent.graph, CONFIG)["messages"]) == 72
 
 
-# --- What memory does with an abandoned job ------------------------------------------------------
-
-
-@dataclass
-class Abandoned(Simulation):
-    """Jobs that a worker left are known to be."""
-
-    def _state(self, cycle_id: str) -> JobState:
-        return super()._state(cycle_id) if cycle_id in self.jobs else "expired"
-
-
-def test_abandoned_job_is_begun_again_at_once() -> None:
-    simulation = Abandoned(settings(), latency=50)
-    while not simulation.record["pending"]:
-        simulation.say(30)
-    first = simulation.record["pending"]["observation"]["cycle_id"]
-    simulation.restart()
-    simulation.say(30)
-    assert simulation.record["pending"]["observation"]["cycle_id"] != first
-    assert simulation.record["attempts"] == {}
-    [over] = [each for each in simulation.events if each["type"] == "buffering-failed"]
-    assert over["error"].startswith("abandoned")
-    for _ in range(60):
-        simulation.say(30)
-        assert set(simulation.coverage()) == {1}
-
-
 # --- Workers in several processes ----------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """One checkpointer and one archive for all workers, in files or on a server."""
-    asked = str(tmp_path / "asked")
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'archive.db'}"
-        return Place("sqlite", str(tmp_path / "checkpoints.db"), url, asked, lease=60)
-    database: str = request.getfixturevalue("postgres_database")
-    url = database.replace("postgresql://", "postgresql+psycopg://", 1)
-    return Place("postgres", database, url, asked, lease=60)
-
-
-@pytest.fixture
-def pools() -> Iterator[list[ProcessPoolExecutor]]:
-    """Two workers that live on, each a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(1, mp_context=context) as first,
-        ProcessPoolExecutor(1, mp_context=context) as second,
-    ):
-        yield [first, second]
+@pytest.fixture(name="place")
+def lasting(place: Place) -> Place:
+    """Where a lease outlasts a test."""
+    return replace(place, lease=60)
 
 
 def run_process(work: Callable[[Place], None], place: Place) -> int | None:
@@ -371,25 +319,6 @@ def check_nothing_lost(place: Place) -> dict[str, Any]:
     state = values(agent.graph, CONFIG)
     assert uncovered(agent.memory, state) == []
     return state
-
-
-def test_workers_that_take_turns_ask_once_per_job(
-    pools: list[ProcessPoolExecutor], place: Place
-) -> None:
-    place = replace(place, slowness=0.1)
-    parts = []
-    for number in range(26):
-        pool = pools[number % 2]
-        parts += pool.submit(lease_workers.take_turn, place, number).result(60)
-        if number % 4 == 3:  # now and then the other one is still at work in the next turn
-            assert all(each.submit(lease_workers.finish_jobs, place).result(60) for each in pools)
-    started = {part["cycleId"] for part in of_kind(parts, "buffering-start")}
-    record = check_nothing_lost(place)["om"]
-    assert len(started) > 5
-    assert lease_workers.asked(place) == len(started)
-    assert record["usage"]["observation"]["calls"] == len(started) - len(record["pending"])
-    assert of_kind(parts, "buffering-failed") == of_kind(parts, "observation-start") == []
-    assert record["log"]
 
 
 def let_leases_end(place: Place) -> None:

@@ -12,15 +12,8 @@ from langgraph_om.features.evict import Evicting
 from langgraph_om.memory import runner_of
 from support.agents import Agent, values
 from support.processes import workers
-from support.processes.checks import acknowledged, archived, check, check_end, plain
-from support.processes.workers import Place, answer, config
-
-
-def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
-    for number in range(first, stop):
-        answer(agent, number)
-        place.note("acknowledged", str(number))
-        agent.memory.flush(60)
+from support.processes.checks import acknowledged, archived, check, check_end, plain, talk
+from support.processes.workers import Place, config
 
 
 def set_evicts(agent: Agent, *, to: bool) -> None:

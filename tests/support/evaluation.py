@@ -1,10 +1,10 @@
-"""The example that evaluates memory, run in this process."""
+"""The examples that evaluate memory, run in this process."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,21 @@ Judged = Callable[[Callable[[str], str]], list[str]]
 
 
 class Evaluation:
-    """Runs the example in this process, in a folder of its own."""
+    """Runs the example, or another one that is like it, in this process and a folder of its own."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
+    def __init__(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        main: Callable[[list[str]], int] = evaluate.main,
+        given: Sequence[object] = (),
+    ) -> None:
+        self.folder, self.capsys, self.main, self.given = folder, capsys, main, given
 
     def run(self, *options: object) -> tuple[object, str, str]:
-        arguments = [*map(str, options), "--work", str(self.folder / "work")]
+        arguments = (*self.given, *options, "--work", self.folder / "work")
         try:
-            code: object = evaluate.main(arguments)
+            code: object = self.main([*map(str, arguments)])
         except SystemExit as ended:
             code = ended.code
         return code, *self.capsys.readouterr()
@@ -46,6 +52,12 @@ class Evaluation:
         assert ended == code, printed + errors
         found: Row = json.loads(file.read_text(encoding="utf-8"))
         return found
+
+    def refuse(self, complaint: str, *options: object) -> None:
+        """Check that it says in a line why it does not begin."""
+        code, printed, errors = self.run(*options)
+        assert (code, printed, errors.count("\n")) == (2, "", 1)
+        assert complaint in errors
 
     def rows(self, kind: str) -> list[Row]:
         text = (self.folder / "work" / "results.jsonl").read_text(encoding="utf-8")

@@ -74,6 +74,7 @@ from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
     fetch_in_chunks,
+    is_left_of_deleted,
     lock_thread,
     name_thread,
     split_into_chunks,
@@ -298,6 +299,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now)
+            if is_left_of_deleted(connection, thread):
+                return []
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
             found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])
             known = {row.id for row in found}

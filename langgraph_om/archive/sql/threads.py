@@ -128,6 +128,20 @@ def _give(connection: Connection, thread_id: str, former: str | None, resource_i
     give_to_resource(connection, thread_id, resource_id, former=former)
 
 
+def is_left_of_deleted(connection: Connection, locked: Row) -> bool:
+    """Return whether a thread was deleted, by itself or with its resource, and is empty since.
+
+    What was observed of it is of messages that are gone: who observed it did not know yet.
+    """
+    messages = select(message_rows.c.key).where(message_rows.c.thread_id == locked.id).limit(1)
+    if connection.execute(messages).first() is not None:
+        return False
+    kind, name = deletion_rows.c.kind, deletion_rows.c.id
+    is_resource = and_(kind == "resource", name == locked.resource_id)
+    is_it = or_(and_(kind == "thread", name == locked.id), is_resource)
+    return connection.execute(select(deletion_rows.c.id).where(is_it)).first() is not None
+
+
 def touch(connection: Connection, locked: Row, now: datetime) -> None:
     """Note that something is new in a thread, whose row is locked; time never goes back."""
     if now > locked.updated:

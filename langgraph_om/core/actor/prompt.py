@@ -272,6 +272,8 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
     if settings.features.having("line_after"):  # a token of an id has two characters or more
         groups = _select_groups(record["log"])
         said += sum(len(_write_line(settings, group)) // 2 for group in groups)
+    apart = settings.features.of("memory_block", record)
+    said += sum(len(write(record)) // 3 for write in apart)
     return said + sum(len(aside.text) // 3 for aside in asides)
 
 

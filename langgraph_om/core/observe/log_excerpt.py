@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
@@ -111,7 +111,7 @@ def _add_touched(
         if not picker.kept:
             break
         shown = _without_repeats([items[at] for at in sorted(picker.kept)])
-        text = "\n".join([intro, *chain.from_iterable(item.lines for item in shown)])
+        text = "\n".join([intro, *(item.text for item in shown)])
         excess = counter.count_text(text) - budget
         if excess <= 0:
             return text
@@ -153,11 +153,12 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> I
 class _SharedWords:
     """Words that items share with a conversation; they count by how rare they are in both."""
 
-    weights: Mapping[str, float]
     places: Mapping[str, int]
     """The place of each among them, from the rarest on."""
-    holders: Mapping[str, Sequence[int]]
-    """The numbers of the items that are not kept, the newest first."""
+    weights: Sequence[float]
+    """By the place of a word."""
+    holders: Sequence[Sequence[int]]
+    """The numbers of the newest items that are not kept, the newest first, by the word's place."""
     lengths: Mapping[int, float]
     """The lengths of items, by their numbers."""
 
@@ -167,21 +168,25 @@ class _SharedWords:
     ) -> _SharedWords:
         """Return those of the words of messages that stand in items."""
         in_talk = Counter(chain.from_iterable(said))
-        words = {item.at: distinct_words(item.words) for item in items if not item.is_heading}
+        talked, lengths = frozenset(in_talk), dict[int, float]()
         holders: dict[str, list[int]] = defaultdict(list)
-        for at, own in reversed(words.items()):
-            for word in own & in_talk.keys():
-                holders[word].append(at)
+        for item in reversed(items):
+            if not item.is_heading:
+                own = distinct_words(item.words)
+                lengths[item.at] = math.sqrt(len(own))
+                for word in own & talked:
+                    holders[word].append(item.at)
         weights = {
-            word: weigh_rarity(len(found), len(words)) * weigh_rarity(in_talk[word], len(said))
+            word: weigh_rarity(len(found), len(lengths)) * weigh_rarity(in_talk[word], len(said))
             for word, found in holders.items()
         }
         rarest = sorted(weights, key=lambda word: (-weights[word], word))
+        left_out = ((at for at in holders[word] if at not in kept) for word in rarest)
         return cls(
-            weights,
             {word: place for place, word in enumerate(rarest)},
-            {word: [at for at in found if at not in kept] for word, found in holders.items()},
-            {at: math.sqrt(len(own)) for at, own in words.items()},
+            [weights[word] for word in rarest],
+            [[*islice(found, _MOST)] for found in left_out],
+            lengths,
         )
 
     def rank(self, words: frozenset[str]) -> list[tuple[float, int]]:
@@ -193,8 +198,8 @@ class _SharedWords:
         counts: dict[int, int] = defaultdict(int)
         scores: dict[int, float] = defaultdict(float)
         left = _LOOKED
-        for word in sorted(words & self.places.keys(), key=self.places.__getitem__):
-            found, weight = self.holders[word][: min(left, _MOST)], self.weights[word]
+        for place in sorted([self.places[word] for word in words if word in self.places]):
+            found, weight = self.holders[place][:left], self.weights[place]
             for at in found:
                 if counts[at] < _TELLING:
                     counts[at] += 1
@@ -206,26 +211,23 @@ class _SharedWords:
         return sorted([(score / (length * self.lengths[at]), -at) for at, score in scores.items()])
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """A heading, or an item with its sub-items, which mean nothing without it."""
 
     at: int
-    lines: tuple[str, ...]
+    text: str
     tokens: int
     is_heading: bool
 
     @property
     def words(self) -> str:
         """Its lines without bullet, mark and time."""
-        text = "\n".join(self.lines)
-        return text[read_head(text).end :]
+        return self.text[read_head(self.text).end :]
 
     @property
     def rank(self) -> int:
         """0 for facts and decisions, 1 for what was completed, 2 for the rest."""
-        text = "\n".join(self.lines)
-        return 0 if "🔴" in text else 1 if "✅" in text else 2
+        return 0 if "🔴" in self.text else 1 if "✅" in self.text else 2
 
 
 _get_tokens = attrgetter("tokens")
@@ -239,7 +241,7 @@ def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
         else:
             items.append(([line], observation_date(line) is not None))
     return [
-        _Item(at, tuple(lines), counter.count_text("\n".join(lines)) + 1, is_heading)
+        _Item(at, whole := "\n".join(lines), counter.count_text(whole) + 1, is_heading)
         for at, (lines, is_heading) in enumerate(items)
     ]
 
@@ -311,11 +313,11 @@ class _Picker:
 def _without_repeats(items: Sequence[_Item]) -> list[_Item]:
     """Return items without headings of the day under which the one before stands already."""
     shown: list[_Item] = []
-    day: tuple[str, ...] = ()
+    day = ""
     for item in items:
-        if not item.is_heading or item.lines != day:
+        if not item.is_heading or item.text != day:
             shown.append(item)
-        day = item.lines if item.is_heading else day
+        day = item.text if item.is_heading else day
     return shown
 
 
@@ -325,11 +327,11 @@ def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
     shown = {item.at for item in _without_repeats([item for item in items if item.at in kept])}
     for item in items:
         if item.at not in shown:  # a heading that stands already is not left out
-            left_out += len(item.lines) if item.at not in kept else 0
+            left_out += item.text.count("\n") + 1 if item.at not in kept else 0
             continue
         if left_out:
             out.append(_tell_of_gap(left_out))
-        out += item.lines
+        out.append(item.text)
         left_out = 0
     return "\n".join([*out, _tell_of_gap(left_out)] if left_out else out)
 

@@ -32,6 +32,9 @@ _HAS_DIGIT: Final = r"(?=[^\W\d_]*+\d)[^\W_]++"
 _NUMBER: Final = compile_late(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*")
 _IDENTIFIER: Final = compile_late(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
 _IDENTIFIER_SIGNS: Final = compile_late(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
+_MAY_IDENTIFY: Final = compile_late(r"\w[_@\\.]|[@#_/]\w|://")
+"""One of these stands in each text with an identifier."""
+_DIGIT: Final = compile_late(r"\d")
 _EDGES: Final = ".,:;!?*-…$€£%+~="
 _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "w.r.t"})
 _MONTH_NAMES: Final = (
@@ -86,7 +89,6 @@ _QUOTES: Final = tuple(
         r"(?<!\w)'([^'\n]*)'(?!\w)",
     )
 )
-_SPACE: Final = compile_late(r"\s+")
 
 _SMALL: Final = (
     *("two", "three", "four", "five", "six", "seven", "eight"),
@@ -179,8 +181,9 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
 
 def normalize(text: str) -> str:
     """Return a text in which signs that are written in several ways are written in one."""
-    plain = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
-    return _SPACE.sub(" ", plain).strip()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
+    return " ".join(text.split())
 
 
 def _select_names(text: str) -> Iterator[str]:
@@ -190,7 +193,7 @@ def _select_names(text: str) -> Iterator[str]:
     """
     for found in _WORD.finditer(text):
         word = found[0]
-        if not any(map(str.isupper, word)) or any(map(str.isdigit, word)):
+        if word.islower() or not any(map(str.isupper, word)) or any(map(str.isdigit, word)):
             continue
         lower = word.casefold()
         is_ordinary = lower in _PARTIES or (lower in _OPENINGS and _opens(text, found.start()))
@@ -205,7 +208,7 @@ def _opens(text: str, at: int) -> bool:
 
 def find_identifiers(text: str) -> Iterator[str]:
     """Yield identifiers, paths and addresses of a text, in lower case."""
-    for token in _IDENTIFIER.findall(text):
+    for token in _IDENTIFIER.findall(text) if _MAY_IDENTIFY.search(text) else ():
         bare = token.strip(_EDGES)
         is_plain = bare.casefold() in _ABBREVIATIONS or bare.replace(".", "").isdigit()
         if not is_plain and _IDENTIFIER_SIGNS.search(bare):
@@ -213,14 +216,15 @@ def find_identifiers(text: str) -> Iterator[str]:
 
 
 def _find_numbers(text: str, lower: list[str]) -> Iterator[str]:
-    yield from (found.casefold() for found in _NUMBER.findall(text))
+    if _DIGIT.search(text):
+        yield from (found.casefold() for found in _NUMBER.findall(text))
     yield from (NUMBER_WORDS[word] for word in lower if word in NUMBER_WORDS)
     yield from (word for word in lower if word.isnumeric() and not word.isdecimal())
 
 
 def _find_dates(text: str, words: list[str], lower: list[str]) -> Iterator[str]:
     """Yield months and weekdays, each month with the day or the year that it stands with."""
-    for form in (_MONTH_DAY, _DAY_MONTH, _MONTH_YEAR):
+    for form in (_MONTH_DAY, _DAY_MONTH, _MONTH_YEAR) if _DIGIT.search(text) else ():
         for found in form.finditer(text):
             yield f"{found['month'][:3].casefold()} {int(found['day'])}"
     yield from (day for word in words if (day := _name_day(word)) is not None)
@@ -250,7 +254,7 @@ def _without_days(text: str, days: Collection[date]) -> str:
 
     for day in days:
         text = text.replace(day.isoformat(), " ")
-    for form in DAYS:
+    for form in DAYS if _DIGIT.search(text) else ():
         text = form.sub(drop, text)
     return text
 

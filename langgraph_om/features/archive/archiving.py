@@ -72,10 +72,6 @@ class ArchiveKeys(TypedDict, total=False):
     """Missing but after a deletion that the record survived."""
 
 
-class ArchiveRecord(MemoryRecord, ArchiveKeys):
-    """A record with the keys that the archive adds."""
-
-
 class Archived(TypedDict):
     """The archive has the conversation up to this message."""
 
@@ -95,9 +91,9 @@ class DeletionFound(ThreadDeleted):
     """`None` where the record had nothing there that was deleted."""
 
 
-def view(record: MemoryRecord) -> ArchiveRecord:
+def view(record: MemoryRecord) -> ArchiveKeys:
     """Return a record as one that has the archive's keys."""
-    return cast("ArchiveRecord", record)
+    return cast("ArchiveKeys", record)
 
 
 def note_archived(record: MemoryRecord, event: Archived) -> None:

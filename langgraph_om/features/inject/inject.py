@@ -30,7 +30,7 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
+from langgraph_om.core.wire import MemoryRecord, Opened
 from langgraph_om.features.inject.config import InjectConfig
 from langgraph_om.features.recall import Recall
 from langgraph_om.features.recall.config import read_retrieval
@@ -249,10 +249,6 @@ class RecalledKeys(TypedDict, total=False):
     """Missing before the first search."""
 
 
-class RecalledRecord(MemoryRecord, RecalledKeys, total=False):
-    """A record that may have it."""
-
-
 class Recalled(RecalledBlock):
     """Memory searched for the live request, once in its turn."""
 
@@ -266,23 +262,17 @@ class Recalled(RecalledBlock):
     thread_id: str
 
 
-def set_recalled(record: RecalledRecord, event: Recalled) -> None:
+def set_recalled(record: RecalledKeys, event: Recalled) -> None:
     """Keep what was found for the live request, in the place of what was found before."""
     said: Mapping[str, Any] = event
     kept = {name: said[name] for name in RecalledBlock.__annotations__}
     record["recalled"] = cast("RecalledBlock", kept)
 
 
-def forget_recalled(record: RecalledRecord, event: ThreadDeleted) -> None:
-    """Let go of what was found: it may be deleted."""
-    del event
-    record.pop("recalled", None)
-
-
-def leave_recalled(record: RecalledRecord, event: Opened) -> None:
+def leave_recalled(record: MemoryRecord, event: Opened) -> None:
     """Let go of what was found for another thread or user."""
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        record.pop("recalled", None)
+        cast("RecalledKeys", record).pop("recalled", None)
 
 
 class Injecting(Feature):
@@ -301,7 +291,11 @@ class Injecting(Feature):
                 **name_fields("hits", "tokens", "error", "record_id", "thread_id", "at"),
             }
         },
-        beside={"opened": leave_recalled, "deleted": forget_recalled},
+        beside={
+            "opened": leave_recalled,
+            # What was found may be deleted.
+            "deleted": lambda record, _: record.pop("recalled", None),
+        },
         message_ids=(RECALLED_ID,),
         tags=(TAG,),
     )
@@ -331,7 +325,7 @@ class Injecting(Feature):
         request = _find_request(window)
         if request is None or window.request is None:
             return
-        digest, known = content_digest(request), cast("RecalledRecord", record).get("recalled")
+        digest, known = content_digest(request), cast("RecalledKeys", record).get("recalled")
         if known is not None and (known["request"], known["digest"]) == (window.request, digest):
             return
         query = read_text(request)
@@ -361,7 +355,7 @@ class Injecting(Feature):
     ) -> BaseMessage | None:
         """Show what was found for the live request."""
         del settings, texts
-        block = cast("RecalledRecord", record).get("recalled")
+        block = cast("RecalledKeys", record).get("recalled")
         if block is None or block["request"] != window.request or not block["text"]:
             return None
         return HumanMessage(block["text"], id=RECALLED_ID)

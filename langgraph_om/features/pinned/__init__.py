@@ -85,10 +85,6 @@ class MessagesPinned(TypedDict):
     """Ids of those that are not pinned any more."""
 
 
-class _Record(MemoryRecord, PinKeys, total=False):
-    pass
-
-
 def list_pinned(record: Mapping[str, Any]) -> list[PinnedMessage]:
     """Return the messages that a person pinned, in the order in which that was done."""
     pins: Pins | None = record.get("pinned")
@@ -99,12 +95,12 @@ def _change(record: MemoryRecord, event: MessagesPinned) -> None:
     new = {message["id"]: message for message in event["pin"]}
     kept = [new.pop(message["id"], message) for message in list_pinned(record)]
     messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    former = cast("_Record", record).get("pinned")
+    former = cast("PinKeys", record).get("pinned")
     pins: Pins = {"messages": messages, "act": event["id"]}
     is_same = former is not None and _list_shown(former) == _list_shown(pins)
     if former is None or former.get("is_new") or not is_same:
         pins["is_new"] = True
-    cast("_Record", record)["pinned"] = pins
+    cast("PinKeys", record)["pinned"] = pins
 
 
 def _write_change(act: str, at: str, pin: list[PinnedMessage], unpin: list[str]) -> MessagesPinned:
@@ -118,11 +114,6 @@ def _list_shown(pins: Pins) -> list[Any]:
 def _note_told(pins: Pins) -> Pins:
     """Return them as those of which the stream knows."""
     return {"messages": pins["messages"], "act": pins["act"]}
-
-
-def _forget(record: MemoryRecord, _: Any) -> None:
-    """Let go of messages of a thread that was deleted, or that the record leaves."""
-    cast("_Record", record).pop("pinned", None)
 
 
 def _show(record: MemoryRecord) -> Iterator[ShownValue]:
@@ -198,7 +189,7 @@ class Pinning(Feature):
             )
         },
         told={"pinned": _note_told},
-        beside={"deleted": _forget},
+        beside={"deleted": lambda record, _: record.pop("pinned", None)},
         shown=_show,
         texts=_list_texts,
         tags=("pinned-message",),
@@ -245,7 +236,7 @@ class Pinning(Feature):
             if new != each:
                 changed.append(new)
         if gone or changed:
-            act, at = cast("_Record", step.record)["pinned"]["act"], iso(step.now)
+            act, at = cast("PinKeys", step.record)["pinned"]["act"], iso(step.now)
             step.apply([as_event(_write_change(act, at, changed, gone))])
         yield from ()
 
@@ -256,7 +247,7 @@ class Pinning(Feature):
             count = step.settings.counter.count_text
             event = {
                 "type": "pinned",
-                "id": cast("_Record", step.record)["pinned"]["act"],
+                "id": cast("PinKeys", step.record)["pinned"]["act"],
                 "at": iso(step.now),
                 "messages": [
                     {"id": each["id"], "role": each["role"], "isWhole": each["is_whole"]}
@@ -272,7 +263,7 @@ class Pinning(Feature):
 
     def is_due(self, step: Step) -> bool:
         """Tell whether that has changed."""
-        return bool(cast("_Record", step.record)["pinned"].get("is_new"))
+        return bool(cast("PinKeys", step.record)["pinned"].get("is_new"))
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""

@@ -6,7 +6,6 @@ that cannot be shown: memory failing is not the product failing.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 
@@ -48,7 +47,7 @@ from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 from langgraph_om.runtime.telemetry import record_search
-from langgraph_om.runtime.tools import part_runtime
+from langgraph_om.runtime.tools import MemoryTool
 from langgraph_om.search.archive_source import ArchiveSource, read_hidden_id
 from langgraph_om.search.source import (
     InSight,
@@ -84,19 +83,6 @@ _OUTSIDE: Final = (
 )
 
 
-class _RecallTool(StructuredTool):
-    """Takes whatever a model writes as arguments: recall itself answers what is wrong with them."""
-
-    def _parse_input(
-        self, tool_input: str | dict[str, Any], tool_call_id: str | None
-    ) -> str | dict[str, Any]:
-        """Part what the graph injects from what the model wrote."""
-        parsed = super()._parse_input(tool_input, tool_call_id)
-        runtime, arguments = part_runtime(parsed, RECALL, _OUTSIDE)
-        # In one argument, because a model may write names that a call takes for its own.
-        return {"runtime": runtime, "arguments": arguments}
-
-
 def build_recall_tool(
     answer: Callable[..., dict[str, Any]], *, reaches_others: bool, near: str = ""
 ) -> BaseTool:
@@ -118,18 +104,14 @@ def build_recall_tool(
         )
         return json.dumps(found, ensure_ascii=False)
 
-    async def arecall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
-        # It reads a database, and for a search it asks for an embedding.
-        return await asyncio.to_thread(recall, runtime, arguments)
-
     parts = (_WHAT, _SEARCH.format(near=near), _THREADS if reaches_others else "", _WHEN)
-    return _RecallTool(
+    return MemoryTool(
         name=RECALL,
         description=" ".join(filter(None, parts)),
         # No pydantic model, which would keep what it does not understand from recall's own answer.
         args_schema=_build_schema(reaches_others=reaches_others),
         func=recall,
-        coroutine=arecall,
+        outside=_OUTSIDE,
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import as_event, find_label, find_removed
+from langgraph_om.core.additions import as_event, find_deletions, find_label, find_removed
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import (
@@ -33,7 +33,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
+from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
 from langgraph_om.features.shared_log.log import (
     LogChange,
     OthersDescribed,
@@ -46,6 +46,7 @@ from langgraph_om.features.shared_log.log import (
     find_unsent,
     join_again,
     lacks_groups,
+    without_groups,
 )
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
@@ -179,6 +180,9 @@ def find_left_behind(
         named: The cursor as the observation left it that wrote it.
     """
     keys = [key for key, _ in keyed_conversation(messages[:start])]
+    deleted = find_deletions(record).last
+    if deleted in keys:  # what a copy still has of the time before is not observed once more
+        del keys[: keys.index(deleted) + 1]
     if waiting.isdisjoint(keys):
         return []
     places = {key: at for at, key in enumerate(keys)}
@@ -238,7 +242,9 @@ def _commit_changes(
         noted = yield from look_for_deletion(record)
         kept = read_sharing(fold(record, [noted]))
         changes = kept["outbox"]
-        if lacks_groups(before, revision, kept):
+        if is_survivor(noted):
+            own = without_groups(before, record)
+        elif lacks_groups(before, revision, kept):
             yield from warn_of_loss(record)
             own, changes = before, join_again(kept)
         else:

@@ -256,6 +256,24 @@ def diff_record(
     return event
 
 
+def without_groups(shared: SharedLog, record: SharingRecord) -> SharedLog:
+    """Return a log without what a thread had observed of itself, as it was before a deletion.
+
+    It may have sent that after the deletion, of which it did not know yet.
+    """
+    sent = [group for change in record["outbox"] for group in change["groups"]]
+    had = {group["id"] for group in [*record["log"], *sent]}
+    own = [each for each in shared["log"] if each["thread_id"] == record["thread_id"]]
+    gone = {group["id"] for group in own} & had
+    if not gone:
+        return shared
+    threads = dict(shared["threads"])
+    if len(gone) == len(own):
+        threads.pop(record["thread_id"], None)
+    log = [group for group in shared["log"] if group["id"] not in gone]
+    return {**shared, "log": log, "threads": threads}
+
+
 def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
     """Return whether a log lost what a thread's copy has: it is another one, or an older one."""
     if revision < record["revision"]:

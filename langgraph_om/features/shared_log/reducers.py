@@ -15,8 +15,10 @@ from langgraph_om.core.additions import (
     ResourceForm,
     added_changes,
     added_hints,
+    find_deletions,
     run_beside,
 )
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import find_rest, note_success
 from langgraph_om.core.record.record import (
@@ -97,7 +99,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    if event["operation"] == "observation":
+    if event["operation"] == "observation" and record["scope"] == "resource":
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -219,7 +221,13 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
             for item in draft.get(key, ())
             if not is_all and item.get("thread_id") not in (None, own)
         ]
-    draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
+    draft.update(cursor=[], observed=None, chunks=[], reflection=None, pending={}, revision=0)
+    deletions = find_deletions(record)
+    if deletions.last is not None:  # what the copy still has of the time before is not observed
+        draft["cursor"] = [deletions.last]
+        key = derive_id("deleted", record["id"], deletions.number)
+        blank = dict.fromkeys(added_hints())
+        _add_to_outbox(record, key, kind="join", thread_id=own, groups=[], hints=blank)
 
 
 def _list_types() -> dict[str, Any]:

@@ -104,10 +104,6 @@ class StandingKeys(TypedDict, total=False):
     standing: StandingState
 
 
-class _Record(MemoryRecord, StandingKeys, total=False):
-    pass
-
-
 class StandingEntry(TypedDict):
     """An entry of an observation: an instruction that begins, ends, or has no room."""
 
@@ -211,18 +207,18 @@ def _take_left_out(record: MemoryRecord, event: LeftOutSynced) -> None:
 
 
 def _change_state(record: MemoryRecord, changed: StandingState) -> None:
-    known = cast("_Record", record)
+    known = cast("StandingKeys", record)
     known["standing"] = {**known.get("standing", {}), **changed}
 
 
 def _set_left_out(record: MemoryRecord, left_out: Sequence[LeftOut]) -> None:
-    if [*left_out] != [*cast("_Record", record).get("standing", {}).get("left_out", [])]:
+    if [*left_out] != [*cast("StandingKeys", record).get("standing", {}).get("left_out", [])]:
         _change_state(record, {"left_out": [*left_out]})
 
 
 def list_left_out(record: MemoryRecord) -> list[LeftOut]:
     """Return the instructions for which there was no room, and which are not in force since."""
-    noted = cast("_Record", record).get("standing", {}).get("left_out", [])
+    noted = cast("StandingKeys", record).get("standing", {}).get("left_out", [])
     held = [rule.words for rule in read_rules(record)] if noted else []
     return [each for each in noted if not any(is_same(each["words"], one) for one in held)]
 
@@ -234,9 +230,9 @@ def _add_left_out(noted: Sequence[LeftOut], new: LeftOut) -> list[LeftOut]:
 
 def is_tasked(info: CycleInfo) -> bool:
     """Return whether another agent speaks as the user in the messages of a cycle."""
-    record = cast("_Record", info.record)
-    is_own = info.operation == "observation" and record.get("standing", {}).get("is_tasked", False)
-    return is_own or runs_in_tool(record["thread_id"])
+    known = cast("StandingKeys", info.record).get("standing", {})
+    is_own = info.operation == "observation" and known.get("is_tasked", False)
+    return is_own or runs_in_tool(info.record["thread_id"])
 
 
 def _apply(log: Log, change: RuleEnded) -> Log:
@@ -389,7 +385,7 @@ class Standing(Feature):
 
     def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
         """Take over what had no room in the log that threads share."""
-        known = cast("_Record", record).get("standing", {}).get("left_out", [])
+        known = cast("StandingKeys", record).get("standing", {}).get("left_out", [])
         left_out = log.get("left_out", [])
         event: LeftOutSynced = {"type": "left-out", "left_out": left_out}
         return [as_event(event)] if left_out != known else []

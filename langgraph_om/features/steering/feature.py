@@ -41,10 +41,6 @@ MAX_UNDONE: Final = 20
 """How many acts a shared log keeps to be undone, as each turn of each thread reads them."""
 
 
-class _Record(MemoryRecord, SteeringKeys, total=False):
-    pass
-
-
 def _do(record: MemoryRecord, event: Steered) -> None:
     """Do to the log what a person wants."""
     acts = list_acts(record)
@@ -53,7 +49,7 @@ def _do(record: MemoryRecord, event: Steered) -> None:
     thread_id = record["thread_id"]
     done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
     record["log"], record["chunks"] = done.log, done.chunks
-    cast("_Record", record)["steered"] = done.acts
+    cast("SteeringKeys", record)["steered"] = done.acts
     act = done.acts[-1]
     change = {"id": event["id"], "kind": "steer", "replaced": done.replaced, "groups": done.groups}
     run_beside("changed", record, {**change, "before": act["before"], "after": act["after"]})
@@ -62,7 +58,7 @@ def _do(record: MemoryRecord, event: Steered) -> None:
 def _drop(record: MemoryRecord, event: ActsGone) -> None:
     """Let go of acts on threads that are gone."""
     kept = [act for act in list_acts(record) if act["id"] not in event["ids"]]
-    cast("_Record", record)["steered"] = kept
+    cast("SteeringKeys", record)["steered"] = kept
 
 
 def _note_told(acts: Sequence[SteeredItem]) -> list[SteeredItem]:
@@ -74,13 +70,13 @@ def _leave(record: MemoryRecord, event: Opened) -> None:
     """Let go of acts on the log of another resource."""
     is_shared = record["scope"] == event["scope"] == "resource"
     if is_shared and record["resource_id"] != event["resource_id"]:
-        cast("_Record", record).pop("steered", None)
+        cast("SteeringKeys", record).pop("steered", None)
 
 
 def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
     """Let go of acts on a log that was deleted."""
     if record["scope"] == "resource":
-        cast("_Record", record).pop("steered", None)
+        cast("SteeringKeys", record).pop("steered", None)
 
 
 # The log that threads share.

@@ -62,12 +62,8 @@ class TitleKeys(TypedDict, total=False):
     """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
 
-class _TitleRecord(MemoryRecord, TitleKeys, total=False):
-    pass
-
-
-def _read(record: Mapping[str, Any]) -> _TitleRecord:
-    return cast("_TitleRecord", record)
+def _read(record: Mapping[str, Any]) -> TitleKeys:
+    return cast("TitleKeys", record)
 
 
 def read_title(record: Mapping[str, Any]) -> str | None:

@@ -41,8 +41,8 @@ from langgraph_om.features.working.record import (
     NAME,
     WORKING_NAME,
     JoinedUpdates,
+    WorkingKeys,
     WorkingRead,
-    WorkingRecord,
     WorkingUpdate,
     find_known,
     find_unwritten,
@@ -93,7 +93,7 @@ def note_working(
     whose: str | None,
 ) -> list[Event]:
     """Return the events that keep what was read in the record, and tell of what was written."""
-    kept = cast("WorkingRecord", record).get("working")
+    kept = cast("WorkingKeys", record).get("working")
     is_known = kept is not None and (kept["resource_id"], kept["value"]) == (whose, joined.value)
     if is_known and not updates:
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
@@ -47,7 +46,7 @@ from langgraph_om.features.working.storage import (
 from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import conversation_of, values_of
-from langgraph_om.runtime.tools import part_runtime
+from langgraph_om.runtime.tools import MemoryTool
 
 PATCH = "om_patch"
 """The key of an update in a graph's state that is merged; any other value replaces what is there.
@@ -90,20 +89,6 @@ _WHAT: Final = "Keep what is to be known in every conversation with this user up
 _TEXT: Final = "Write the whole text anew: it replaces the former one."
 _JSON: Final = "Write the fields that change: they are merged into the rest."
 _DONE: Final = "Updated."
-
-
-class _UpdateTool(StructuredTool):
-    """Takes whatever a model writes: what is wrong with it is answered, not raised."""
-
-    def _parse_input(
-        self, tool_input: str | dict[str, Any], tool_call_id: str | None
-    ) -> str | dict[str, Any]:
-        """Part what the graph injects from what the model wrote."""
-        parsed = super()._parse_input(tool_input, tool_call_id)
-        runtime, arguments = part_runtime(parsed, UPDATE_TOOL, _OUTSIDE)
-        # Some models leave the one argument out and write the fields themselves.
-        memory = arguments.get("memory", arguments)
-        return {"runtime": runtime, "memory": memory}
 
 
 def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
@@ -365,7 +350,9 @@ class Working:
             return []
         form = self.memory.form
 
-        def update(runtime: ToolRuntime, memory: Any) -> Command[Any]:
+        def update(runtime: ToolRuntime, arguments: dict[str, Any]) -> Command[Any]:
+            # Some models leave the one argument out and write the fields themselves.
+            memory = arguments.get("memory", arguments)
             known = read_channel(runtime, VALUE_KEY)
             text, change = self._answer(memory, known, runtime.config, runtime.store)
             status = "success" if text == _DONE else "error"
@@ -375,16 +362,12 @@ class Working:
             changes = {} if change is None else {VALUE_KEY: change}
             return Command(update={self._messages_key: [message], **changes})
 
-        async def aupdate(runtime: ToolRuntime, memory: Any) -> Command[Any]:
-            # It reads and writes a database.
-            return await asyncio.to_thread(update, runtime, memory)
-
-        tool = _UpdateTool(
+        tool = MemoryTool(
             name=UPDATE_TOOL,
             description=f"{_WHAT} {_TEXT if isinstance(form, TemplateForm) else _JSON}",
             args_schema={"title": UPDATE_TOOL, **form.arguments},
             func=update,
-            coroutine=aupdate,
+            outside=_OUTSIDE,
         )
         return [tool]
 

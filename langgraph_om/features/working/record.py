@@ -94,10 +94,6 @@ class WorkingKeys(TypedDict, total=False):
     """Only with a working memory that the Observer keeps: missing before the first step."""
 
 
-class WorkingRecord(MemoryRecord, WorkingKeys, total=False):
-    """A record with a working memory."""
-
-
 def add_updates(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Keep what an observation found, to be written; an error is kept alone."""
     updates = list_updates(event)
@@ -107,7 +103,7 @@ def add_updates(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     new = [update for update in updates if "patch" in update]
     errors = [update["error"] for update in updates if "error" in update]
     error = errors[-1] if errors else None
-    cast("WorkingRecord", record)["working"] = {
+    cast("WorkingKeys", record)["working"] = {
         **kept,
         "updates": [*kept["updates"], *new],
         "error": error,
@@ -119,7 +115,7 @@ def note_read(record: MemoryRecord, event: WorkingRead) -> None:
     kept = _read(record)
     left = [update for update in kept["updates"] if update["cycle_id"] not in event["written"]]
     error = event["error"] if event["written"] else kept["error"]
-    cast("WorkingRecord", record)["working"] = {
+    cast("WorkingKeys", record)["working"] = {
         "resource_id": event["resource_id"],
         "value": event["value"],
         "updates": left,
@@ -131,12 +127,12 @@ def drop_with_resource(record: MemoryRecord, event: Opened) -> None:
     """Let go of the memory of another resource, from a thread that shared a log with it."""
     is_shared = record["scope"] == event["scope"] == "resource"
     if is_shared and record["resource_id"] != event["resource_id"]:
-        cast("WorkingRecord", record).pop("working", None)
+        cast("WorkingKeys", record).pop("working", None)
 
 
 def drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Let go of what a deleted thread knows, and of changes that are a deleted resource's."""
-    cast("WorkingRecord", record).pop("working", None)
+    cast("WorkingKeys", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [_forget_updates(chunk) for chunk in record["chunks"]]
 
@@ -187,7 +183,7 @@ def _read(record: MemoryRecord) -> ObservedWorking:
         "updates": [],
         "error": None,
     }
-    return cast("WorkingRecord", record).get("working", blank)
+    return cast("WorkingKeys", record).get("working", blank)
 
 
 def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:

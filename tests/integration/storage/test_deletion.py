@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, say, talk, turn, turns
+from support.clock import START
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
 
@@ -82,6 +84,17 @@ def test_deleting_what_is_not_there_is_no_error(agent: Any, archive: SQLAlchemyA
     agent.memory.delete_thread("nowhere")
     agent.memory.delete_resource("nobody")
     assert kept(archive, "trip") == before
+
+
+def test_what_was_observed_of_a_deleted_thread_is_not_kept(archive: SQLAlchemyArchive) -> None:
+    said, now = [("a", HumanMessage("The key is 7305."), True)], START
+    group = {"id": "g", "text": "* The key is 7305"}
+    archive.append("t", "ana", said, after=None, now=now)
+    archive.delete_thread("t")
+    assert archive.add_groups("t", "ana", [group], now) == []
+    assert archive.groups(resource_id="ana") == []
+    archive.append("t", "ana", said, after=None, now=now)
+    assert archive.add_groups("t", "ana", [group], now) == ["g"]
 
 
 def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArchive) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from langgraph_om.testing import ScriptedChatModel
 from support import groups
 from support.clock import Clock
 from support.shared_world import (
+    SMALL,
     Agent,
     answer,
     check_thread,
@@ -527,8 +529,63 @@ def test_a_deleted_thread_leaves_nothing_in_the_shared_log(archive: SQLAlchemyAr
     for record in memory.history("ada", 100):
         assert "trips-" not in str(record)
     assert memory.observations_as_of("ada", runner_of(memory).clock()).count("trips-") == 0
-    agent.say("trips")  # the checkpoint is the caller's: the thread begins to be observed anew
-    check_thread(agent, "trips")
+    for _ in range(8):  # the checkpoint is the caller's: the thread goes on, from there alone
+        agent.say("trips")
+    record, messages = agent.state("trips")
+    keys = [str(message.id) for message in messages]
+    window = open_window(record, messages, runner_of(memory).settings.counter)
+    shown, observed = {entry.key for entry in window.entries}, covered(record, "trips", keys)
+    new = keys[keys.index("trips.h14") :]
+    assert all(observed[key] + (key in shown) == 1 for key in new)
+    assert observed.keys() & set(new)
+    assert not shown - set(new)
+    stored = f"{memory.history('ada', 100)} {read_stored(archive, 'trips')}"
+    for number in range(14):
+        assert f"trips-{number:03d}" not in stored
+
+
+def read_stored(archive: SQLAlchemyArchive, thread: str) -> str:
+    messages = archive.messages(thread, limit=1000, visible_only=False)
+    return f"{archive.load_record('ada')} {archive.groups(thread_id=thread)} {messages}"
+
+
+class _Interrupted(SQLAlchemyArchive):
+    """Does something before one of its calls."""
+
+    act: Callable[[], object] | None = None
+    left = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        is_call = callable(value) and not name.startswith("_") and name not in {"act", "close"}
+        act = super().__getattribute__("act")
+        if is_call and act is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.act = None
+                act()
+        return value
+
+
+@pytest.mark.parametrize("calls", range(18))
+def test_a_thread_that_another_process_deletes_in_its_turn_does_not_come_back(
+    tmp_path: Path, calls: int
+) -> None:
+    url, saver = f"sqlite:///{tmp_path / 'shared.db'}", InMemorySaver()
+    archive = _Interrupted(url)
+    observation = {**SMALL, "buffer_tokens": 0.3}
+    agent = Agent(sharing(archive, observation=observation), saver)
+    other = sharing(url, observation=observation)
+    for _ in range(5):
+        agent.say("trips")
+    archive.left = calls
+    archive.act = lambda: other.delete_thread("trips", resource_id="ada", checkpointer=saver)
+    agent.say("trips")
+    assert archive.act is None
+    agent.say("trips")
+    stored = read_stored(archive, "trips")
+    for number in range(5):
+        assert f"trips-{number:03d}" not in stored
 
 
 def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive) -> None:

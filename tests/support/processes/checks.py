@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -13,9 +14,9 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import check_message_sequence
-from support.agents import dumped, times_covered, values
+from support.agents import Agent, dumped, times_covered, values
 from support.processes import workers
-from support.processes.workers import Place, asked, config
+from support.processes.workers import Place, answer, asked, config
 
 ROUNDS = int(os.environ.get("OM_ROUNDS", "1"))
 """How many times as many conversations are had as by default."""
@@ -29,6 +30,22 @@ def start(work: Callable[..., None], *arguments: Any) -> BaseProcess:
     process = _CONTEXT.Process(target=work, args=arguments)
     process.start()
     return process
+
+
+def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Wait until it is so."""
+    ends_at = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends_at, "it did not come to be"
+        time.sleep(0.01)
+
+
+def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
+    """Take turns, each with the work beside it done."""
+    for number in range(first, stop):
+        answer(agent, number)
+        place.note("acknowledged", str(number))
+        agent.memory.flush(60)
 
 
 def acknowledged(place: Place, thread: str = "t") -> list[str]:

@@ -1,7 +1,7 @@
 """Workers of one thread in the tests: processes that are spawned and import this by name.
 
-Each builds its own memory over the same checkpointer and archive, and writes a line to one file
-whenever its Observer is asked.
+Each builds its own memory over the same checkpointer and archive, and notes whenever its Observer
+is asked.
 """
 
 from __future__ import annotations
@@ -10,35 +10,20 @@ import os
 import signal
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import Agent, Part, make_agent, of_kind, on_thread, say, scripted, turn
-from support.savers import SaverKind, open_saver
+from support.processes.workers import Place
+from support.savers import open_saver
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 CONFIG = on_thread(resource_id="ana")
-
-
-@dataclass(frozen=True)
-class Place:
-    """What the workers share."""
-
-    saver: SaverKind
-    checkpoints: str
-    archive: str
-    asked: str
-    """The file of the Observers' calls."""
-    lease: float
-    slowness: float = 0.0
-    """Seconds that an Observer takes."""
 
 
 @cache
@@ -51,8 +36,7 @@ def worker(place: Place) -> Agent:
     buffering.share(archive, place.lease)
 
     def observer(messages: list[BaseMessage]) -> str:
-        with Path(place.asked).open("a") as file:
-            file.write(f"{os.getpid()}\n")
+        place.note("observed", str(os.getpid()))
         time.sleep(place.slowness)
         return ExtractiveObserver().reply(messages)
 
@@ -75,8 +59,7 @@ _KEPT_OPEN: list[ExitStack] = []
 
 def asked(place: Place) -> int:
     """How often any Observer was asked."""
-    file = Path(place.asked)
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    return len(place.noted("observed"))
 
 
 def take_turn(place: Place, number: int) -> list[Part]:

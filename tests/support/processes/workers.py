@@ -62,6 +62,8 @@ class Place:
     buffering: str = "background"
     evict: bool = True
     lease: float = 0.5
+    slowness: float = 0.0
+    """Seconds that an Observer takes, of the workers of one thread."""
     turns: int = 14
     is_async: bool = False
     moves_on: bool = False
