@@ -23,19 +23,17 @@ from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.titles.question import (
-    TitleJob,
-    describe_title,
-    note_words,
-    take_in_title,
-    tell_found,
-)
-from langgraph_om.features.titles.record import (
+from langgraph_om.features.titles.title import (
     ADDITIONS,
     TITLE,
+    TitleJob,
+    describe_title,
     is_named,
+    note_words,
     read_title,
     read_title_state,
+    take_in_title,
+    tell_found,
     tell_title,
 )
 from langgraph_om.runtime.acting import (
