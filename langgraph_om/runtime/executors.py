@@ -20,14 +20,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
 
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.options import check_seconds
+from langgraph_om.core.config.options import (
+    Hint,
+    Rule,
+    check_count,
+    check_number,
+    check_seconds,
+)
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases, share_leases
 
 JobWork = Callable[[], JobResult]
@@ -159,6 +166,7 @@ class _Job:
 
 _WORKERS = 4
 _TASKS = 256
+_check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
 
 
 class BackgroundBuffering:
@@ -191,21 +199,9 @@ class BackgroundBuffering:
         exit_timeout: float = 5.0,
     ) -> None:
         most = (_TASKS if workers is None else 0) if tasks is None else tasks
-        workers = _WORKERS if workers is None else workers
-        for name, value, least in (
-            ("workers", workers, 1),
-            ("tasks", most, 0),
-            ("queue", queue, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                msg = f"`{name}` is {value!r}; pass a whole number, {least} or more"
-                raise ConfigurationError(msg)
-        if isinstance(exit_timeout, bool) or not exit_timeout >= 0:
-            msg = f"`exit_timeout` is {exit_timeout!r}; pass seconds, 0 or more"
-            raise ConfigurationError(msg)
-        self._workers, self._tasks = workers, most
-        self._queue = queue
-        self._exit_timeout = exit_timeout
+        self._workers = check_count("workers", _WORKERS if workers is None else workers)
+        self._tasks, self._queue = check_number("tasks", most), check_number("queue", queue)
+        self._exit_timeout = _check_patience("exit_timeout", exit_timeout)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self.is_closed = False
         """Whether no more jobs are taken."""

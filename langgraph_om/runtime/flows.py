@@ -27,7 +27,6 @@ from langgraph_om.core.effects import (
     CallHook,
     CallReply,
     CallWithConfig,
-    HookReply,
     JobState,
     KeepLease,
     LeasedRequests,
@@ -38,11 +37,11 @@ from langgraph_om.core.effects import (
     Requests,
     SideBySide,
     Storage,
-    StorageReply,
     Tally,
     Together,
     WaitForJob,
     Warn,
+    call_function,
 )
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.plan import Decision
@@ -266,30 +265,30 @@ def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
     return cycle.tally
 
 
-def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[HookReply]:
+def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
     function = partial(context.hooks.functions[effect.name], *effect.arguments)
     return _call_within(cycle.seconds_left(), effect.name, function)
 
 
 def _call_with_config(
     effect: CallWithConfig, context: RunContext, cycle: _Cycle
-) -> Requests[HookReply]:
+) -> Requests[CallReply]:
     function = partial(effect.function, ensure_config(context.calls.config))
     return _call_within(cycle.seconds_left(), effect.name, function)
 
 
-def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[HookReply]:
+def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[CallReply]:
     done: CallReply = yield Call(function, name, seconds)
     return read_hook_reply(name, done, seconds)
 
 
-def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
+def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
     method = _find_method(context.storage, effect.method)
     began = time.monotonic()
     done: CallReply = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
-    return StorageReply(done.value, done.error, seconds)
+    return replace(done, seconds=seconds)
 
 
 def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
@@ -363,8 +362,7 @@ def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Reque
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
     del cycle
     if context.work is not None:
-        done: CallReply = yield Call(partial(context.work, effect), "om_work")
-        events: list[Event] = done.unwrap()
+        events: list[Event] = yield from call_function(partial(context.work, effect), "om_work")
         return events
     # What its turn has waited already is not there to wait any more.
     waited = effect.record["turn"].get("waited_ms", 0) / 1000
@@ -443,5 +441,4 @@ def call_graph(
     sync, awaited = (
         partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")
     )
-    done: CallReply = yield Call(sync, "om_graph", awaited=awaited)
-    return done.unwrap()
+    return call_function(sync, "om_graph", awaited)

@@ -47,9 +47,8 @@ from langgraph_om.archive.sql.branches import (
 )
 from langgraph_om.archive.sql.database import Database, database_clock, insert_into
 from langgraph_om.archive.sql.schema import (
-    check_count,
     check_name,
-    check_seconds,
+    check_span,
     check_time,
     decode_message,
     encode_json,
@@ -80,6 +79,7 @@ from langgraph_om.archive.sql.threads import (
     split_into_chunks,
     touch,
 )
+from langgraph_om.core.config.options import check_number
 from langgraph_om.errors import ConfigurationError
 
 _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]
@@ -228,8 +228,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         branch: str | None = None,
     ) -> list[ArchivedMessage]:
         """Return messages of a branch, always in the order of the conversation."""
-        check_count("limit", limit)
-        check_count("offset", offset)
+        check_number("limit", limit)
+        check_number("offset", offset)
         position = message_rows.c.position
         query = (
             select(*_SHOWN)
@@ -324,7 +324,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     ) -> list[dict[str, Any]]:
         """Return the groups of a thread or resource, newest observed first."""
         check_scope(thread_id, resource_id)
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = (
             select(group_rows.c.body)
             .order_by(group_rows.c.observed.desc(), group_rows.c.ordinal.desc())
@@ -415,7 +415,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         self, resource_id: str, *, limit: int = 10, until: datetime | None = None
     ) -> list[dict[str, Any]]:
         """Return the last record of each generation, newest first, the current one included."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         check_time("until", until)
         entries: list[Select[Any]] = []
         for table in (record_rows, history_rows):
@@ -451,7 +451,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     ) -> Claim:
         """Ask for a job, and for a lease of it."""
         check_name("owner", owner)
-        check_seconds("seconds", seconds)
+        check_span("seconds", seconds)
         ends = database_clock() + seconds
         is_free = or_(job_rows.c.owner == owner, job_rows.c.ends <= database_clock())
         with self._database.write("claim a job") as connection:
@@ -477,7 +477,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
         """Let a lease last this long from now, and return whether the owner still holds the job."""
-        check_seconds("seconds", seconds)
+        check_span("seconds", seconds)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("renew a lease") as connection:
             return connection.execute(held.values(ends=database_clock() + seconds)).rowcount == 1
@@ -512,7 +512,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
 
     def prune_jobs(self, *, older_than: float) -> int:
         """Forget jobs that are done or abandoned for more seconds than this; return how many."""
-        check_seconds("older_than", older_than)
+        check_span("older_than", older_than)
         old = delete(job_rows).where(job_rows.c.ends < database_clock() - older_than)
         with self._database.write("prune jobs") as connection:
             pruned = connection.execute(old).rowcount

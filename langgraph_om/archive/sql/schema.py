@@ -8,13 +8,13 @@ to ASCII, ids and titles by `EscapedText`.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from pydantic import Field
 from sqlalchemy import (
     DOUBLE_PRECISION,
     BigInteger,
@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from langgraph_om.core.config.options import Hint, Rule
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
@@ -102,15 +103,10 @@ def store_moment(value: datetime | None) -> int | None:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
-def check_name(option: str, value: object) -> None:
-    """Refuse a name that is no text or empty.
-
-    Raises:
-        ConfigurationError: When it cannot name anything.
-    """
-    if not isinstance(value, str) or not value:
-        msg = f"`{option}` is {value!r}; pass a text that is not empty"
-        raise ConfigurationError(msg)
+check_name = Rule[Any](Annotated[str, Field(min_length=1), Hint("a text that is not empty")]).check
+check_span = Rule[float](
+    Annotated[float, Field(ge=0, allow_inf_nan=False), Hint("seconds, 0 or more")]
+).check
 
 
 def check_time(option: str, value: datetime | None) -> None:
@@ -121,28 +117,6 @@ def check_time(option: str, value: datetime | None) -> None:
     """
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
-        raise ConfigurationError(msg)
-
-
-def check_count(option: str, value: int) -> None:
-    """Refuse a negative count.
-
-    Raises:
-        ConfigurationError: When it is negative.
-    """
-    if value < 0:
-        msg = f"`{option}` is {value!r}; pass 0 or more"
-        raise ConfigurationError(msg)
-
-
-def check_seconds(option: str, value: float) -> None:
-    """Refuse a time span that is no finite number of seconds, or negative.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
-    if not math.isfinite(value) or value < 0:
-        msg = f"`{option}` is {value!r}; pass seconds, 0 or more"
         raise ConfigurationError(msg)
 
 

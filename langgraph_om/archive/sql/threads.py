@@ -32,9 +32,8 @@ from langgraph_om.archive.protocol import (
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
 from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
-    check_count,
     check_name,
-    check_seconds,
+    check_span,
     check_time,
     deletion_rows,
     group_rows,
@@ -47,6 +46,7 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.texts import give_to_resource
+from langgraph_om.core.config.options import check_number
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
@@ -185,8 +185,8 @@ class SQLThreads:
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
         """Return a page of a resource's threads, newest updated first, and whether more follow."""
-        check_count("page", page)
-        check_count("limit", limit)
+        check_number("page", page)
+        check_number("limit", limit)
         check_time("before", before)
         check_time("after", after)
         query = _select_threads(resource_id).offset(page * limit).limit(limit + 1)
@@ -202,7 +202,7 @@ class SQLThreads:
         self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
     ) -> list[ThreadEnd]:
         """Return a resource's threads, newest updated first, with their last messages."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = _select_threads(resource_id, "position", "key").limit(limit)
         if behind is not None:
             query = query.where(_is_behind(behind.updated, behind.id))
@@ -221,7 +221,7 @@ class SQLThreads:
         behind: tuple[datetime, str] | None = None,
     ) -> list[ListedThread]:
         """Return the threads of everybody or of one resource, newest updated first."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = _select_threads(resource_id, "position").limit(limit)
         if text:
             wanted = (thread_rows.c.title, thread_rows.c.id, thread_rows.c.resource_id)
@@ -307,7 +307,7 @@ class SQLThreads:
 
         A checkpoint from before a deletion that comes back afterwards is archived again.
         """
-        check_seconds("older_than", older_than)
+        check_span("older_than", older_than)
         then = database_clock() - older_than
         is_old = (deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
         with self._database.write("prune deletions") as connection:
