@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
@@ -68,12 +67,8 @@ def write_json(value: Any, indent: int | None = None) -> str:
     """Return JSON in which whatever could steer a terminal is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     for steering in (CONTROL, DIRECTION, SURROGATE):
-        text = steering.sub(_escape, text)
+        text = steering.sub(lambda found: "".join(f"\\u{ord(each):04x}" for each in found[0]), text)
     return text
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"\\u{ord(mark):04x}" for mark in found[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,14 +243,12 @@ def supervise(
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)
-            if isinstance(reply, Generator):  # there is something to wait for
-                reply = yield from _keep_lease_during(reply, cycle)
-
-
-def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
-    if cycle.lease is None:
-        return (yield from requests)
-    return (yield LeasedRequests(requests, cycle.lease))
+            if not isinstance(reply, Generator):  # there is nothing to wait for
+                continue
+            if cycle.lease is None:
+                reply = yield from reply
+            else:
+                reply = yield LeasedRequests(reply, cycle.lease)
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
@@ -258,11 +256,6 @@ def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests
     reply = yield from ask(call, context.calls, cycle.seconds_left())
     cycle.tally.note(reply)
     return reply
-
-
-def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
-    del effect, context
-    return cycle.tally
 
 
 def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
@@ -371,11 +364,6 @@ def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[
     return (yield from supervise(context.carry_out(effect), within)).events
 
 
-def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:
-    del context, cycle
-    logger.warning(effect.text, *effect.arguments)
-
-
 def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
     del cycle
     if context.emit is not None:
@@ -413,7 +401,7 @@ _Reply = Callable[[Any, RunContext, _Cycle], Any]
 
 _REPLIES: Mapping[type, _Reply] = {
     AskModel: _ask_model,
-    ReadTally: _read_tally,
+    ReadTally: lambda _, __, cycle: cycle.tally,
     CallHook: _call_hook,
     CallWithConfig: _call_with_config,
     Storage: _call_storage,
@@ -423,7 +411,7 @@ _REPLIES: Mapping[type, _Reply] = {
     Submit: _submit,
     Together: _run_together,
     Work: _do_work,
-    Warn: _log_warning,
+    Warn: lambda warn, *_: logger.warning(warn.text, *warn.arguments),
     Show: _show,
 }
 """What is done for each effect; anything else is an event."""

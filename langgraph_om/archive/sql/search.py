@@ -33,7 +33,7 @@ from sqlalchemy import (
     select,
 )
 
-from langgraph_om.archive.protocol import ArchivedHit, check_scope
+from langgraph_om.archive.protocol import ArchivedHit, SearchableArchive, check_scope
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import MARK, MAX_MATCHES, find_matches
@@ -79,7 +79,7 @@ class _Scope:
     """By thread id, ids of the groups that are searched instead of those of the log."""
 
 
-class SQLSearch:
+class SQLSearch(SearchableArchive):
     """The search of an archive in SQL."""
 
     _database: Database
@@ -99,7 +99,6 @@ class SQLSearch:
         branches: Mapping[str, str] | None = None,
         groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
-        """Return messages of branches, and groups, that hold words of a query, best first."""
         check_scope(thread_id, resource_id)
         check_number("limit", limit)
         check_number("offset", offset)
