@@ -147,7 +147,6 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
 
 def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """List conversations."""
-    del memory
     threads = source.threads(args.limit)
     cells = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
     out.rows([asdict(own) for own in threads], ("thread", "updated", "title"), cells)
@@ -371,7 +370,6 @@ def change(
 
 def serve(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Serve an archive to MCP clients until the client, or the terminal, ends it."""
-    del memory, out  # over stdio, the protocol alone is written
     if not isinstance(source, ArchiveSource) or not source.resource:
         msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
         raise SourceError(msg)

@@ -92,7 +92,6 @@ class FileSource(Source):
         return [ThreadInfo(record["thread_id"], find_label(record))][:limit]
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        del name
         values = values_of(self._read(), "messages")
         state = values if "om" in values else {"om": values, "messages": []}
         try:
@@ -106,7 +105,6 @@ class FileSource(Source):
         return [{"values": self.state(name), "created_at": None}]
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        del name
         stored = self._read()
         values = values_of(stored, "messages")
         if "om" in values:

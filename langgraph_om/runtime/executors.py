@@ -254,7 +254,6 @@ class BackgroundBuffering(Executor):
         about: Sequence[str] = (),
         request: Callable[[], JobRequest] | None = None,
     ) -> bool:
-        del request
         with self._lock:
             self._leave_closed_loops()
             known = self._jobs.get(cycle_id)
@@ -541,23 +540,18 @@ class InPlace(Executor):
         return f"{type(self).__name__}()"
 
     def submit(self, *job: Any, **about: Any) -> bool:
-        del job, about
         return False
 
     def peek(self, cycle_id: str) -> JobState:
-        del cycle_id
         return None
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        del cycle_id, timeout
         return None
 
     def flush(self, timeout: float | None = None) -> bool:
-        del timeout
         return True
 
     def close(self, timeout: float = 5.0) -> bool:
-        del timeout
         return True
 
 

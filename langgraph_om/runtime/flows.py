@@ -302,7 +302,6 @@ def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
 def _peek_jobs(
     effect: PeekJobs, context: RunContext, cycle: _Cycle
 ) -> Requests[dict[str, JobState]]:
-    del cycle
 
     def peek() -> dict[str, JobState]:
         return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
@@ -328,7 +327,6 @@ def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Req
 
 
 def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
-    del cycle
     if context.jobs_are_here:
         return effect.function()
     done: CallReply = yield Call(effect.function, "om_submit")
@@ -353,7 +351,6 @@ def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Reque
 
 
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
-    del cycle
     if context.work is not None:
         events: list[Event] = yield from call_function(partial(context.work, effect), "om_work")
         return events
@@ -365,7 +362,6 @@ def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[
 
 
 def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
-    del cycle
     if context.emit is not None:
         for event in effect.events:
             context.emit(event)

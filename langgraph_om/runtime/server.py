@@ -21,6 +21,7 @@ from langgraph_om.core.cycles.carry_out import describe_run, fail_request, has_b
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.executors import DelayingExecutor, ForgettingExecutor, JobWork
 from langgraph_om.runtime.leases import Leases, share_leases
 
@@ -39,7 +40,7 @@ _NO_ROOM = frozenset({429, 503})
 
 def is_busy(error: BaseException) -> bool:
     """Return whether an error says that the server takes no more runs now."""
-    return getattr(error, "status_code", None) in _NO_ROOM
+    return status_of(error) in _NO_ROOM
 
 
 class ServerCalls:
@@ -130,7 +131,7 @@ class ServerCalls:
         try:
             self._call(lambda client: client.threads.delete(thread_id))
         except Exception as error:
-            if getattr(error, "status_code", None) != _GONE:
+            if status_of(error) != _GONE:
                 raise
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
@@ -145,7 +146,7 @@ class ServerCalls:
         try:
             return self._wait_for(ask(self._connect()))
         except Exception as error:
-            if not hasattr(error, "status_code"):
+            if status_of(error) is None:
                 now = time.monotonic()
                 self._silent_until = now + (now - began)
             raise
@@ -335,7 +336,6 @@ class ServerBuffering(DelayingExecutor, ForgettingExecutor):
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no archive.
         """
-        del key, work
         archive, sender = self._in_force.archive, uuid4().hex
         if self.is_closed or request is None:
             return False
@@ -384,7 +384,6 @@ class ServerBuffering(DelayingExecutor, ForgettingExecutor):
         *,
         request: Callable[[], JobRequest],
     ) -> bool:
-        del cycle_id
         if self.is_closed:
             return False
         job = request()

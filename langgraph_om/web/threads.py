@@ -15,6 +15,7 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.state import values_of
 
 _UNKNOWN: Final = (404, 422)
@@ -213,8 +214,7 @@ class ServerThreads(Threads):
         try:
             return await ask(thread)
         except Exception as error:
-            response = getattr(error, "response", None)
-            if getattr(response, "status_code", None) in _UNKNOWN:
+            if status_of(error) in _UNKNOWN:
                 return None
             raise
 

@@ -50,12 +50,10 @@ class EscapedText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape."""
-        del dialect
         return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Undo the escape."""
-        del dialect
         return None if value is None else _ESCAPE.sub(_unescape_sequence, value)
 
 
@@ -86,12 +84,10 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         """Count microseconds."""
-        del dialect
         return store_moment(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Return the time in UTC."""
-        del dialect
         return None if value is None else _EPOCH + value * _MICROSECOND
 
 
@@ -103,10 +99,20 @@ def store_moment(value: datetime | None) -> int | None:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
-check_name = Rule[Any](Annotated[str, Field(min_length=1), Hint("a text that is not empty")]).check
 check_span = Rule[float](
     Annotated[float, Field(ge=0, allow_inf_nan=False), Hint("seconds, 0 or more")]
 ).check
+
+
+def check_name(option: str, value: object) -> None:
+    """Refuse a name that is no text or empty; pydantic would refuse lone surrogates too.
+
+    Raises:
+        ConfigurationError: When it cannot name anything.
+    """
+    if not isinstance(value, str) or not value:
+        msg = f"`{option}` is {value!r}; pass a text that is not empty"
+        raise ConfigurationError(msg)
 
 
 def check_time(option: str, value: datetime | None) -> None:
