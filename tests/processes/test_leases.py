@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
 import threading
 import time
@@ -36,6 +35,7 @@ from support.agents import (
 )
 from support.processes import lease_workers
 from support.processes.checks import eventually
+from support.processes.forks import start
 from support.processes.lease_workers import CONFIG
 from support.processes.workers import Place
 
@@ -131,10 +131,10 @@ def test_failure_is_seen_by_every_worker(archive: SQLAlchemyArchive) -> None:
 
 
 def test_lease_is_renewed_for_as_long_as_the_job_runs(archive: SQLAlchemyArchive) -> None:
-    executor, work = worker(archive, 3.0), Held(RESULT)
+    executor, work = worker(archive, 1.5), Held(RESULT)
     submit(executor, work)
     assert work.started.wait(60)
-    time.sleep(4.0)
+    time.sleep(2.0)
     job = archive.job("c1")
     assert job is not None
     assert job.state == "running"
@@ -255,11 +255,11 @@ def test_job_of_another_is_believed_to_run_while_the_archive_fails(
     archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = Unreliable(archive, {"job"})
-    executor = worker(gone, 3.0)
+    executor = worker(gone, 1.5)
     assert executor.peek("c1") == "running"
     assert executor.peek("c1") == "running"
     assert caplog.text.count("the archive failed") == 1
-    time.sleep(3.5)
+    time.sleep(1.7)
     assert executor.peek("c1") is None  # for no longer than a lease lasts
 
 
@@ -308,8 +308,7 @@ def lasting(place: Place) -> Place:
 
 
 def run_process(work: Callable[[Place], None], place: Place) -> int | None:
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(place,))
-    process.start()
+    process = start(work, place)
     process.join(250)
     return process.exitcode
 
