@@ -442,7 +442,9 @@ class MessageArchive(Protocol):
 
         Returns:
             "mine" when it is new, was abandoned, or is this owner's already (the lease is then
-            renewed); "taken" while another owner holds it; "done" when it has a result.
+            renewed); "taken" while another owner holds it; "done" when it has a result. "taken" too
+            where a thread of these was deleted, by itself or with its resource, and has no message
+            since: nobody shall keep what is known of it.
         """
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
@@ -468,7 +470,8 @@ class MessageArchive(Protocol):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
 
-        Threads that run within it are deleted too.
+        Threads that run within it are deleted too. The record of its resource gets a new revision,
+        so that whoever computed one from the former, not knowing of the deletion, cannot commit it.
 
         That it was deleted stays known, by its id alone: see `deletions`.
         """

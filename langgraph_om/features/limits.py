@@ -121,5 +121,4 @@ def _resize(limits: Thresholds, messages: int, log: int) -> Thresholds:
         observation_tokens=log,
         reflect_buffer_at=None if begin is None else max(1, round(begin * record)),
         reflect_block_after=max(log, round(limits.reflect_block_after * record)),
-        total_tokens=None if limits.total_tokens is None else messages + log,
     )

@@ -26,7 +26,7 @@ from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
-from langgraph_om.core.content.message_keys import content_digest, derive_id
+from langgraph_om.core.content.message_keys import content_digest, derive_id, find_others
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.state import restore_message
 
@@ -127,7 +127,7 @@ def _read_state(state: Sequence[Any]) -> tuple[list[BaseMessage | None], dict[st
     places = state.read_places() if isinstance(state, _PlacedList) else None
     if places is not None:
         return list(state), places
-    is_read = all(isinstance(message, BaseMessage) for message in state)
+    is_read = all(isinstance(state[at], BaseMessage) for at in find_others(state))
     messages = list(state) if is_read else _read_update(list(state))
     return [*messages], {message.id: at for at, message in enumerate(messages) if message.id}
 

@@ -325,9 +325,21 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect(list_keys(archive, f"{name} 2"), ["a", "B"], "the other thread")
     expect(len(archive.groups(resource_id=r)), 1, "its groups")
     expect(archive.job(f"{name} 2 j").state, "running", "its job")
-    expect(archive.load_record(r), ({"generation": 0}, 1), "the resource's record")
+    record, revision = archive.load_record(r)
+    expect(record, {"generation": 0}, "the resource's record")
+    stale = archive.commit_record(r, {"generation": 0}, expected=1, now=at(0))
+    expect_not(stale, "a commit by who has not heard of it")
+    expect(archive.record_revision(r), revision, "the record's revision")
+    for thread, about in ((f"{name} 1", []), (f"{name} 2", [f"{name} 1"])):
+        lease["thread_id"] = thread
+        claim = archive.claim(f"{name} late", "me", **lease, about=about)
+        expect(claim, "taken", "a claim of who has not heard of it")
+        expect_not(archive.finish(f"{name} late", "me", {}), "the result of that")
+        expect(archive.job(f"{name} late"), None, "that job")
     archive.append(f"{name} 1", f"{name} s", make_entries("a"), after="gone", now=at(1))
     expect_branch(archive, f"{name} 1", "a", "a new thread of the same name")
+    lease.update(thread_id=f"{name} 1", resource_id=f"{name} s")
+    expect(archive.claim(f"{name} new", "me", **lease), "mine", "a job of the new thread")
 
 
 def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
@@ -346,6 +358,8 @@ def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect(archive.load_record(r), (None, 0), "its record")
     expect(archive.record_history(r), [], "its history")
     expect_not(archive.finish(f"{name} j", "me", {}), "the end of its job")
+    lease: dict[str, Any] = {"seconds": 60, "thread_id": f"{name} 9", "resource_id": r}
+    expect(archive.claim(f"{name} j", "me", **lease), "taken", "a claim of who has not heard of it")
     stale = archive.commit_record(r, {"generation": 1}, expected=2, now=at(1))
     expect_not(stale, "a commit that was on its way")
     expect(list_keys(archive, f"{name} 3"), ["a", "B"], "another resource's thread")

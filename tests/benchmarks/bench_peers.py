@@ -18,6 +18,7 @@ from typing import Any
 
 from agents import on_thread
 from conversation import Turn, conversation, load, turns
+from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from metered import CACHE_MINUTES, Reuse, rendered
 from peers import (
@@ -28,12 +29,10 @@ from peers import (
     PACKAGES,
     RECALLING,
     Agent,
-    Fact,
     Make,
     Metered,
     answered,
     require,
-    words_of,
 )
 from picture import draw
 from report import Budget, Options, Report, markdown, text_table
@@ -53,7 +52,7 @@ RARE = 3
 """A word tells a message from others when no more messages have it."""
 QUESTION = "Before we stop: what do you remember of all the things I told you?"
 KIB = 1024
-_NOT_FIGURES = ("prompts", "extra")
+_NOT_FIGURES = ("prompts", "record", "extra")
 NOTES = f"""\
 The summariser and the Observer are the same rule: it quotes the most telling sentence of a message
 in up to 16 words, and condenses by weight. Which facts stay in a prompt follows from that rule and
@@ -161,6 +160,14 @@ class Outcome:
     """Facts in the last prompt."""
     reached: int = 0
     """Facts in the last prompt, or in the answer to one tool call."""
+    outdated: int = 0
+    """Facts of which the last prompt tells only what was so before."""
+    kinds: dict[str, list[int]] = field(default_factory=dict)
+    """Facts, those shown and those reached, by kind."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Memory's, at the end."""
+    calls: list[int] = field(default_factory=list)
+    """Of each model beside the Actor's."""
 
     @property
     def turns(self) -> int:
@@ -243,6 +250,7 @@ def _judge_models(agent: Agent, outcome: Outcome) -> None:
     for model in agent.models:
         model.measure(outcome.minutes)
         outcome.extra_calls += model.prompts.calls
+        outcome.calls.append(model.prompts.calls)
         outcome.extra.append(model.prompts)
         outcome.extra_output += model.written
         outcome.read += model.prompts.tokens
@@ -263,7 +271,13 @@ def _ask(
     missing = [fact for fact in facts if not fact.is_in(text, words)]
     outcome.facts = len(facts)
     outcome.shown = outcome.reached = len(facts) - len(missing)
+    outcome.outdated = sum(fact.is_outdated_in(text) for fact in facts)
+    for fact in facts:
+        counts = outcome.kinds.setdefault(fact.kind, [0, 0, 0])
+        known = fact not in missing
+        outcome.kinds[fact.kind] = [counts[0] + 1, counts[1] + known, counts[2] + known]
     values: Mapping[str, Any] = agent.graph.get_state(on_thread()).values
+    outcome.record = values.get("om", {})
     wanted = {fact.message_id: agent.look_up(text, values, fact) for fact in missing}
     asked = [{**call, "id": key, "type": "tool_call"} for key, call in wanted.items() if call]
     if not asked:
@@ -273,10 +287,10 @@ def _ask(
         {"messages": [HumanMessage("Look it all up.", id="look-up")]}, on_thread()
     )
     found = answered(after["messages"])
-    answers = [found.get(fact.message_id, "") for fact in missing]
-    outcome.reached += sum(
-        fact.is_in(text, words_of(text)) for fact, text in zip(missing, answers, strict=True)
-    )
+    for fact in missing:
+        if fact.is_known(text, found.get(fact.message_id, "")):
+            outcome.reached += 1
+            outcome.kinds[fact.kind][2] += 1
 
 
 # --- The report ----------------------------------------------------------------------------------
@@ -310,10 +324,22 @@ def measure(options: Options) -> list[Outcome]:
 
 
 COLUMNS = [
-    *("agent", "threshold", "prompt tokens", "of full history", "largest prompt"),
-    *("unchanged prefix", "billed", "of full history", "the same, small model", "and short cache"),
-    *("calls waited for", "other calls", "CPU per call, beyond bare", "checkpoint per turn"),
-    *("facts in the prompt", "or by one tool call"),
+    "agent",
+    "threshold",
+    "prompt tokens",
+    "of full history",
+    "largest prompt",
+    "unchanged prefix",
+    "billed",
+    "of full history",
+    "the same, small model",
+    "and short cache",
+    "calls waited for",
+    "other calls",
+    "CPU per call, beyond bare",
+    "checkpoint per turn",
+    "facts in the prompt",
+    "or by one tool call",
 ]
 
 

@@ -4,7 +4,7 @@
 the same minutes on the same machine, and so does what asks them; a round is all conversations at
 once with one, and then with the other. The Actor answers at once, so that a turn is what the server
 does; the Observer takes two seconds. `--count` prints what a quiet turn sends to PostgreSQL, and
-`--profile` where the workers' time goes.
+`--flames FOLDER` draws where the workers' time goes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -80,7 +78,7 @@ def make_bare(saver: Any) -> Any:
 
 def make_app() -> FastAPI:
     """The application of one worker, as `docs/fastapi.md` has it."""
-    kind, database, profile = os.environ[ENVIRONMENT].split("|")
+    kind, database = os.environ[ENVIRONMENT].split("|")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -89,8 +87,7 @@ def make_app() -> FastAPI:
             saver = AsyncPostgresSaver(pool)
             if kind == "bare":
                 app.state.agent = make_bare(saver)
-                with sampled(profile):
-                    yield
+                yield
                 return
             memory = ObservationalMemory(make_model(), archive=database, **OPTIONS)
             app.state.agent = create_memory_agent(
@@ -99,8 +96,7 @@ def make_app() -> FastAPI:
                 checkpointer=saver,
                 delta=kind != "plain",
             )
-            with sampled(profile):
-                yield
+            yield
             await memory.aflush(timeout=30)
             memory.close()
 
@@ -113,50 +109,6 @@ def make_app() -> FastAPI:
         return {"answer": state["messages"][-1].text}
 
     return app
-
-
-_WAITS = frozenset({"wait", "select", "_worker", "accept", "recv", "_recv", "get", "run"})
-"""Names of functions that a thread waits in; the event loop itself is none of ours."""
-
-
-@contextmanager
-def sampled(path: str) -> Iterator[None]:
-    """Note every few milliseconds what each thread is at; nothing where no path is given."""
-    if not path:
-        yield
-        return
-    over, own, shared = threading.Event(), Counter[str](), Counter[str]()
-
-    def sample() -> None:
-        while not over.wait(0.005):
-            for number, frame in sys._current_frames().items():
-                if number != threading.get_ident():
-                    note(frame)
-
-    def note(frame: Any) -> None:
-        if frame.f_code.co_name in _WAITS:
-            return
-        own[name_code(frame.f_code)] += 1
-        seen = set[str]()
-        while frame is not None:
-            seen.add(name_code(frame.f_code))
-            frame = frame.f_back
-        shared.update(seen)
-
-    threading.Thread(target=sample, daemon=True).start()
-    yield
-    over.set()
-    whole = max(1, sum(own.values()))
-    lines = [
-        f"{kind} {100 * n / whole:5.1f} % {name}"
-        for kind, counts in (("own", own), ("all", shared))
-        for name, n in counts.most_common(60)
-    ]
-    Path(f"{path}.{os.getpid()}").write_text("\n".join(lines))
-
-
-def name_code(code: Any) -> str:
-    return f"{'/'.join(code.co_filename.split('/')[-3:])}:{code.co_qualname}"
 
 
 _PROCESSES: dict[str, int] = {}
@@ -176,14 +128,28 @@ def read_cpu(address: str) -> float:
 
 
 @contextmanager
-def serving(
-    kind: str, database: str, workers: int, tree: Path = ROOT, profile: str = ""
-) -> Iterator[str]:
+def drawn(address: str, picture: Path | None) -> Iterator[None]:
+    """Draw where the time of a server's workers goes, as a flame graph; nothing without a path."""
+    if picture is None:
+        yield
+        return
+    command = ["py-spy", "record", "--pid", str(_PROCESSES[address]), "--subprocesses"]
+    command += ["--output", str(picture)]
+    process = subprocess.Popen(command)  # noqa: S603 of the extra `bench`
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+@contextmanager
+def serving(kind: str, database: str, workers: int, tree: Path = ROOT) -> Iterator[str]:
     """A server of so many processes, with the package of a tree; its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    given = {**environment(tree), ENVIRONMENT: f"{kind}|{database}|{profile}"}
+    given = {**environment(tree), ENVIRONMENT: f"{kind}|{database}"}
     command = [sys.executable, "-m", "uvicorn", "bench_server:make_app", "--factory"]
     command += ["--workers", str(workers), "--port", str(port), "--log-level", "error"]
     command += ["--timeout-keep-alive", "120"]  # or else it closes what a round uses
@@ -303,7 +269,6 @@ def compare(
     trees: Mapping[str, Path], args: argparse.Namespace, note: Callable[[str], None]
 ) -> dict[str, Seen]:
     """Ask a server without memory and one for each tree by turns, and note each round."""
-    folder = tempfile.mkdtemp(prefix="om-profile-")
     rows = {name: Seen() for name in ("bare", *trees)}
     with ExitStack() as stack:
         server = stack.enter_context(postgres_server())
@@ -314,13 +279,14 @@ def compare(
             databases[name] = server.replace("/postgres?", f"/{name}?")
             with PostgresSaver.from_conn_string(databases[name]) as saver:
                 saver.setup()
-            profile = f"{folder}/{name}" if args.profile else ""
             kind, tree = "bare" if name == "bare" else "memory", trees.get(name, ROOT)
             addresses[name] = stack.enter_context(
-                serving(kind, databases[name], args.workers, tree, profile)
+                serving(kind, databases[name], args.workers, tree)
             )
-        for address in addresses.values():
+        for name, address in addresses.items():
             asyncio.run(ask(address, args.conversations, 1, 0))
+            picture = args.flames / f"{name}.svg" if args.flames else None
+            stack.enter_context(drawn(address, picture))
         for round_ in range(1, args.rounds + 1):
             for name in [*rows] if round_ % 2 else [*rows][::-1]:
                 before = read_cpu(addresses[name])
@@ -332,8 +298,6 @@ def compare(
         for name in trees:
             turns = 1 + args.rounds * args.turns
             rows[name].lost = count_lost(databases[name], threads, turns)
-    for path in sorted(Path(folder).iterdir()):
-        note(f"--- {path.name}\n{path.read_text()}")
     return rows
 
 
@@ -384,7 +348,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--count", action="store_true", help="only count what a turn sends")
-    parser.add_argument("--profile", action="store_true", help="also where the time goes")
+    parser.add_argument("--flames", type=Path, metavar="FOLDER", help="also draw the time")
     return parser.parse_args(arguments)
 
 

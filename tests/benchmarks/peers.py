@@ -18,6 +18,7 @@ from typing import Any
 
 from agents import PROMPT, Graph, noon, on_thread
 from conversation import COUNTER, lookup
+from facts import Fact
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware, wrap_model_call
 from langchain_core.messages import (
@@ -42,27 +43,6 @@ Saver = BaseCheckpointSaver[Any]
 PACKAGES = ("langmem", "deepagents")
 PAGE = 20
 """Messages on a page of recall, its default."""
-_WORD = re.compile(r"\w[\w'-]*")
-
-
-def words_of(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.replace("\\n", " ").lower()))
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that a question at the end asks for."""
-
-    message_id: str
-    verbatim: str
-    words: frozenset[str]
-    """Words that tell this message from others, in small letters."""
-    need: int
-    """How many of them are enough."""
-
-    def is_in(self, text: str, words: frozenset[str]) -> bool:
-        """Whether a text, of which the words are given too, tells it."""
-        return self.verbatim in text or len(self.words & words) >= self.need
 
 
 def require(*packages: str) -> None:
@@ -147,13 +127,16 @@ def trimming(actor: Metered, threshold: int, saver: Saver) -> Agent:
     return Agent(with_middleware(actor, saver, [trim]))
 
 
-def summarising(actor: Metered, threshold: int, saver: Saver) -> Agent:
-    """A summary as long as the messages that are kept beside it."""
-    model = summariser(threshold)
+def summarising(
+    actor: Metered, threshold: int, saver: Saver, *, part: float | None = None
+) -> Agent:
+    """A summary as long as the messages that are kept beside it, or as a part of the room."""
+    rest = threshold if part is None else threshold * (1 - part)
+    model = summariser(threshold, KEEP if part is None else part)
     middleware = SummarizationMiddleware(
         model,
         trigger=("tokens", threshold),
-        keep=("tokens", round(threshold * KEEP)),
+        keep=("tokens", round(rest * KEEP)),
         token_counter=count,
         trim_tokens_to_summarize=None,
     )
@@ -272,11 +255,14 @@ def remembering_by(
     saver: Saver,
     observation: Mapping[str, Any] = MappingProxyType({}),
     reflection: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    observe: Any = None,
+    reflect: Any = None,
     **options: Any,
 ) -> Agent:
-    """Memory with these options, whose models quote what they read."""
-    observer = Metered(observer=ExtractiveObserver().reply)
-    reflector = Metered(reflector=ExtractiveReflector().reply)
+    """Memory with these options, whose models quote what they read unless others are given."""
+    observer = Metered(observer=observe or ExtractiveObserver().reply)
+    reflector = Metered(reflector=reflect or ExtractiveReflector().reply)
     given: Any = {"model": observer, **observation}, {"model": reflector, **reflection}
     memory: ObservationalMemory = ObservationalMemory(
         observation=given[0], reflection=given[1], clock=noon, **options

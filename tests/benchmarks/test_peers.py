@@ -15,6 +15,7 @@ import bench_peers
 import peers
 import picture
 from conversation import conversation, load
+from facts import Fact
 
 THRESHOLD = 600
 INSTRUCTIONS = 700
@@ -222,7 +223,7 @@ def test_a_page_is_found_from_ranges_on_either_side_of_it() -> None:
     prompt = "_range: `m50:m60`, _range: `m70:m80`"
 
     def page(wanted: str) -> tuple[str, int]:
-        fact = peers.Fact(wanted, "x", frozenset(), 1)
+        fact = Fact(wanted, "x", frozenset(), 1)
         call = peers.find_page(prompt, values, fact, ids)
         return call["args"]["cursor"], call["args"]["page"]
 

@@ -299,7 +299,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now)
-            if is_left_of_deleted(connection, thread):
+            owner = thread.resource_id if resource_id is None else resource_id
+            if is_left_of_deleted(connection, [thread_id], owner):
                 connection.rollback()  # the thread's row too
                 return []
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
@@ -308,7 +309,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
                 _insert_groups(connection, thread_id, new)
-                owner = thread.resource_id if resource_id is None else resource_id
                 put_texts(connection, build_group_texts(thread_id, owner, new))
             if log is not None:
                 _set_log(connection, thread_id, {*log})
@@ -449,12 +449,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         resource_id: str | None,
         about: Sequence[str] = (),
     ) -> Claim:
-        """Ask for a job, and for a lease of it."""
+        """Ask for a job, and for a lease of it; nobody gets one about what is deleted."""
         check_name("owner", owner)
         check_seconds("seconds", seconds)
         ends = database_clock() + seconds
         is_free = or_(job_rows.c.owner == owner, job_rows.c.ends <= database_clock())
         with self._database.write("claim a job") as connection:
+            if is_left_of_deleted(connection, [thread_id, *about], resource_id):
+                return "taken"
             new = insert_into(connection, job_rows).values(
                 id=job_id, thread_id=thread_id, resource_id=resource_id, owner=owner, ends=ends
             )

@@ -128,18 +128,27 @@ def _give(connection: Connection, thread_id: str, former: str | None, resource_i
     give_to_resource(connection, thread_id, resource_id, former=former)
 
 
-def is_left_of_deleted(connection: Connection, locked: Row) -> bool:
-    """Return whether a thread was deleted, by itself or with its resource, and is empty since.
+def is_left_of_deleted(
+    connection: Connection, thread_ids: Sequence[str], resource_id: str | None
+) -> bool:
+    """Return whether one of some threads was deleted, by itself or with its resource, and is empty.
 
-    What was observed of it is of messages that are gone: who observed it did not know yet.
+    What is known of it is of messages that are gone: who knows it was not told yet. Until the end
+    of the transaction none of them is deleted.
     """
-    messages = select(message_rows.c.key).where(message_rows.c.thread_id == locked.id).limit(1)
-    if connection.execute(messages).first() is not None:
-        return False
+    ids = [*dict.fromkeys(filter(None, thread_ids))]
+    for some in split_into_chunks(sorted(ids)):
+        locked = select(thread_rows.c.id).where(thread_rows.c.id.in_(some))
+        locked = locked.order_by(thread_rows.c.id)
+        connection.execute(locked.with_for_update(read=True, key_share=True))
     kind, name = deletion_rows.c.kind, deletion_rows.c.id
-    is_resource = and_(kind == "resource", name == locked.resource_id)
-    is_it = or_(and_(kind == "thread", name == locked.id), is_resource)
-    return connection.execute(select(deletion_rows.c.id).where(is_it)).first() is not None
+    is_all = select(name).where(kind == "resource", name == resource_id)
+    if connection.execute(is_all).first() is None:
+        threads = select(name).where(kind == "thread")
+        ids = [row.id for row in fetch_in_chunks(connection, threads, name, ids)]
+    of_thread = select(message_rows.c.thread_id).distinct()
+    kept = fetch_in_chunks(connection, of_thread, message_rows.c.thread_id, ids)
+    return len([*kept]) < len(ids)
 
 
 def touch(connection: Connection, locked: Row, now: datetime) -> None:
@@ -268,6 +277,7 @@ class SQLThreads:
             _delete_threads(connection, [*owners])
             for key, owner in owners.items():
                 _note_deletion(connection, "thread", key, owner)
+            _outdate_records(connection, [*owners])
         self._database.wipe_deleted()
 
     def delete_resource(self, resource_id: str) -> None:
@@ -426,6 +436,18 @@ def _note_deletion(
         "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
     }
     connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))
+
+
+def _outdate_records(connection: Connection, thread_ids: list[str]) -> None:
+    """Give the records of deleted threads' resources a new revision.
+
+    Who computed one without knowing of the deletion cannot commit it.
+    """
+    whose = select(deletion_rows.c.resource_id).where(deletion_rows.c.kind == "thread")
+    found = fetch_in_chunks(connection, whose, deletion_rows.c.id, thread_ids)
+    for owner in sorted({row.resource_id for row in found} - {None}):
+        record = update(record_rows).where(record_rows.c.resource_id == owner)
+        connection.execute(record.values(revision=record_rows.c.revision + 1))
 
 
 def _read_thread(row: Any) -> ArchivedThread:

@@ -12,7 +12,7 @@ made behind another head cannot be sent again with reasoning that its provider h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -171,7 +171,7 @@ def assemble(
     if memory:
         own = _to_blocks(head)
         lead = "\n\n" if own else ""
-        blocks = [*own, _to_text_block(f"{lead}{memory[0]}"), *map(_to_text_block, memory[1:])]
+        blocks = [*own, *_to_text_blocks([f"{lead}{memory[0]}", *memory[1:]])]
         out.append(
             SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
         )
@@ -269,9 +269,8 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
     """
     told = _list_instructions(settings, record, has_memory=bool(record["log"]))
     said: int = sum(feature.instruction_tokens() for feature, _ in told)
-    if settings.features.having("line_after"):  # a token of an id has two characters or more
-        groups = _select_groups(record["log"])
-        said += sum(len(_write_line(settings, group)) // 2 for group in groups)
+    # A token of an id has two characters or more.
+    said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(record["log"])))
     apart = settings.features.of("memory_block", record)
     said += sum(len(write(record)) // 3 for write in apart)
     return said + sum(len(aside.text) // 3 for aside in asides)
@@ -296,12 +295,12 @@ def _to_blocks(message: BaseMessage | None) -> list[ContentBlock]:
         return []
     content = message.content
     if isinstance(content, str):
-        return [_to_text_block(content)] if content else []
-    return [_to_text_block(block) if isinstance(block, str) else block for block in content]
+        return _to_text_blocks([content] if content else [])
+    return _to_text_blocks(content)
 
 
-def _to_text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+def _to_text_blocks(content: Iterable[ContentBlock]) -> list[ContentBlock]:
+    return [{"type": "text", "text": each} if isinstance(each, str) else each for each in content]
 
 
 def render_memory(
@@ -347,10 +346,10 @@ def _list_instructions(
     ]
 
 
-def _write_line(settings: Settings, group: Group) -> str:
-    """Return what features show behind a group; it is not annotated, as ids are not dates."""
-    lines = (write(group) for write in settings.features.having("line_after"))
-    return "\n".join(filter(None, lines))
+def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
+    """Return what features show behind groups; it is not annotated, as ids are not dates."""
+    writers = settings.features.having("line_after")
+    return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
 
 
 def _build_log_blocks(
@@ -363,8 +362,7 @@ def _build_log_blocks(
     """Render the log, one text per group; a text stays the same when the log grows."""
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
-    lines = [_write_line(settings, group) for group in groups]
-    tails = [f"\n{line}{end}" if line else end for line in lines]
+    tails = [f"\n{line}{end}" if line else end for line in _write_lines(settings, groups)]
     source = (today, frames, [group["text"] for group in groups], tails)
     if span is not None and span.rendered[0] == source:
         return span.rendered[1]

@@ -93,7 +93,11 @@ def write_messages(
     entries, lines = shown.entries, lines or {}
     stop = _count_unbound(record, shown) if with_reasoning else len(entries)
     # Looked at anew: what a message holds may be changed in place.
-    stripped = {at for at in range(stop) if holds_bound_reasoning(entries[at].message)}
+    stripped = {
+        at
+        for at, (_, message, *_) in enumerate(entries[:stop])
+        if type(message) is not HumanMessage and holds_bound_reasoning(message)
+    }
     found = [shown.request, *map(shown.find, lines)]
     places = {*stripped, *(at for at in found if at is not None)}
     out = [*asides] if shown.request is None else []

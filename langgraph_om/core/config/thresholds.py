@@ -163,8 +163,9 @@ class Thresholds:
     """The log at which a background reflection starts; `None`: no buffering."""
     reflect_block_after: int
     """The log at which the turn waits for the Reflector."""
-    total_tokens: int | None = None
-    """Window and log together, when they share one budget; `None`: each has its own."""
+    shares_room: bool = False
+    """Whether window and log share one budget: either may use what the other leaves of the room
+    that both have before a turn waits."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
@@ -202,7 +203,7 @@ class Thresholds:
             return max(1, int(tokens * part))
 
         messages, log = scale(self.message_tokens), scale(self.observation_tokens)
-        buffer, begin, total = self.buffer_tokens, self.reflect_buffer_at, self.total_tokens
+        buffer, begin = self.buffer_tokens, self.reflect_buffer_at
         return replace(
             self,
             message_tokens=messages,
@@ -212,15 +213,13 @@ class Thresholds:
             observation_tokens=log,
             reflect_buffer_at=None if begin is None else scale(begin),
             reflect_block_after=max(log, scale(self.reflect_block_after)),
-            total_tokens=None if total is None else messages + log,
             scaled_from=self.largest_tokens,
         )
 
     def messages_at(self, log_tokens: int) -> int:
         """Tell the window's threshold beside a log of `log_tokens`."""
-        if self.total_tokens is None:
-            return self.message_tokens
-        return max(self.message_tokens, self.total_tokens - log_tokens)
+        left = self.reflect_block_after - log_tokens if self.shares_room else 0
+        return self.message_tokens + max(0, left)
 
     def piece_at(self, log_tokens: int) -> int:
         """Tell how much is observed at once, at most, beside a log of `log_tokens`."""
@@ -252,9 +251,8 @@ class Thresholds:
 
     def observations_at(self, window_tokens: int) -> int:
         """Tell the log's threshold beside a window of `window_tokens`."""
-        if self.total_tokens is None:
-            return self.observation_tokens
-        return max(self.observation_tokens, self.total_tokens - window_tokens)
+        left = self.block_after - window_tokens if self.shares_room else 0
+        return self.observation_tokens + max(0, left)
 
 
 def resolve_previous_tokens(
@@ -316,7 +314,7 @@ def resolve_thresholds(
         observation_tokens=log,
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
-        total_tokens=messages + log if share_token_budget else None,
+        shares_room=share_token_budget,
         keep_turns=observation.keep_turns,
         activate_after=pause,
         activate_on_provider_change=on_change,
@@ -380,10 +378,11 @@ _LEAST = 10
 """Fewer tokens are no threshold to work with."""
 USUAL_INTERVAL = 6_000
 """Tokens of messages worth a question of their own: as many as by default."""
-LOG_START = 0.9
-"""The part of a budget's log at which its reflection begins.
+LOG_START, SHARED_LOG_START = 0.9, 1.0
+"""The part of a budget's log at which its reflection begins, without and with the window's room.
 
-A small log reaches its limit some turns later; each reflection reads all of it once more.
+A small log reaches its limit some turns later; each reflection reads all of it once more. Where
+both share their room, the log may still use that of a window that is not full.
 """
 SMALL_WINDOW = 6_000
 """A window of fewer tokens beside a full log is observed by the shorter rules, unless
@@ -422,7 +421,8 @@ def split_budget(
     if found.buffer_tokens is not None and reflection.block_after is None:
         reflection = replace(reflection, block_after=LOG_BLOCK_AFTER)
         if is_default(reflection.buffer_activation):
-            reflection = replace(reflection, buffer_activation=LOG_START)
+            begin = SHARED_LOG_START if found.shares_room else LOG_START
+            reflection = replace(reflection, buffer_activation=begin)
         found = resolve(observation, reflection)
     log_room = round(budget * LOG_PART)
     if not is_default(observation.message_tokens):

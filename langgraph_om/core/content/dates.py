@@ -217,6 +217,12 @@ def message_time(
     Returns:
         An aware time, or `None` for a message of unknown time.
     """
+    return _own_time(message, timezone, custom) or _iso_time(stamps.get(key), timezone)
+
+
+def _own_time(
+    message: BaseMessage, timezone: tzinfo, custom: MessageTime | None
+) -> datetime | None:
     if custom is not None:
         told: Any = custom(message)
         if told is not None and not isinstance(told, datetime):
@@ -228,7 +234,7 @@ def message_time(
         created = source.get("created_at")
         if created and (known := _iso_time(created, timezone)) is not None:
             return known
-    return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
+    return _id_time(message.id)
 
 
 def times_of(
@@ -243,7 +249,7 @@ def times_of(
     Args:
         stamps: By key, the ISO times at which messages were first seen.
     """
-    own = [message_time(each, key, {}, timezone=timezone, custom=custom) for key, each in messages]
+    own = [_own_time(each, timezone, custom) for _, each in messages]
     seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
     _fill_in_exchanges([isinstance(each, HumanMessage) for _, each in messages], own, filled)

@@ -82,8 +82,8 @@ def _digest_head(fields: Mapping[str, Any]) -> bytes:
     parts = [
         _call_identities(fields.get("tool_calls")),
         _call_identities(fields.get("invalid_tool_calls")),
-        *(fields.get(name) for name in ("tool_call_id", "status", "role")),
-        *(extras.get(name) for name in ("function_call", "reasoning_content")),
+        *map(fields.get, ("tool_call_id", "status", "role")),
+        *map(extras.get, ("function_call", "reasoning_content")),
     ]
     return _canonical([kind, *parts]) if any(parts) else _canonical(kind)
 

@@ -21,7 +21,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import Attachment, Placeholders, all_parts, role_of, selected
+from langgraph_om.core.content.parts import (
+    Attachment,
+    Placeholders,
+    all_parts,
+    plain_text,
+    role_of,
+    selected,
+)
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, compile_late, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
@@ -314,15 +321,14 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     """Return the words of the user among messages, where a feature looks for words in them."""
     if not settings.features.having("sort_notes"):
         return ()
-    return [
-        "\n\n".join(
-            str(part.body)
-            for part in all_parts(each.message, Placeholders())
-            if part.kind == "text" and not part.is_document
-        )
-        for each in shown
-        if role_of(each.message) == "user"
-    ]
+    said = [each.message for each in shown if role_of(each.message) == "user"]
+    return [_join_texts(each) if (plain := plain_text(each)) is None else plain for each in said]
+
+
+def _join_texts(message: BaseMessage) -> str:
+    parts = all_parts(message, Placeholders())
+    texts = [part for part in parts if part.kind == "text" and not part.is_document]
+    return "\n\n".join(str(part.body) for part in texts)
 
 
 def review_answers(

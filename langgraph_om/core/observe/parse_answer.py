@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from itertools import filterfalse
+from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_om.core.additions import added_hints
 from langgraph_om.core.content.text import compile_late, sanitize
@@ -62,7 +63,7 @@ def is_degenerate(text: str) -> bool:
     if len(text) < _MIN_DEGENERATE_CHARS:
         return False
     lines = [line for raw in text.split("\n") if (line := " ".join(raw.split()))]
-    if any(len(line) > _MAX_SANE_LINE_CHARS for line in lines):
+    if max(map(len, lines), default=0) > _MAX_SANE_LINE_CHARS:
         return True
     if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len(set(lines))):
         return True
@@ -125,7 +126,7 @@ def _count_same(text: str, left: int, right: int, *, ahead: bool) -> int:
 
 def strip_dates(text: str) -> str:
     """Drop the date headings of a text."""
-    return "\n".join(line for line in text.split("\n") if not is_date_line(line)).strip()
+    return "\n".join(filterfalse(is_date_line, text.split("\n"))).strip()
 
 
 def are_days_apart(blocks: Iterable[list[str]]) -> bool:
@@ -333,43 +334,52 @@ def _build_failed(status: AnswerStatus) -> ParsedAnswer:
 def _judge_blocks(split: Split) -> tuple[AnswerStatus, str]:
     """Judge text that the model put inside `<observations>`: all of a block is kept, or none."""
     written = [(block, _read_pieces(block)) for block in split.inside]
-    told = [(block, texts) for block, texts in written if _is_told(texts)]
+    told = [(block, texts) for block, texts in written if any(map(_is_told, texts))]
     if not told:
         texts = [text for _, texts in written for text in texts]
         if not texts and any(block.is_self_closed for block in split.inside):
             return ("empty" if unwrap_fence("\n".join(split.outside)).strip() else "none"), ""
-        said_none = any(says_nothing_to_note(strip_dates(text)) for text in texts)
+        said_none = any(text.says_nothing for text in texts)
         return ("none" if said_none else "malformed" if texts else "empty"), ""
     log = _settle_log("\n".join(_choose_texts(told)))
     if log is None:
         return "malformed", ""
-    if says_nothing_to_note(strip_dates(log)):
+    bare = strip_dates(log)
+    if says_nothing_to_note(bare):
         return "none", ""
     lines = Lines(log)
     has_form = lines.dates or ITEM_LINE.search(log) or _TABLE_ROW.search(log)
     if not has_form and not all(map(_ABOUT_SOMEBODY.match, lines.before)):
         return "malformed", ""
-    is_answer = strip_dates(log) and not lines.are_doubtful
+    is_answer = bare and not lines.are_doubtful
     return ("ok", log) if is_answer else ("malformed", "")
 
 
-def _read_pieces(block: Block) -> list[str]:
+class _Piece(NamedTuple):
+    """A text of a block."""
+
+    text: str
+    bare: str
+    """The same without date headings."""
+    says_nothing: bool
+
+
+def _read_pieces(block: Block) -> list[_Piece]:
     texts = (_from_line_start(_strip_wrapping(piece)) for piece in block.pieces)
-    return [text for piece in texts if (text := _tidy_text(unwrap_fence(piece)))]
+    tidy = [text for piece in texts if (text := _tidy_text(unwrap_fence(piece)))]
+    return [_Piece(text, bare := strip_dates(text), says_nothing_to_note(bare)) for text in tidy]
 
 
-def _is_told(texts: list[str]) -> bool:
-    rests = map(strip_dates, texts)
-    return any(rest and not says_nothing_to_note(rest) for rest in rests)
+def _is_told(piece: _Piece) -> bool:
+    return bool(piece.bare) and not piece.says_nothing
 
 
-def _choose_texts(told: list[tuple[Block, list[str]]]) -> list[str]:
+def _choose_texts(told: list[tuple[Block, list[_Piece]]]) -> list[str]:
     """Choose the texts of the last whole block; blocks of different days count together."""
-    if not are_days_apart([texts for _, texts in told]):
+    blocks = [[piece.text for piece in pieces] for _, pieces in told]
+    if len(told) > 1 and not are_days_apart(blocks):
         told = ([pair for pair in told if pair[0].is_whole] or told)[-1:]
-    return [
-        text for _, texts in told for text in texts if not says_nothing_to_note(strip_dates(text))
-    ]
+    return [piece.text for _, pieces in told for piece in pieces if not piece.says_nothing]
 
 
 def _judge(split: Split) -> tuple[AnswerStatus, str]:
@@ -441,13 +451,12 @@ def read_hint(split: Split, name: str) -> str | None:
 
 
 def _tidy_text(text: str) -> str:
-    lines = "\n".join([_clip(line.rstrip()) for line in text.split("\n")])
-    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
+    lines = [line.rstrip() for line in text.split("\n")]
+    clipped = [_clip(line) if len(line) > MAX_LINE_CHARS else line for line in lines]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(clipped)).strip("\n")
 
 
 def _clip(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARS:
-        return line
     kept = line[: MAX_LINE_CHARS - 40]  # room for the mark: a clipped line is not clipped again
     return f"{kept} [… {len(line) - len(kept)} characters left out]"
 

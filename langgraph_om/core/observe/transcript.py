@@ -190,10 +190,10 @@ class _TranscriptWriter:
         speaker = SPEAKER_NAMES.get(role) or _name_speaker(role)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         if plain is None:
-            shown, lines = "", list(self._write_message(message, who, clock))
+            shown, lines = "", [*filter(None, self._write_message(message, who, clock))]
         else:
             shown = self._cut_text(sanitize(plain))
-            lines = list(_write_line(who, shown))
+            lines = [*filter(None, [_write_line(who, shown)])]
         if not lines:
             return
         day = moment.date() if moment else None
@@ -224,18 +224,19 @@ class _TranscriptWriter:
         return counter.bound_joined(tokens, parts, self._indents, characters)
 
     def _write_message(self, message: BaseMessage, who: str, clock: str) -> Iterator[str]:
+        """Yield the lines of a message; some may be empty."""
         joint = "" if isinstance(message, AIMessage) else "\n"
         spoken: list[Part] = []
         for part in (*all_parts(message, self.placeholders), None):
             if part and part.kind != "reasoning" and not part.kind.startswith("tool-"):
                 spoken.append(part)
                 continue
-            yield from _write_line(who, self._join_speech(spoken, joint))
+            yield _write_line(who, self._join_speech(spoken, joint))
             spoken.clear()
             if part and part.kind == "reasoning":
                 if not self._limits.shows_reasoning:
                     continue
-                yield from _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
+                yield _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
             elif part and self._name_tool(part) not in self._hidden_tools:
                 yield self._write_tool_line(part, clock)
 
@@ -263,7 +264,7 @@ class _TranscriptWriter:
         name = self._name_tool(part)
         call_id = f" [{part.call_id}]" if part.call_id else ""
         label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
-        return next(_write_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
+        return _write_line(label, body) or f"{label}: {'' if is_call else EMPTY_RESULT}"
 
     def _name_tool(self, part: Part) -> str:
         return part.name or self._names.get(part.call_id) or "tool"
@@ -302,13 +303,12 @@ def _name_speaker(role: str) -> str:
     return role[0].upper() + role[1:]
 
 
-def _write_line(label: str, body: str) -> Iterator[str]:
-    """Yield the labelled lines of a content as one text; nothing when it is empty."""
+def _write_line(label: str, body: str) -> str:
+    """Return the labelled lines of a content as one text; empty when it is."""
     text = body.lstrip("\n").rstrip()
     if "\n" in text:
         text = _FURTHER_LINE.sub(_FURTHER_LINE_INDENT, text)
-    if text:
-        yield f"{label}: {text}"
+    return text and f"{label}: {text}"
 
 
 def _write_part(part: Part) -> str:

@@ -48,6 +48,7 @@ from langgraph_om.features.shared_log.log import (
     join_again,
     lacks_groups,
     list_own_groups,
+    make_blank_log,
     without_groups,
 )
 from langgraph_om.features.shared_log.reading import read_other_threads, release_after
@@ -257,13 +258,13 @@ def _commit_changes(
             own = without_groups(own, change["thread_id"], ids)
         shared = apply_changes(own, sent)
         if shared != before:
+            # A deletion gives a log another revision, so there has to be one: first a blank one.
+            # What is deleted later is found by who deletes it.
+            new = shared if revision else make_blank_log()
             is_ours = yield from call_storage(
-                "commit_record", resource, dict(shared), expected=revision, now=now
+                "commit_record", resource, dict(new), expected=revision, now=now
             )
-            # What is deleted by now was not asked for in time; who deletes later finds it.
-            if not is_ours or (yield from look_for_deletion(record)) != noted:
-                continue
-            if (yield from drop_deleted_threads(kept, sent))[1]:
+            if not (is_ours and revision):
                 continue
             revision += 1
         yield Storage("remember_log", (resource, revision, shared))

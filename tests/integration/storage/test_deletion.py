@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import BackgroundBuffering
+from langgraph_om import BackgroundBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from support.agents import make_agent, on_thread, say, talk, turn, turns
+from support.agents import make_agent, on_thread, say, scripted, talk, turn, turns
 from support.clock import START
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
@@ -111,6 +113,35 @@ def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArc
     assert agent.memory.flush(60)
     assert kept(archive, "trip") == (0, 0)
     assert archive.thread("trip") is None
+
+
+def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -> None:
+    """The worker hears nothing of the deletion, which may be another process's."""
+    file, may_claim = tmp_path / "archive.db", threading.Event()
+
+    class Waits(SQLAlchemyArchive):
+        def claim(self, *job: Any, **about: Any) -> Any:
+            assert may_claim.wait(60)
+            return super().claim(*job, **about)
+
+    working = Waits(f"sqlite:///{file}")
+    agent = make_agent(
+        "agent",
+        InMemorySaver(),
+        messages=400,
+        observation={"buffer_tokens": 0.2},
+        buffering=BackgroundBuffering(),
+        archive=working,
+    )
+    parts = talk(agent.graph, ANA, turns(2))
+    assert any(part["type"] == "data-om-buffering-start" for part in parts)
+    with closing(SQLAlchemyArchive(f"sqlite:///{file}")) as elsewhere:
+        ObservationalMemory(scripted(), archive=elsewhere).delete_thread("trip")
+        may_claim.set()
+        assert agent.memory.flush(60)
+        with elsewhere._database.read("look") as connection:
+            jobs = connection.exec_driver_sql("SELECT id, result FROM om_jobs").all()
+    assert jobs == []
 
 
 # --- Text that stands somewhere else -------------------------------------------------------------

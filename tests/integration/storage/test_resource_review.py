@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import json
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -214,6 +216,47 @@ def test_what_is_committed_while_a_thread_is_deleted_goes_too(files: SQLAlchemyA
     files.delete_thread = racing  # type: ignore[method-assign]
     memory.delete_thread("trips")
     assert "trips-000" not in json.dumps(files.load_record("ada")[0])
+
+
+class Crashed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("writer", ["trips", "work"])
+@pytest.mark.parametrize("is_all", [False, True])
+def test_a_process_that_ends_behind_a_commit_leaves_nothing_of_what_was_deleted(
+    tmp_path: Any, *, is_first: bool, writer: str, is_all: bool
+) -> None:
+    """It had read the log before the deletion, and does not come to look for one afterwards.
+
+    Of the thread, nothing was in the log as the deletion took it out of there.
+    """
+    place, is_armed = f"sqlite:///{tmp_path}/memory.db", False
+
+    class Ends(SQLAlchemyArchive):
+        def commit_record(self, resource_id: str, record: Any, **options: Any) -> bool:
+            if not is_armed or "trips-0" not in json.dumps(record):
+                return super().commit_record(resource_id, record, **options)
+            with closing(SQLAlchemyArchive(place)) as elsewhere:
+                elsewhere.rewrite_records = lambda *_: None  # type: ignore[method-assign]
+                other = sharing(elsewhere)
+                _ = other.delete_resource("ada") if is_all else other.delete_thread("trips")
+            super().commit_record(resource_id, record, **options)
+            raise Crashed
+
+    with closing(Ends(place)) as archive:
+        agent = Agent(sharing(archive), InMemorySaver())
+        for _ in range(3 if is_first else 9):
+            agent.say("home")
+        for _ in range(4):
+            agent.say("trips")
+        assert (archive.record_revision("ada") == 0) == is_first
+        is_armed = True
+        with pytest.raises(Crashed):
+            collections.deque((agent.say(writer) for _ in range(9)), maxlen=0)
+    for part in tmp_path.iterdir():
+        assert b"trips-0" not in part.read_bytes()
 
 
 # --- Whose it is ---------------------------------------------------------------------------------

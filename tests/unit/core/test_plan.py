@@ -431,6 +431,35 @@ def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools(
         assert plan(record, window, limit, NOW).kind == kind
 
 
+def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_used() -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(message_tokens=1000, buffer_tokens=0.5),
+        ReflectionConfig(observation_tokens=3000),
+        share_token_budget=True,
+    )
+    ready = {
+        "cycle_id": "r",
+        "group_ids": ["g0"],
+        "groups": [{**remembering(1000)["log"][0], "id": "r0", "kind": "reflection"}],
+        "input_tokens": 3000,
+        "tokens": 1000,
+        "created_at": "2026-03-02T09:00:00+00:00",
+    }
+    reflected = remembering(3000, reflection=ready)
+    assert decide(remembering(3000), talk(*[100] * 9), limit) == ("buffer", 9)
+    assert decide(reflected, talk(*[100] * 9), limit)[0] == "proceed"
+    assert decide(reflected, talk(*[100] * 13), limit) == ("activate", 1)
+    condensed = fold(reflected, [{"log": ready["groups"], "reflection": None}])
+    assert decide(condensed, talk(*[100] * 13), limit)[0] == "proceed"
+    assert decide(condensed, talk(*[100] * 19), limit)[1] > 0
+    # It is not taken over while reasoning waits for its tools, and the turn should not wait either.
+    reasons = [*talk(*[100] * 9), HumanMessage("Go.", id="h"), thinking_call(5)]
+    assert decide(reflected, [*reasons, answered(5, "c")], limit)[1] > 0
+    # One below the log's threshold is not taken over at once, so the window can not count on it.
+    smaller = remembering(2900, reflection={**ready, "input_tokens": 2900})
+    assert decide(smaller, talk(*[100] * 10), limit)[1] > 0
+
+
 # --- Turns that stay verbatim --------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ DEFAULTS = {
     "observation_tokens": 40_000,
     "reflect_buffer_at": 20_000,
     "reflect_block_after": 48_000,
-    "total_tokens": None,
+    "shares_room": False,
     "keep_turns": 0,
     "activate_after": None,
     "activate_on_provider_change": False,
@@ -187,20 +187,20 @@ def test_a_shared_budget_lends_what_the_other_side_leaves(
     assert limits.observations_at(window) == observations
 
 
-def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered() -> None:
+def test_a_shared_budget_lends_what_lies_before_the_limits_too_when_it_is_buffered() -> None:
     limits = thresholds(
         {"message_tokens": 1000, "block_after": 1.5},
         {"observation_tokens": 1000, "block_after": 1.2},
         share_token_budget=True,
     )
-    assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == [2500, 2100, 1500]
-    assert [limits.block_observations_at(window) for window in (0, 5000)] == [2200, 1200]
+    assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == [2700, 2300, 1500]
+    assert [limits.block_observations_at(window) for window in (0, 5000)] == [2700, 1200]
 
 
 @pytest.mark.parametrize(
     ("interval", "share", "intervals"),
     [
-        (0.5, True, (1000, 800, 500)),
+        (0.5, True, (1100, 900, 500)),
         (500, True, (500, 500, 500)),
         (0.5, False, (500, 500, 500)),
         (False, True, (None, None, None)),
@@ -299,7 +299,10 @@ def test_one_budget_lends_room_within_it() -> None:
 
 
 def test_messages_use_what_the_log_leaves_of_one_budget_unless_told_otherwise() -> None:
-    assert limits(8_400, {}, {}).messages_at(1_000) == 1_750 + 5_727 - 1_000
+    found = limits(8_400, {}, {})
+    assert found.block_messages_at(1_000) == pytest.approx(8_400 - 1_000, abs=2)
+    assert found.block_observations_at(1_000) == pytest.approx(8_400 - 1_000, abs=2)
+    assert found.messages_at(1_000) == found.block_messages_at(1_000) - 350
     assert limits(8_400, {}, {}, share_token_budget=False).messages_at(1_000) == 1_750
 
 
@@ -322,7 +325,7 @@ def test_no_more_is_observed_at_once_than_by_default() -> None:
 
 def test_pieces_are_larger_while_the_log_is_short() -> None:
     found = limits(7_000, {}, {})
-    assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [4_670, 2_421, 1_093]
+    assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [5_027, 2_778, 1_093]
     given = limits(7_000, {"buffer_tokens": 800}, {})
     assert [given.interval_at(log) for log in (0, 3_000, 6_000)] == [800, 800, 800]
 
@@ -349,7 +352,9 @@ def test_a_small_window_is_observed_by_the_shorter_rules(
 
 
 def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
-    assert limits(8_400, {}, {}).reflect_buffer_at == round(5_727 * 0.9)
+    assert limits(8_400, {}, {}).reflect_buffer_at == 5_727
+    apart = limits(8_400, {}, {}, share_token_budget=False)
+    assert apart.reflect_buffer_at == round(5_727 * 0.9)
     assert limits(8_400, {}, {"buffer_activation": 0.4}).reflect_buffer_at == round(5_727 * 0.4)
 
 
@@ -382,7 +387,7 @@ def test_what_the_observer_reads_follows_too() -> None:
         message_tokens=1_750, buffer_tokens=1_312 / 1_750, prompt="condensed"
     )
     assert runner_of(memory).settings.reflection == ReflectionConfig(
-        observation_tokens=5_727, block_after=1.1, buffer_activation=0.9
+        observation_tokens=5_727, block_after=1.1, buffer_activation=1.0
     )
 
 

@@ -308,7 +308,7 @@ def test_blocking_observation_does_not_wait_for_ever() -> None:
 
 def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
     base = settings(message_tokens=1000, observation_tokens=1000)
-    shared = replace(base, thresholds=replace(base.thresholds, total_tokens=2000))
+    shared = replace(base, thresholds=replace(base.thresholds, shares_room=True))
     simulation = Simulation(shared)
     largest = 0
     for _ in range(120):
@@ -316,9 +316,9 @@ def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
         largest = max(largest, simulation.window.tokens)
         active = of_type(simulation, "status")[-1]["data"]["windows"]["active"]
         log = active["observations"]["tokens"]
-        assert active["messages"]["threshold"] == max(1000, 2000 - log)
+        assert active["messages"]["threshold"] == max(1000, 2200 - log)
         window = active["messages"]["tokens"]
-        assert active["observations"]["threshold"] == max(1000, 2000 - window)
+        assert active["observations"]["threshold"] == max(1000, 2200 - window)
         assert set(simulation.coverage()) == {1}
     assert largest > 1500
     assert simulation.blocking_calls == 0

@@ -90,7 +90,7 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
         "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
         "threads": {"work": {"cursor": ["w2"], "hints": {}}},
     }
-    answers = [nullcontext(), (None, 0), {}, False, (theirs, 1), {}, True, {}]
+    answers = [nullcontext(), (None, 0), {}, False, (theirs, 1), {}, True]
     answers += [None, theirs, [], []]
     run = exchanging(record, answers)
     commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
