@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import signal
 import threading
 import time
@@ -308,7 +309,9 @@ def lasting(place: Place) -> Place:
 
 
 def run_process(work: Callable[[Place], None], place: Place) -> int | None:
-    process = start(work, place)
+    """Run a worker in an interpreter of its own, which ends as interpreters do."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(place,))
+    process.start()
     process.join(250)
     return process.exitcode
 
@@ -331,7 +334,9 @@ def let_leases_end(place: Place) -> None:
 def test_job_of_a_killed_worker_is_done_once_more(place: Place) -> None:
     dying = replace(place, slowness=3600)
     graph = lease_workers.worker(place).graph  # ready when the other one dies
-    assert run_process(lease_workers.start_job_and_die, dying) == -signal.SIGKILL
+    process = start(lease_workers.start_job_and_die, dying)
+    process.join(250)
+    assert process.exitcode == -signal.SIGKILL
     [lost] = record_of(graph, CONFIG)["pending"].values()
     archive = lease_workers.worker(place).memory.archive
     assert archive is not None

@@ -112,7 +112,7 @@ def with_own_transactions(url: str) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize(("at", "name"), enumerate(CHECKS), ids=CHECKS)
+@pytest.mark.parametrize(("at", "name"), [*enumerate(CHECKS)], ids=CHECKS)
 def test_conformance_with_the_callers_engine(at: int, name: str, sqlite_file: Path) -> None:
     """Each check with one of two engines; both ask the same of SQLite, and begin otherwise."""
     make = (create_engine, with_own_transactions)[at % 2]
