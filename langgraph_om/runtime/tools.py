@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from langchain_core.tools import StructuredTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_store
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
@@ -17,11 +18,21 @@ from langgraph_om.runtime.runner import StepRunner
 class MemoryTool(StructuredTool):
     """A tool of memory, which answers what is wrong with what a model writes.
 
-    It has no coroutine, so that it runs in a thread: it reads and writes a database.
+    It reads and writes a database, so an asynchronous run has a thread call its one function.
     """
 
     outside: str
     """What can not be done outside of a graph, and what to do; for the error."""
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 its name in langchain
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the function in a thread, and callbacks in the event loop of the run."""
+        # Of a tool without a coroutine, `StructuredTool` has the thread call callbacks as well.
+        return await BaseTool.ainvoke(self, input, config, **kwargs)
 
     def _parse_input(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -97,6 +99,27 @@ async def test_the_same_without_blocking_the_event_loop(door: str) -> None:
         await asay(agent.graph, on_thread(), said)
     state = (await agent.graph.aget_state(on_thread())).values
     assert turn(0).text[:60] in answers(state)[-1]["messages"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_callbacks_of_an_asynchronous_run_hear_of_the_tool_in_its_event_loop(
+    door: str,
+) -> None:
+    told: list[tuple[str, Any]] = []
+
+    class Listens(AsyncCallbackHandler):
+        async def on_tool_start(self, serialized: Any, *_: Any, **__: Any) -> None:
+            told.append((serialized["name"], asyncio.get_running_loop()))
+
+        async def on_tool_end(self, output: Any, **_: Any) -> None:
+            told.append((output.name, asyncio.get_running_loop()))
+
+    agent = recalling(door)
+    config: Any = {**on_thread(), "callbacks": [Listens()]}
+    for said in [*turns(8, lookups=("", "1")), asking({"cursor": "FIRST", "limit": 1})]:
+        await asay(agent.graph, config, said)
+    loop = asyncio.get_running_loop()
+    assert [each for each in told if each[0] == "recall"] == [("recall", loop)] * 2
 
 
 @pytest.mark.parametrize("door", DOORS)
