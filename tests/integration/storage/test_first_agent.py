@@ -73,7 +73,7 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ask(command: str, code: int = 0) -> str:
-        """Run a command of the page, without its `langgraph-om`; one with the agent in its folder."""
+        """Run a command of the page; with a graph, in the folder of the agent."""
         given = shlex.split(os.path.expandvars(command))
         if "--graph" in given:
             return run(project, "-m", "langgraph_om", *given, code=code)
