@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import runpy
@@ -12,17 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-
-from langgraph_om import ObservationalMemory
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KEYS = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"}
-
-Row = dict[str, Any]
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -81,9 +74,9 @@ class Example:
         except SystemExit as ended:
             code = ended.code or 0
         printed, errors = self.capsys.readouterr()
-        return (
-            (1, printed, f"{errors}{code}\n") if isinstance(code, str) else (code, printed, errors)
-        )
+        if isinstance(code, str):
+            return 1, printed, f"{errors}{code}\n"
+        return code, printed, errors
 
     def succeed(self, *options: object) -> str:
         code, printed, errors = self.run(*options)
@@ -99,25 +92,8 @@ def make(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return lambda name: Example(name, monkeypatch, capsys)
 
 
-@pytest.fixture
-def replay(make: Make) -> Example:
-    return make("replay.py")
-
-
 def figure(name: str, printed: str) -> int:
     found = re.search(rf"^{name}: +(\d+)", printed, re.MULTILINE)
-    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
-    return int(found[1])
-
-
-def decimal(name: str, printed: str) -> float:
-    found = re.search(rf"^{name}: +([\d.]+)$", printed, re.MULTILINE)
-    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
-    return float(found[1])
-
-
-def tokens(name: str, printed: str) -> int:
-    found = re.search(rf"^{name}: +\d+ messages, (\d+) tokens", printed, re.MULTILINE)
     assert found, f"no line {name!r} in:\n{printed[-2000:]}"
     return int(found[1])
 
@@ -519,296 +495,6 @@ def test_swap_checkpointer_ends_after_sqlite_without_postgres(make: Make) -> Non
     printed = make("swap_checkpointer.py").without("psycopg").succeed()
     assert "=== SqliteSaver" in printed
     assert printed.splitlines()[-1].startswith("PostgreSQL: skipped")
-
-
-# --- replay --------------------------------------------------------------------------------------
-
-TOPICS = ("garden", "engine", "harbour", "violin", "bakery", "glacier", "library", "orchard")
-
-
-def recorded(count: int, *, first: str = "user") -> list[Row]:
-    """A talk of so many messages, in which the two take turns."""
-    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
-    return [
-        {
-            "role": roles[at % 2],
-            "content": f"Number {at} is about the {TOPICS[at % 8]}: on day {at} we need {at * 7} "
-            f"parts of it, and {TOPICS[(at + 3) % 8]} number {at + 1} has to wait until then.",
-        }
-        for at in range(count)
-    ]
-
-
-def dated(rows: list[Row]) -> list[Row]:
-    return [
-        {
-            "id": f"D1:{at}",
-            "name": {"user": "Ada Byron", "assistant": "Maria"}[row["role"]],
-            "created_at": f"2025-03-{1 + at // 10:02}T10:{at % 60:02}:00",
-            "session": at // 10,
-            **row,
-        }
-        for at, row in enumerate(rows)
-    ]
-
-
-def tool_exchange(at: int) -> list[Row]:
-    calls = [
-        {
-            "id": f"call-{at}-{city}",
-            "type": "function",
-            "function": {"name": "weather", "arguments": json.dumps({"city": city})},
-        }
-        for city in ("Rome", "Paris")
-    ]
-    return [
-        {"role": "user", "content": [{"type": "text", "text": f"The weather on day {at}?"}]},
-        {"role": "user", "content": "In Rome and in Paris, I mean."},
-        {"role": "assistant", "content": None, "tool_calls": calls},
-        {"role": "tool", "tool_call_id": f"call-{at}-Rome", "content": f"sunny, {at} degrees"},
-        {
-            "role": "tool",
-            "tool_call_id": f"call-{at}-Paris",
-            "content": [{"type": "text", "text": f"rain, {at} degrees"}],
-        },
-        {"role": "assistant", "content": f"Rome is sunny and Paris wet, both at {at} degrees."},
-        {"role": "assistant", "content": "Anything else?"},
-    ]
-
-
-SYSTEM: Row = {"role": "system", "content": "You know all about parts."}
-LATE_SYSTEM: Row = {"role": "system", "content": "From now on, answer in one sentence."}
-TOOLS = [row for at in range(8) for row in tool_exchange(at)]
-
-CONVERSATIONS: dict[str, object] = {
-    "dated": {
-        "id": "conv-1",
-        "source": "made up",
-        "messages": dated(recorded(60)),
-        "questions": [],
-    },
-    "starts with the assistant": {"messages": dated(recorded(61, first="assistant"))},
-    "OpenAI list with tools": [SYSTEM, *recorded(20), *TOOLS, *recorded(7)],
-    "OpenAI messages, two system texts": {"messages": [SYSTEM, *TOOLS, LATE_SYSTEM, *TOOLS]},
-    "only users": [row for row in recorded(50) if row["role"] == "user"],
-    "only the assistant": [row for row in recorded(50) if row["role"] == "assistant"],
-    "a single message": recorded(1),
-}
-
-
-def write(tmp_path: Path, conversation: object) -> Path:
-    file = tmp_path / "talk.json"
-    file.write_text(json.dumps(conversation), encoding="utf-8")
-    return file
-
-
-LIMITS = ("--message-tokens", 300, "--observation-tokens", 300)
-
-
-@pytest.mark.parametrize("name", CONVERSATIONS)
-def test_replay_covers_every_message_once(name: str, tmp_path: Path, replay: Example) -> None:
-    talk: Any = CONVERSATIONS[name]
-    rows = talk["messages"] if isinstance(talk, dict) else talk
-    printed = replay.succeed(write(tmp_path, talk), *LIMITS)
-    assert printed.startswith("Models: offline")
-    assert figure("messages", printed) == len(rows)
-    assert figure("uncovered messages", printed) == 0
-    assert figure("double-covered messages", printed) == 0
-    assert figure("failures", printed) == 0
-    assert figure("prompts", printed) >= sum(row["role"] == "assistant" for row in rows)
-    is_long = len(rows) > 1
-    assert (figure("observer calls", printed) > 0) == is_long
-    assert (figure("observed message tokens", printed) > 0) == is_long
-
-
-def test_replay_reflects_and_keeps_the_prompt_short(tmp_path: Path, replay: Example) -> None:
-    file = write(tmp_path, recorded(100))
-    printed = replay.succeed(file, "--message-tokens", 400, "--observation-tokens", 500)
-    assert figure("generations", printed) >= 2
-    assert figure("reflector calls", printed) >= figure("generations", printed)
-    assert figure("largest prompt tokens", printed) < figure("full history tokens", printed) / 2
-    assert figure("uncovered messages", printed) == 0
-    figures = printed.rpartition("\n\n")[2].splitlines()
-    assert all(re.fullmatch(r"[a-z -]+: \S.*", line) for line in figures)
-    assert figures[-2:] == ["uncovered messages: 0", "double-covered messages: 0"]
-
-
-@pytest.mark.parametrize("path", [(), ("--async",)])
-def test_replay_waits_only_without_buffering(
-    path: tuple[str, ...], tmp_path: Path, replay: Example
-) -> None:
-    file = write(tmp_path, dated(recorded(60)))
-    limits = ("--message-tokens", 600, *path)
-    buffered = replay.succeed(file, *limits)
-    assert figure("observer calls", buffered) > 0
-    assert figure("blocking calls", buffered) == 0
-    waiting = replay.succeed(file, *limits, "--observation-tokens", 300, "--no-buffering")
-    assert figure("generations", waiting) > 0
-    calls = figure("observer calls", waiting) + figure("reflector calls", waiting)
-    assert 0 < figure("blocking calls", waiting) <= calls
-    assert 0 < decimal("waiting seconds", waiting) < decimal("seconds", waiting)
-
-
-def test_replay_reports_what_memory_costs(tmp_path: Path, replay: Example) -> None:
-    rows = dated(recorded(60))
-    printed = replay.succeed(write(tmp_path, rows), *LIMITS)
-    assert figure("memory input tokens", printed) > figure("memory output tokens", printed) > 0
-    with_memory = figure("actor input tokens with memory", printed)
-    without = figure("actor input tokens without memory", printed)
-    mean = figure("mean prompt tokens", printed)
-    assert abs(with_memory - mean * figure("prompts", printed)) <= figure("prompts", printed)
-    # Before each of the 30 answers stand 1, 3, 5, ... of 60 messages of much the same size.
-    assert without == pytest.approx(figure("full history tokens", printed) * 30 / 2, rel=0.1)
-
-
-def test_replay_prompts_are_the_history_as_long_as_nothing_is_observed(
-    tmp_path: Path, replay: Example
-) -> None:
-    printed = replay.succeed(write(tmp_path, dated(recorded(21))))
-    prompts = figure("actor input tokens with memory", printed)
-    assert figure("actor input tokens without memory", printed) == prompts > 0
-    assert figure("memory input tokens", printed) == 0
-
-
-@pytest.mark.parametrize("name", ["dated", "OpenAI list with tools"])
-def test_replay_writes_the_same_record_by_either_path_and_saver(
-    name: str, tmp_path: Path, postgres_database: str, replay: Example
-) -> None:
-    file = write(tmp_path, CONVERSATIONS[name])
-    sqlite = ("--saver", "sqlite")
-    postgres = ("--saver", "postgres", "--url", postgres_database)
-    written = []
-    paths: tuple[tuple[object, ...], ...] = ((), ("--async", *sqlite))
-    if name != "dated":
-        paths = ((), ("--async",), sqlite, ("--async", *sqlite), postgres)
-    for number, options in enumerate(paths):
-        target = tmp_path / f"record-{number}.json"
-        replay.succeed(file, *LIMITS, "--no-buffering", "--record", target, *options)
-        written.append(target.read_bytes())
-    record = json.loads(written[0])
-    assert record["generation"] > 0
-    assert record["thread_id"] == ("conv-1" if name == "dated" else "talk")
-    assert written == written[:1] * len(paths)
-
-    other = tmp_path / "other.json"
-    elsewhere = ("--async", "--thread", "other", *postgres)
-    replay.succeed(file, *LIMITS, "--no-buffering", "--record", other, *elsewhere)
-    assert json.loads(other.read_bytes())["thread_id"] == "other"
-
-
-def test_replay_refuses_a_thread_that_is_there_already(tmp_path: Path, replay: Example) -> None:
-    file, db = write(tmp_path, recorded(4)), ("--saver", "sqlite", "--db", tmp_path / "replay.db")
-    replay.succeed(file, *db)
-    for path in ((), ("--async",)):
-        code, _, errors = replay.run(file, *db, *path)
-        assert code == 2
-        assert "'talk'" in errors
-        assert "--thread" in errors
-    assert figure("messages", replay.succeed(file, *db, "--thread", "fresh")) == 4
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_replay_shows_windows_and_buffer_on_a_terminal(tmp_path: Path) -> None:
-    printed = on_terminal("replay.py", write(tmp_path, dated(recorded(60))), *LIMITS)
-    assert re.search(r"window \d+/300, log \d+/300, buffered \d+, \d at work", printed)
-
-
-def test_replay_stops_at_the_limit(tmp_path: Path, replay: Example) -> None:
-    file = write(tmp_path, recorded(20))
-    assert figure("messages", replay.succeed(file, "--limit", 7)) == 7
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (None, "can not be read"),
-        ("{", "can not be read"),
-        ("[]", "holds no messages"),
-        ('{"questions": []}', "holds no messages"),
-        ('[{"role": "user", "content": "a"}, {"role": "who", "content": "b"}]', "message 2 of"),
-        ('[{"role": "user", "content": "a", "created_at": "soon"}]', "'soon'"),
-        ('[{"role": "user", "content": "a", "id": "x"}, {"role": "user", "id": "x"}]', "id 'x'"),
-    ],
-)
-def test_replay_refuses_a_bad_file(
-    content: str | None, complaint: str, tmp_path: Path, replay: Example
-) -> None:
-    file = tmp_path / "bad.json"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
-    code, printed, errors = replay.run(file)
-    assert (code, printed, errors.count("\n")) == (2, "", 1)
-    assert complaint in errors
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--message-tokens", -3),
-        ("--timezone", "Mars"),
-        ("--model", "nonsense"),
-        ("--saver", "postgres"),
-        ("--saver", "postgres", "--url", "nonsense"),
-        ("--saver", "postgres", "--url", "postgresql://nobody:secret@127.0.0.1:1/none", "--async"),
-        ("--url", "postgresql://127.0.0.1/none"),
-        ("--db", "replay.db"),
-        ("--saver", "sqlite", "--db", "no/such/folder/replay.db"),
-        ("--saver", "sqlite", "--db", EXAMPLES / "replay.py", "--async"),
-        ("--record", "no/such/folder/om.json"),
-        ("--record", EXAMPLES),
-    ],
-)
-def test_replay_refuses_a_bad_option(
-    options: tuple[object, ...], tmp_path: Path, replay: Example
-) -> None:
-    code, _, errors = replay.run(write(tmp_path, recorded(2)), *options)
-    assert (code, errors.count("\n")) == (2, 1)
-    assert "secret" not in errors
-
-
-def test_replay_ends_with_status_one_when_a_message_is_lost(
-    tmp_path: Path, replay: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = ObservationalMemory.llm_input_messages
-
-    def forgetful(memory: ObservationalMemory, *args: Any, **kwargs: Any) -> list[BaseMessage]:
-        return view(memory, *args, **kwargs)[:-1]
-
-    monkeypatch.setattr(ObservationalMemory, "llm_input_messages", forgetful)
-    code, printed, _ = replay.run(write(tmp_path, recorded(30)), *LIMITS)
-    assert code == 1
-    assert figure("uncovered messages", printed) == 1
-
-
-@pytest.mark.parametrize(
-    ("ranges", "covered"),
-    [
-        ([], [0, 0, 0, 0]),
-        ([["a", "b"]], [1, 1, 0, 0]),
-        ([["a", "b"], ["c", "d"]], [1, 1, 1, 1]),
-        ([["a", "c"], ["c", "d"]], [1, 1, 2, 1]),
-        ([["d", "d"]], [0, 0, 0, 1]),
-        ([["a", "gone"]], [0, 0, 0, 0]),
-    ],
-)
-def test_replay_finds_gaps_and_overlaps(ranges: list[list[str]], covered: list[int]) -> None:
-    example = runpy.run_path(str(EXAMPLES / "replay.py"))
-    thread = [HumanMessage(key, id=key) for key in "abcd"]
-    log = [{"ranges": [ends]} for ends in ranges]
-    assert example["covering_ranges"](thread, log) == covered
-
-
-def test_replay_takes_only_verbatim_messages_as_shown() -> None:
-    example = runpy.run_path(str(EXAMPLES / "replay.py"))
-    thread: list[BaseMessage] = [
-        SystemMessage("Be kind.", id="s"),
-        HumanMessage("one", id="1"),
-        AIMessage("two", id="2"),
-        HumanMessage("three", id="3"),
-    ]
-    head = SystemMessage([{"type": "text", "text": "Be kind."}, {"type": "text", "text": "one"}])
-    prompt = [head, AIMessage("two, shortened", id="2"), HumanMessage("three", id="3")]
-    assert example["shown_verbatim"](thread, prompt) == [True, False, False, True]
 
 
 # --- recall --------------------------------------------------------------------------------------

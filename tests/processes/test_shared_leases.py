@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.features.shared_log import reading as log_lease
+from langgraph_om.features.shared_log import threads as log_lease
 from support.clock import START
 from support.processes.forks import start
 from support.processes.shared_worker import USER, hang, lease_agent

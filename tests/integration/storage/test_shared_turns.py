@@ -14,8 +14,8 @@ from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, ParallelBuffering, SQLAlchemyArchive
 from langgraph_om.features import shared_log
-from langgraph_om.features.shared_log import reading as log_lease
-from langgraph_om.features.shared_log import reading as read_threads
+from langgraph_om.features.shared_log import threads as log_lease
+from langgraph_om.features.shared_log import threads as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
 from support.shared_world import USER, Agent, check_thread, extractive, said, sharing
