@@ -390,7 +390,7 @@ both share their room, the log may still use that of a window that is not full.
 """
 SMALL_WINDOW = 6_000
 """A window of fewer tokens beside a full log is observed by the shorter rules, unless
-`observation.prompt` is given: the full ones have 2600 tokens, and are a third of a question
+`observation.prompt` is given: the full ones have 2000 tokens, and are a quarter of a question
 there."""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]

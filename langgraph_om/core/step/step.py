@@ -33,12 +33,10 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.wire import Chunk, Event, Found, Group, Hints, MemoryRecord, Operation
 
-HintPlace = Literal[
-    "observer", "reflector", "threads", "actor", "example", "first thread", "second thread"
-]
-"""Where a prompt tells of hints: in the form of an answer for the Observer or the Reflector, in the
-rules for an Observer of several threads or for the Actor, and in examples of an answer, of which
-there are two where threads are observed together."""
+HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "second thread"]
+"""Where a prompt tells of hints: in the form of the Observer's answer, in the rules for an Observer
+of several threads or for the Actor, and in examples of an answer, of which there are two where
+threads are observed together."""
 
 
 @dataclass(slots=True)
@@ -485,8 +483,12 @@ class Feature:
             The answers, and entries of `found` about them.
         """
 
-    def describe_marks(self) -> str:
-        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+    def describe_marks(self, held: str) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core.
+
+        Args:
+            held: Earlier notes that are always shown, by `list_held`.
+        """
 
     def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
         """Return groups of the log without those of which buffered observations note the end.

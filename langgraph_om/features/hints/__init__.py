@@ -30,7 +30,6 @@ _NUMBERED: Final = compile_late(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
 _PROMPTS: Final[Mapping[HintPlace, str]] = {
     "observer": "observer_hints",
-    "reflector": "observer_hints",
     "threads": "observer_threads_hints",
     "actor": "actor_hints",
     "example": "observer_hints_example",

@@ -388,7 +388,6 @@ def rewrite_threads(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
-        features=settings.features,
     )
     result = yield from reflect_threads(request, settings.counter, questions=questions)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
