@@ -122,7 +122,7 @@ def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
 
 def server_labels() -> dict[str, str]:
     """Return what a LangGraph server is asked to take out of the states that it lists."""
-    return {path.replace(".", "_"): f"values.om.{path}" for path in label_paths()}
+    return {path.replace(".", "_"): f"values.om.{path}" for path in label_paths}
 
 
 def read_server_label(thread: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, NamedTuple, cast, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import TypedDict
 
@@ -184,6 +184,9 @@ class Additions:
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
+    of_log: tuple[str, ...] = ()
+    """Keys that tell of the log: they go with one that threads share, where that is deleted, or
+    left for another one."""
     removed: Callable[[MemoryRecord], Removal] | None = None
     """Reads which messages it has taken out of a record's conversation."""
     operations: Mapping[str, AddedOperation] = field(default_factory=dict)
@@ -207,15 +210,29 @@ def as_event(event: Mapping[str, object]) -> Event:
 
 def name_fields(*keys: str) -> dict[str, str]:
     """Return the fields of a part that keys of an event become: `cycle_id` is `cycleId`."""
-    return {key: _to_field(key) for key in keys}
-
-
-def _to_field(key: str) -> str:
-    first, *rest = key.split("_")
-    return "timestamp" if key == "at" else first + "".join(map(str.title, rest))
+    words = {key: key.split("_") for key in keys}
+    fields = {key: first + "".join(map(str.title, rest)) for key, (first, *rest) in words.items()}
+    return fields | ({"at": "timestamp"} if "at" in keys else {})
 
 
 _TABLE: dict[str, Additions] = {}
+
+# What all features add together.
+
+blank_keys: Final[dict[str, Any]] = {}
+"""The keys of features that each record has, with their first values."""
+added_hints: Final[dict[str, ReadHint]] = {}
+closing_hints: Final[dict[str, str]] = {}
+"""The hints that stand behind a log, each with the field of a part that it becomes."""
+label_paths: Final[list[str]] = []
+"""The paths of a record to what lists call its thread, those that count more first."""
+added_reducers: Final[dict[str, Reducer | None]] = {}
+"""By the type of each event of a feature, its reducer; `None`: it is only streamed."""
+added_parts: Final[dict[str, Mapping[str, str]]] = {}
+"""By the type of each event that is streamed, the fields of its part."""
+told_keys: Final[dict[str, Callable[[Any], Any]]] = {}
+added_operations: Final[dict[str, AddedOperation]] = {}
+added_changes: Final[dict[str, AddedChange]] = {}
 
 
 def add(name: str, additions: Additions) -> None:
@@ -223,9 +240,16 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, closing_hints, label_paths)
-    of_events: tuple[Any, ...] = (added_reducers, added_parts, added_changes, added_operations)
-    for known in (*of_keys, *of_events, told_keys, _beside, _all):
+    blank_keys.update(additions.blank)
+    added_hints.update(additions.hints)
+    closing_hints.update(additions.closing)
+    label_paths.extend(additions.labels)
+    added_reducers.update({**dict.fromkeys(additions.streamed), **additions.reducers})
+    added_parts.update(additions.streamed)
+    told_keys.update(additions.told)
+    added_operations.update(additions.operations)
+    added_changes.update(additions.changes)
+    for known in (added_types, _beside, _all):
         known.cache_clear()
 
 
@@ -239,43 +263,19 @@ def added_types() -> Mapping[str, Any]:
     return found
 
 
-@cache
-def blank_keys() -> Mapping[str, Any]:
-    """Return the keys of features that each record has, with their first values."""
-    return {name: value for each in _TABLE.values() for name, value in each.blank.items()}
-
-
-@cache
-def added_hints() -> Mapping[str, ReadHint]:
-    """Return the hints that features add, by name."""
-    return {name: read for each in _TABLE.values() for name, read in each.hints.items()}
-
-
-@cache
-def closing_hints() -> Mapping[str, str]:
-    """Return the hints that stand behind a log, each with the field of a part that it becomes."""
-    return {name: part for each in _TABLE.values() for name, part in each.closing.items()}
-
-
 def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the hints behind the log of a record, by name; none that is empty."""
-    return {name: str(record[name]) for name in closing_hints() if record.get(name)}
-
-
-@cache
-def label_paths() -> Sequence[str]:
-    """Return the paths of a record to what lists call its thread, those that count more first."""
-    return [path for each in _TABLE.values() for path in each.labels]
+    return {name: str(record[name]) for name in closing_hints if record.get(name)}
 
 
 def write_label(label: str | None) -> dict[str, str | None]:
     """Return the keys of a record whose thread lists call so; none where no feature has a place."""
-    return dict.fromkeys(label_paths()[:1], label)
+    return dict.fromkeys(label_paths[:1], label)
 
 
 def find_label(record: Mapping[str, Any]) -> str | None:
     """Return what lists call the thread of a record; `None` where nothing was noted."""
-    for path in label_paths():
+    for path in label_paths:
         found: Any = record
         for key in path.split("."):
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -284,42 +284,9 @@ def find_label(record: Mapping[str, Any]) -> str | None:
     return None
 
 
-@cache
-def added_reducers() -> Mapping[str, Reducer | None]:
-    """Return, by the type of each event of a feature, its reducer; `None`: it is only streamed."""
-    reducers: dict[str, Reducer | None] = {}
-    for each in _TABLE.values():
-        reducers.update(dict.fromkeys(each.streamed), **each.reducers)
-    return reducers
-
-
-@cache
-def added_parts() -> Mapping[str, Mapping[str, str]]:
-    """Return, by the type of each event that is streamed, the fields of its part."""
-    return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
-
-
-@cache
-def told_keys() -> Mapping[str, Callable[[Any], Any]]:
-    """Return, by key, what returns its value once the stream was told of it."""
-    return {key: note for each in _TABLE.values() for key, note in each.told.items()}
-
-
 def tell_end(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that features add to the part of an event that ends a cycle."""
     return {name: value for ended in _all("ended") for name, value in ended(event).items()}
-
-
-@cache
-def added_operations() -> Mapping[str, AddedOperation]:
-    """Return the kinds of work that features bring, by name."""
-    return {name: work for each in _TABLE.values() for name, work in each.operations.items()}
-
-
-@cache
-def added_changes() -> Mapping[str, AddedChange]:
-    """Return, by its kind, each change that features make in the log that threads share."""
-    return {kind: change for each in _TABLE.values() for kind, change in each.changes.items()}
 
 
 def write_into_log(log: Log, event: Mapping[str, Any]) -> Log | None:
@@ -339,6 +306,15 @@ def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
     for erase in _all("erase"):
         left = erase(left, thread_id)
     return left
+
+
+def forget_log(record: MemoryRecord) -> None:
+    """Let go of what features have noted of a log that threads share, in a record of one's own."""
+    draft = cast("dict[str, Any]", record)
+    for each in _TABLE.values():
+        for key in each.of_log:
+            draft.pop(key, None)
+            draft.update({key: each.blank[key]} if key in each.blank else {})
 
 
 def waits_to_send(record: MemoryRecord) -> bool:

@@ -78,11 +78,11 @@ def to_part(event: Event) -> Part | None:
     if event["type"] == "status":
         return cast("Part", {"type": "data-om-status", "data": event["data"]})
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
-    names = PART_FIELDS.get(kind) or added_parts().get(kind)
+    names = PART_FIELDS.get(kind) or added_parts.get(kind)
     if names is None:
         return None
     if kind == "observation-end":
-        names, fields = {**names, **closing_hints()}, {**fields.get("hints", {}), **fields}
+        names, fields = {**names, **closing_hints}, {**fields.get("hints", {}), **fields}
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
     if kind in ("observation-end", "buffering-end"):
         data |= tell_end(fields)
@@ -112,5 +112,5 @@ def public_operation(operation: Operation) -> Literal["observation", "reflection
     """Return an operation as users see it: work of a feature is one of these two."""
     if operation == "reflection":
         return "reflection"
-    added = added_operations().get(operation)
+    added = added_operations.get(operation)
     return added.shown_as if added is not None else "observation"

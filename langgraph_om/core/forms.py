@@ -109,15 +109,16 @@ class TemplateForm:
     """A text after a template."""
 
     template: str
+    told: str = (
+        "Markdown: the whole text anew, its headings and labels as they are, with all that "
+        "still holds; what is not known stays blank."
+    )
+    """What a model is told of an update."""
 
     @property
     def json_schema(self) -> dict[str, Any]:
         """What an update is, as JSON Schema."""
-        told = (
-            "Markdown: the whole text anew, its headings and labels as they are, with all that "
-            "still holds; what is not known stays blank."
-        )
-        return {"type": "string", "description": told}
+        return {"type": "string", "description": self.told}
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -155,12 +156,14 @@ class SchemaForm:
 
     Args:
         schema: A pydantic model, a TypedDict, a dataclass, or a JSON Schema as a mapping.
+        told: What a model is told of the object beside that; `None`: nothing.
 
     Raises:
         ConfigurationError: When it is none of these, or describes no object.
     """
 
     schema: Any
+    told: str | None = None
 
     def __post_init__(self) -> None:
         if self.json_schema.get("type") != "object":
@@ -183,11 +186,12 @@ class SchemaForm:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """The schema as JSON Schema."""
+        more = {"description": self.told} if self.told else {}
         if isinstance(self.schema, Mapping):
             _ = self._validator
-            return dict(self.schema)
+            return {**self.schema, **more}
         try:
-            return self._adapter.json_schema()
+            return {**self._adapter.json_schema(), **more}
         except PydanticUserError as error:
             reason = f"which has no JSON Schema ({_first_line(error)})"
             msg = f"`schema` is {self.schema!r}, {reason}; {_SCHEMA_HINT}"

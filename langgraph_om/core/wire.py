@@ -453,22 +453,17 @@ class ReflectionBuffered(CycleEnd, Written, Edited):
     reflection: BufferedReflection
 
 
-class Discarded(TypedDict, total=False):
-    """What tells work that was let go from work that failed; neither key where it failed."""
-
-    discarded: bool
-    """True: it was let go, which is no failure of the model."""
-    reason: str
-    """One word for the case, such as "stale", "lost" or "deferred"."""
-
-
-class BufferingFailed(CycleEnd, Discarded):
+class BufferingFailed(CycleEnd):
     """A job, or its result, is of no use: it failed, is lost, or does not fit any more."""
 
     type: Literal["buffering-failed"]
     operation: Operation
     error: str
     """Of work that was let go: one word for the case, a colon, and an explanation."""
+    discarded: NotRequired[bool]
+    """True where it was let go, which is no failure of the model; else missing."""
+    reason: NotRequired[str]
+    """Only with `discarded`: one word for the case, such as "stale", "lost" or "deferred"."""
     observations: NotRequired[str | None]
     """What there is of an answer."""
     failures: NotRequired[int]

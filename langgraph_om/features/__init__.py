@@ -39,8 +39,7 @@ from langgraph_om.features.recall.config import RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules
-from langgraph_om.features.steering.feature import Steering
-from langgraph_om.features.steering.updates import SteeringActs, SteeringUpdates
+from langgraph_om.features.steering import Steering, SteeringActs, SteeringUpdates
 from langgraph_om.features.summarize import Summarizing
 from langgraph_om.features.titles import (
     AskedTitles,

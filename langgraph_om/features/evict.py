@@ -233,17 +233,21 @@ def _read_removed(
 
     A client sends the end of what was removed, or all of it.
     """
-    whose = {"thread_id": record["thread_id"], "branch": view(record).get("branch")}
-    place = yield from archive.call("find", read_removed(record).last, **whose)
+    last = read_removed(record).last
+    read: Sequence[Any] = yield from _read_back(archive, last, len(known) + 1)
+    if read and not known <= {each.key for each in read}:
+        read = yield from _read_back(archive, last, read[-1].position + 1)
+    return read
+
+
+def _read_back(archive: StepArchive, last: str | None, most: int) -> EffectFlow[Sequence[Any]]:
+    """Read so many messages of the branch up to one; none where that is not on it any more."""
+    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
+    place = yield from archive.call("find", last, **whose)
     if place is None or not place.is_current:
         return []
-    options = {**whose, "newest_first": True, "visible_only": False}
-    size, stop = len(known) + 1, place.position + 1
-    read: Sequence[Any] = yield from archive.call("messages", stop=stop, limit=size, **options)
-    if read and not known <= {each.key for each in read}:
-        stop = read[0].position
-        whole = yield from archive.call("messages", stop=stop, limit=stop + 1, **options)
-        read = [*whole, *read]
+    options = {"stop": place.position + 1, "newest_first": True, "visible_only": False}
+    read: Sequence[Any] = yield from archive.call("messages", limit=most, **whose, **options)
     return read
 
 
@@ -301,24 +305,12 @@ def find_removable(
     if not ids:
         return []
     known = {message.id: message for message in messages}
-    stored = yield from _read_branch(archive, ids)
-    if stored != [content_digest(known[key]) for key in ids]:
+    stored = yield from _read_back(archive, ids[-1], len(ids))
+    said = [(each.key, content_digest(each.message)) for each in stored]
+    if said != [(key, content_digest(known[key])) for key in ids]:
         yield from archive.append_all(record, messages)
     former = read_removed(record).last
     new = ids[ids.index(former) + 1 :] if former in ids else ids
     tokens = sum(counter.count_message(known[key]) for key in new)
     evicted: Evicted = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
     return [as_event(evicted), *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
-
-
-def _read_branch(archive: StepArchive, ids: Sequence[str]) -> EffectFlow[list[str] | None]:
-    """Read what messages say that follow each other on the branch; `None` where they do not."""
-    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
-    last = yield from archive.call("find", ids[-1], **whose)
-    if last is None or not last.is_current:
-        return None
-    options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
-    read: Sequence[Any] = yield from archive.call("messages", limit=len(ids), **whose, **options)
-    if [each.key for each in read] != [*ids]:
-        return None
-    return [content_digest(each.message) for each in read]

@@ -70,31 +70,8 @@ class Extractor:
             if not (self.instructions or "").strip():
                 msg = "with a value that has neither `instructions` nor a `schema`"
                 raise ValueError(msg)
-            return _ToldText("", str(self.instructions))
-        return _ToldObject(self.schema, self.instructions)
-
-
-@dataclass(frozen=True)
-class _ToldText(TemplateForm):
-    """A text after instructions."""
-
-    instructions: str
-
-    @property
-    def json_schema(self) -> dict[str, Any]:
-        return {"type": "string", "description": self.instructions}
-
-
-@dataclass(frozen=True)
-class _ToldObject(SchemaForm):
-    """A JSON object after a schema, with instructions if any."""
-
-    instructions: str | None
-
-    @property
-    def json_schema(self) -> dict[str, Any]:
-        schema = SchemaForm(self.schema).json_schema
-        return {**schema, "description": self.instructions} if self.instructions else schema
+            return TemplateForm("", str(self.instructions))
+        return SchemaForm(self.schema, self.instructions)
 
 
 def _read_extractor(given: Any) -> Extractor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -104,21 +103,4 @@ class OwnLimits(Feature):
             return limits
         if limits.scaled_from is not None:
             own = {name: min(tokens, known[name]) for name, tokens in own.items()}
-        wanted = {**known, **own}
-        return _resize(limits, wanted["message_tokens"], wanted["observation_tokens"])
-
-
-def _resize(limits: Thresholds, messages: int, log: int) -> Thresholds:
-    """Return limits with other thresholds, and what follows from them in the same proportions."""
-    window, record = messages / limits.message_tokens, log / limits.observation_tokens
-    buffer, begin = limits.buffer_tokens, limits.reflect_buffer_at
-    return replace(
-        limits,
-        message_tokens=messages,
-        buffer_tokens=None if buffer is None else max(1, round(buffer * window)),
-        keep_tokens=round(limits.keep_tokens * window),
-        block_after=max(messages, round(limits.block_after * window)),
-        observation_tokens=log,
-        reflect_buffer_at=None if begin is None else max(1, round(begin * record)),
-        reflect_block_after=max(log, round(limits.reflect_block_after * record)),
-    )
+        return limits.resize(*[own.get(name, known[name]) for name in names])

@@ -334,9 +334,7 @@ def _check_tiers(
         tokens = (
             count_observer_question(observing, thresholds, counter, features)
             if role == "observer"
-            else count_reflector_question(
-                reflecting, thresholds, counter, observing.prompt, features
-            )
+            else count_reflector_question(reflecting, thresholds, counter, observing.prompt)
         )
         if not covers(value, tokens):
             msg = (
@@ -371,16 +369,10 @@ def count_reflector_question(
     thresholds: Thresholds,
     counter: TokenCounter,
     prompt: str,
-    features: Features = NO_FEATURES,
 ) -> int:
     """Return the size of the Reflector's question when the turn begins to wait for it."""
     empty = ReflectorInput(
-        log="",
-        tokens=1,
-        target=1,
-        instruction=config.instruction,
-        prompt=prompt,
-        features=features,
+        log="", tokens=1, target=1, instruction=config.instruction, prompt=prompt
     )
     question = next(reflect(empty, counter)).messages
     return count_messages(counter, question) + thresholds.block_observations_at(0)

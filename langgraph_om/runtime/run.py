@@ -85,8 +85,7 @@ class Runs:
             ConfigurationError: When context and configuration disagree, or the user's function
                 fails outside of a run.
         """
-        resolved = ensure_config(config)
-        configurable = resolved.get("configurable", {})
+        configurable = read_configurable(config)
         thread = str(thread_id or configurable.get("thread_id") or "")
         if not thread:
             self.warn_once(
@@ -101,7 +100,7 @@ class Runs:
             )
         # The nodes around the agent, without the ids of their tasks and memory's own.
         place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
-        return Identity(thread, self.find_resource(resolved), place)
+        return Identity(thread, self.find_resource(config), place)
 
     def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
         """Warn where an agent in another graph has a long history, and memory begins with it."""
@@ -126,14 +125,13 @@ class Runs:
         """
         if isinstance(self.resource_id, str):
             return self.resource_id
-        config = ensure_config(config)
-        configurable = config.get("configurable", {})
+        configurable = read_configurable(config)
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
             ids = {place: str(value) for place, value in said.items() if value is not None}
             return _agree(ids) if ids else None
         try:
-            found = self.resource_id(config)
+            found = self.resource_id(ensure_config(config))
         except Exception as error:
             if RUNTIME in configurable:
                 raise

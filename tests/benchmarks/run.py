@@ -186,7 +186,9 @@ def turns(run: Run) -> Iterator[Row]:
     for size in sizes:
         bare = {kind: Case(kind, size, "now") for kind in ("bare", "create_agent")}
         cases = [Case(kind, size, side) for side in run.trees for kind in (*KINDS, "archive")]
-        taken = take_turns(run, [*bare.values(), *cases], 6 if run.quick or size > 5_000 else 12)
+        two = Case("second channel", size, "now")
+        rounds = 6 if run.quick or size > 5_000 else 12
+        taken = take_turns(run, [*bare.values(), two, *cases], rounds)
         for kind, (name, beside) in {**KINDS, "archive": ("ready agent, archive", "bare")}.items():
             base = bare[beside]
             least = min(turn["seconds"] for turn in taken[base][1:])
@@ -201,6 +203,14 @@ def turns(run: Run) -> Iterator[Row]:
                 is_met=is_met,
             )
             yield row
+        part = ratio_of(taken, two, bare["bare"]) - 1
+        least = min(turn["seconds"] for turn in taken[bare["bare"]][1:])
+        yield Row(
+            "the same, LangGraph alone with a second channel and edges that read the state",
+            "",
+            "",
+            f"{milliseconds(part * least)}, {part:.0%}",
+        )
         for kind, (name, beside) in KINDS.items():
             sides = {side: taken[Case(kind, size, side)] for side in run.trees}
             base = bare[beside]
@@ -253,7 +263,8 @@ def evict(run: Run) -> Iterator[Row]:
     """Turns of a long thread whose old messages leave the state."""
     short, far = 300, 3_000 if run.quick else 10_000
     cases = [Case("evict", size, side) for side in run.trees for size in (short, far)]
-    taken = take_turns(run, cases, 10 if run.quick else 20)
+    alone = [Case("removed", size, "now") for size in (short, far)]
+    taken = take_turns(run, [*cases, *alone], 10 if run.quick else 20)
     for what, read, write in (
         ("turn", lambda case: median([turn["seconds"] for turn in taken[case][1:]]), milliseconds),
         ("bytes of a turn", lambda case: bytes_of(taken[case]), kilobytes),
@@ -271,6 +282,9 @@ def evict(run: Run) -> Iterator[Row]:
             times,
             is_met=grown["now"] < 1.2,
         )
+    least, most = (taken[case][-1]["resident"] for case in alone)
+    what = "the same, LangGraph alone from whose state all but 40 messages are removed"
+    yield Row(what, "", "", times(most / least))
 
 
 def server(run: Run) -> Iterator[Row]:

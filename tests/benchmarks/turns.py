@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from agents import (
     PROMPT,
@@ -34,7 +34,14 @@ from agents import (
 from conversation import COUNTER, conversation, lookup
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+)
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -61,8 +68,11 @@ EVICT_TOKENS = 6_000
 WARM = 16
 """Turns of that agent that are not told of: until LangGraph writes a snapshot of the channel, each
 turn reads all messages that have left it."""
+KEPT = 40
+"""How many messages an agent without memory keeps from which the others are removed."""
 LANGCHAIN = ("create_agent", "middleware")
-ALONE = ("bare", "idle node", "create_agent")
+ALONE = ("bare", "idle node", "second channel", "removed", "create_agent")
+"""Agents without memory; three of them do something of that by LangGraph alone."""
 
 
 def answer_with_calls() -> Any:
@@ -80,6 +90,21 @@ def answer_with_calls() -> Any:
     return say
 
 
+WRITTEN: dict[str, Any] = {"counts": {"a0-0": ["0" * 16, 9]}, "head": "0" * 200}
+"""About as much as memory writes in an idle step."""
+
+
+def merge(state: dict[str, Any] | None, updates: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge updates by key: the least that a reducer does."""
+    return {key: value for each in (state or {}, *updates) for key, value in each.items()}
+
+
+class TwoChannels(DeltaState):
+    """A conversation, and a channel that holds and gets as much as memory's."""
+
+    record: Annotated[dict[str, Any], DeltaChannel(merge)]
+
+
 def own_graph(
     model: Metered,
     saver: SqliteSaver,
@@ -88,12 +113,17 @@ def own_graph(
     schema: Any,
 ) -> Graph:
     """An agent that is built by hand, with a tool."""
+    has_two = kind == "second channel"
 
     def agent(state: Any) -> dict[str, Any]:
         shown = [SystemMessage(PROMPT), *state["messages"][-SHOWN:]]
         if memory is not None:
             shown = memory.llm_input_messages(state, system=PROMPT)
-        return {"messages": [model.invoke(shown)]}
+        said = {"messages": [model.invoke(shown)]}
+        return {**said, "record": dict(WRITTEN)} if has_two else said
+
+    def look(_: Any) -> str:
+        return "agent"
 
     def route(state: Any) -> str:
         return "tools" if getattr(state["messages"][-1], "tool_calls", None) else END
@@ -108,9 +138,12 @@ def own_graph(
         gate = "gate"
         builder.add_node(gate, lambda _: {})
         builder.add_edge(gate, "agent")
-    builder.add_edge(START, gate)
     builder.add_conditional_edges("agent", route, ["tools", END])
-    builder.add_edge("tools", gate)
+    for source in (START, "tools"):
+        if has_two:
+            builder.add_conditional_edges(source, look, ["agent"])
+        else:
+            builder.add_edge(source, gate)
     return builder.compile(checkpointer=saver)
 
 
@@ -194,6 +227,7 @@ def agent_of(kind: str, size: int, *, delta: bool) -> Iterator[tuple[Graph, Sqli
             graph = langchain_agent(model, saver, memory, delta=delta)
         elif memory is None or kind == "own graph":
             schema: Any = DeltaState if delta else PlainState
+            schema = TwoChannels if kind == "second channel" else schema
             graph = own_graph(model, saver, memory, kind, schema)
         else:
             graph = create_memory_agent(
@@ -203,7 +237,13 @@ def agent_of(kind: str, size: int, *, delta: bool) -> Iterator[tuple[Graph, Sqli
         values: dict[str, Any] = {"messages": messages}
         if memory is not None and kind != "evict":  # which observes all of it first
             values["om"] = record
+        if kind == "second channel":
+            values["record"] = record
         graph.update_state(on_thread(), values, as_node="model" if kind in LANGCHAIN else "agent")
+        if kind == "removed":
+            gone = [RemoveMessage(id=str(message.id)) for message in messages[:-KEPT]]
+            graph.update_state(on_thread(), {"messages": gone}, as_node="agent")
+        del messages, record, values
         yield graph, saver, model
 
 
@@ -217,7 +257,7 @@ def serve(kind: str, size: int, *, delta: bool) -> None:
             with watch.lap():
                 graph.invoke({"messages": [said]}, on_thread())
             model.calls.clear()  # what a test double keeps is not memory's
-            if kind == "evict" and turn < WARM:
+            if kind in ("evict", "removed") and turn < WARM:
                 continue
             stored = stored_bytes(saver.conn)
             tell({"seconds": watch.laps[-1], "bytes": stored, "resident": resident_bytes()})

@@ -81,7 +81,7 @@ def table(page: Path, heading: str) -> dict[str, list[str]]:
 
 def test_event_table_names_every_part_and_field() -> None:
     rows = table(EVENTS, "On `stream_mode=")
-    parts = {**PART_FIELDS, **added_parts()}
+    parts = {**PART_FIELDS, **added_parts}
     assert set(rows) == {f"data-om-{kind}" for kind in parts} | {"data-om-status"}
     for kind, names in parts.items():
         text = rows[f"data-om-{kind}"][-1]

@@ -49,8 +49,8 @@ def check_all(
     """
     for event in events:
         form = forms.get((event["type"], event.get("operation")))
-        reducer = added_reducers().get(event["type"])
-        is_of_core = event["type"] not in added_reducers()
+        reducer = added_reducers.get(event["type"])
+        is_of_core = event["type"] not in added_reducers
         if form is not None:
             check(TypeAdapter(form), event)
         elif is_of_core:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -197,23 +198,26 @@ class Thresholds:
         """
         if self.largest_tokens <= room:
             return self
-        part = room / self.largest_tokens
+        part = Fraction(room, self.largest_tokens)
+        messages, log = (
+            max(1, int(tokens * part)) for tokens in (self.message_tokens, self.observation_tokens)
+        )
+        return replace(self.resize(messages, log), scaled_from=self.largest_tokens)
 
-        def scale(tokens: int) -> int:
-            return max(1, int(tokens * part))
-
-        messages, log = scale(self.message_tokens), scale(self.observation_tokens)
+    def resize(self, messages: int, log: int) -> Thresholds:
+        """Return limits with other thresholds, and what follows in the same proportions."""
+        of_window = Fraction(messages, self.message_tokens)
+        of_log = Fraction(log, self.observation_tokens)
         buffer, begin = self.buffer_tokens, self.reflect_buffer_at
         return replace(
             self,
             message_tokens=messages,
-            buffer_tokens=None if buffer is None else scale(buffer),
-            keep_tokens=int(self.keep_tokens * part),
-            block_after=max(messages, scale(self.block_after)),
+            buffer_tokens=None if buffer is None else max(1, int(buffer * of_window)),
+            keep_tokens=int(self.keep_tokens * of_window),
+            block_after=max(messages, int(self.block_after * of_window)),
             observation_tokens=log,
-            reflect_buffer_at=None if begin is None else scale(begin),
-            reflect_block_after=max(log, scale(self.reflect_block_after)),
-            scaled_from=self.largest_tokens,
+            reflect_buffer_at=None if begin is None else max(1, int(begin * of_log)),
+            reflect_block_after=max(log, int(self.reflect_block_after * of_log)),
         )
 
     def messages_at(self, log_tokens: int) -> int:
@@ -386,7 +390,7 @@ both share their room, the log may still use that of a window that is not full.
 """
 SMALL_WINDOW = 6_000
 """A window of fewer tokens beside a full log is observed by the shorter rules, unless
-`observation.prompt` is given: the full ones have 2600 tokens, and are a third of a question
+`observation.prompt` is given: the full ones have 2000 tokens, and are a quarter of a question
 there."""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]

@@ -53,7 +53,6 @@ from langgraph_om.core.wire import (
     BufferingFailed,
     Chunk,
     CycleStarted,
-    Discarded,
     Event,
     JobRequest,
     JobResult,
@@ -122,7 +121,7 @@ def take_in_results(
 
 def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of a feature's."""
-    added = added_operations().get(operation)
+    added = added_operations.get(operation)
     if added is not None:
         return added.count(record)
     return window.tokens if operation == "observation" else log_tokens(record)
@@ -131,7 +130,7 @@ def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
 def _blocking_size(
     settings: Settings, record: MemoryRecord, window: Window, operation: Operation
 ) -> int:
-    if operation in added_operations():
+    if operation in added_operations:
         return sys.maxsize  # no turn waits for a feature's work while there is buffering
     if operation == "observation":
         return settings.thresholds.block_messages_at(log_tokens(record))
@@ -171,7 +170,7 @@ def _find_misfit(
     if result["type"] == "buffering-failed" and result.get("discarded"):
         return result["error"]
     covers = pending["covers"]
-    if operation in added_operations():
+    if operation in added_operations:
         return None  # the feature takes in what of it still fits
     if operation == "reflection":
         if result["type"] == "buffering-end" and result["operation"] == "reflection":
@@ -205,27 +204,29 @@ def discarded_event(
         why: One word that names the case, a colon, and the reason.
         paid: What says how long the work took and what it cost, where no other event does.
     """
-    spent = paid or {}
+    said = {key: paid[key] for key in ("duration_ms", "usage") if paid and paid.get(key)}
+    said |= {"operation": operation, "cycle_id": job["cycle_id"], "tokens": job["tokens"]}
+    return _end_without(record, iso(now), **said, **_let_go(why))
+
+
+def _let_go(why: str) -> dict[str, Any]:
+    """Return the fields that tell work which was let go from work that failed."""
+    return {"error": why, "discarded": True, "reason": why.partition(":")[0]}
+
+
+def _end_without(whose: Mapping[str, Any], at: str, **said: Any) -> BufferingFailed:
+    """Build the event of a job of which nothing came; by default nothing was spent on it."""
     event = {
         "type": "buffering-failed",
-        "operation": operation,
-        "cycle_id": job["cycle_id"],
-        "at": iso(now),
-        "record_id": record["id"],
-        "thread_id": record["thread_id"],
-        "resource_id": record["resource_id"],
-        "tokens": job["tokens"],
-        "duration_ms": spent.get("duration_ms", 0),
-        "usage": spent.get("usage") or Tally().usage(),
-        "error": why,
-        **mark_discarded(why),
+        "at": at,
+        "record_id": whose["id"],
+        "thread_id": whose["thread_id"],
+        "resource_id": whose["resource_id"],
+        "duration_ms": 0,
+        "usage": Tally().usage(),
+        **said,
     }
     return cast("BufferingFailed", event)
-
-
-def mark_discarded(why: str) -> Discarded:
-    """Return the fields that tell work which was let go from work that failed."""
-    return {"discarded": True, "reason": why.partition(":")[0]}
 
 
 def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[JobResult]:
@@ -303,7 +304,7 @@ def has_begun(expires_in: float, grace: float) -> bool:
 
 def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
     """Build the result of a job that could not be carried out; it counts as a failure."""
-    return _end_without(request, error=str(error) or type(error).__name__)
+    return _end_request(request, error=str(error) or type(error).__name__)
 
 
 def discard_request(request: JobRequest, why: str) -> BufferingFailed:
@@ -312,24 +313,13 @@ def discard_request(request: JobRequest, why: str) -> BufferingFailed:
     Args:
         why: One word that names the case, a colon, and the reason.
     """
-    return _end_without(request, error=why, **mark_discarded(why))
+    return _end_request(request, **_let_go(why))
 
 
-def _end_without(request: JobRequest, **said: Any) -> BufferingFailed:
-    event = {
-        "type": "buffering-failed",
-        "operation": request["operation"],
-        "cycle_id": request["cycle_id"],
-        "at": request["at"],
-        "record_id": request["record"]["id"],
-        "thread_id": request["thread_id"],
-        "resource_id": request["resource_id"],
-        "tokens": 0,  # whoever takes it in knows how many
-        "duration_ms": 0,
-        "usage": Tally().usage(),
-        **said,
-    }
-    return cast("BufferingFailed", event)
+def _end_request(request: JobRequest, **said: Any) -> BufferingFailed:
+    whose = {**request, "id": request["record"]["id"]}
+    said |= {"operation": request["operation"], "cycle_id": request["cycle_id"]}
+    return _end_without(whose, request["at"], tokens=0, **said)  # who takes it in knows how many
 
 
 # Buffering: observation and reflection ahead of need, beside the conversation.

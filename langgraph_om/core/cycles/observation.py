@@ -464,7 +464,7 @@ def apply_reflection(record: MemoryRecord) -> Sequence[Group]:
 
 def merge_hints(known: Mapping[str, Any], stated: Iterable[Mapping[str, str | None]]) -> Hints:
     """Return the newest of each hint: the known one, where nothing newer states it."""
-    merged: Hints = {name: known.get(name) for name in added_hints()}
+    merged: Hints = {name: known.get(name) for name in added_hints}
     for hints in stated:
         merged |= {name: hint for name, hint in hints.items() if hint is not None}
     return merged

@@ -263,7 +263,6 @@ def _rewrite_thread(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
-        features=settings.features,
     )
     result = yield from reflect(request, settings.counter, questions=questions)
     restated = [name for names in settings.features.having("restated") for name in names]

@@ -51,7 +51,7 @@ _spelling_of = cache(_Spelling)
 
 
 def _spelling() -> _Spelling:
-    return _spelling_of(tuple(added_hints()))
+    return _spelling_of(tuple(added_hints))
 
 
 ITEM_LINE = compile_late(f"^{ITEM}", re.MULTILINE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -108,15 +108,17 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(
-    features: Features, reader: Literal["observer", "reflector"] = "observer"
-) -> str:
-    """Return the description of an answer's form, for the Observer or for the Reflector."""
+def render_output_format(features: Features, held: str) -> str:
+    """Return the description of an answer's form.
+
+    Args:
+        held: Earlier notes that are always shown.
+    """
     return fill(
         "observer_output",
-        hints=features.join_texts("tell_hints", reader),
+        hints=features.join_texts("tell_hints", "observer"),
         hints_example=features.join_texts("tell_hints", "example"),
-        marks=features.join_texts("describe_marks") if reader == "observer" else "",
+        marks=features.join_texts("describe_marks", held),
     )
 
 
@@ -132,7 +134,7 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(request.features),
+        output_format=render_output_format(request.features, request.held),
         custom=request.instruction or "",
     )
     task = fill(

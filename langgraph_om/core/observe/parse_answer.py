@@ -227,7 +227,7 @@ def read_json(text: str) -> Split | None:
         outside=[sanitize(line) for line in lines],
         hints={
             tag_of(name): sanitize(value)
-            for name in added_hints()
+            for name in added_hints
             if isinstance(value := named.get(name), str)
         },
     )
@@ -318,7 +318,7 @@ def _read(text: str) -> ParsedAnswer:
         problem=_PROBLEMS.get(status, ""),
         hints={
             name: hint
-            for name, read in added_hints().items()
+            for name, read in added_hints.items()
             if (said := read_hint(split, name)) is not None and (hint := read(said)) is not None
         },
     )

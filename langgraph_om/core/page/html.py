@@ -86,7 +86,7 @@ OPERATIONS: Final = {
 
 def name_operation(operation: str) -> str:
     """Return in words what an operation does."""
-    added = added_operations().get(operation)
+    added = added_operations.get(operation)
     return added.label if added is not None else OPERATIONS[operation]
 
 

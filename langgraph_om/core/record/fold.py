@@ -139,7 +139,7 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
 
 def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) -> None:
     """Put what a cycle of the turn came to into the log, where that is still as it was then."""
-    added = added_operations().get(event["operation"])
+    added = added_operations.get(event["operation"])
     if added is not None:
         added.finish(record, event)
     elif event["operation"] == "observation":
@@ -248,7 +248,7 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["head"] = event["head"]
     record["tripwire"] = None
     held = cast("dict[str, Any]", record)
-    for key, note in told_keys().items():
+    for key, note in told_keys.items():
         if key in held:
             held[key] = note(held[key])
 
@@ -283,7 +283,7 @@ def end_buffering(record: MemoryRecord, event: ObservationBuffered | ReflectionB
     """Keep a job's result until it is needed."""
     if not _take_pending(record, event):
         return
-    added = added_operations().get(event["operation"])
+    added = added_operations.get(event["operation"])
     if added is not None:
         added.finish(record, event)
         return
@@ -357,7 +357,7 @@ def check_edit(edit: Mapping[Any, Any]) -> None:
             _adapter(key).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
-        operations = {"observation", "reflection", *added_operations()}
+        operations = {"observation", "reflection", *added_operations}
         if key in _BY_OPERATION and not operations.issuperset(value):
             wanted = ", ".join(sorted(operations))
             msg = f"`om.{key}` has the keys {', '.join(sorted(value))}; those of it are {wanted}"
@@ -478,10 +478,10 @@ def _apply(record: MemoryRecord, event: object) -> None:
         raise ConfigurationError(msg)
     if "type" in event:
         kind = str(event["type"])
-        reducer = _REDUCERS.get(kind) or added_reducers().get(kind)
+        reducer = _REDUCERS.get(kind) or added_reducers.get(kind)
         if reducer is not None:
             reducer(record, event)
-        elif kind not in added_reducers():
+        elif kind not in added_reducers:
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
         return
@@ -522,4 +522,4 @@ _REDUCERS |= dict.fromkeys(_STREAMED, _ignore)
 def is_folded(event: Event) -> bool:
     """Return whether an event changes memory and therefore goes into the channel."""
     kind = event["type"]
-    return kind in _FOLDED or added_reducers().get(kind) is not None
+    return kind in _FOLDED or added_reducers.get(kind) is not None

@@ -62,7 +62,7 @@ def blank_record() -> MemoryRecord:
         "observed": None,
         "stamps": {},
         "token_cache": {"counter": "", "counts": {}},
-        **cast("MemoryRecord", blank_keys()),
+        **cast("MemoryRecord", blank_keys),
     }
 
 

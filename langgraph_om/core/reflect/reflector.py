@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_FEATURES, Features
+from langgraph_om.core.config.settings import NO_FEATURES
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape, sanitize
@@ -151,8 +151,6 @@ class WantedLog:
     """Of the user."""
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
-    features: Features = NO_FEATURES
-    """Those that tell of hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +283,7 @@ def build_question(request: WantedLog, task: str, log: str, tokens: int) -> list
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(request.features, "reflector"),
+        output_format=render_output_format(NO_FEATURES, held=""),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )

@@ -64,9 +64,6 @@ def build_status(
     """State both windows: the `data` of `data-om-status`.
 
     Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
         step: The agent's step since the newest human message, 0-based.
         actor: How long a prompt the Actor's model reads; `None` where nobody has said.
     """
@@ -134,23 +131,6 @@ def _read_buffer_status(
     return "complete" if is_there else "idle"
 
 
-def build_trim_notice(
-    record: MemoryRecord, window: Window, dropped: int, limit: int | None
-) -> list[ViewTrimmed]:
-    """Say when the Actor's view has to leave messages out to keep to a limit.
-
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        dropped: How many of the oldest ones the view leaves out.
-        limit: Tokens that it has to keep to; `None`: no limit.
-    """
-    if limit is None:
-        return []
-    notice = describe_trim(record, window, dropped, limit)
-    return [notice] if notice["dropped_messages"] else []
-
-
 def describe_trim(
     record: MemoryRecord,
     window: Window,
@@ -163,9 +143,7 @@ def describe_trim(
     """Return the event that says what a view leaves out.
 
     Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        dropped: How many of the oldest ones the view leaves out.
+        dropped: How many of the oldest messages the view leaves out.
         limit: Tokens that it has to keep to.
         previewed: Of how many more the beginning and the end are shown.
         groups: How many of the oldest groups of observations it leaves out.
@@ -302,7 +280,7 @@ def inspect(
     """
     features = step.settings.features
     for enter in features.having("enter"):
-        yield from enter(step)
+        yield from enter(step) or ()
     if step.look is None or not step.go_on():
         pending = step.record["pending"]
         count_and_collect(step, (yield from peek_pending(step.record)) if pending else {})
@@ -315,17 +293,17 @@ def inspect(
         yield Warn(text, (thread_id, step.overlooked))
     step.apply(list_known(step.record, step.windows, step.messages))
     for collect in features.of("collect", step.record):
-        yield from collect(step)
+        yield from collect(step) or ()
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
             for prepare in features.of("before_actor", step.record):
-                yield from prepare(step)
+                yield from prepare(step) or ()
             _state_step(step)
         elif step.decision.kind == "abort":
             step.events.append(_build_tripwire(step.record, step.now))
     for finish in features.of("after", step.record):
-        yield from finish(step)
+        yield from finish(step) or ()
 
 
 def peek_pending(record: MemoryRecord) -> EffectFlow[dict[Operation, JobState]]:
@@ -338,7 +316,6 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     """Count what is new and take in what is done; decide nothing.
 
     Args:
-        step: What is known.
         jobs: Per pending operation, what the executor knows of the job.
     """
     settings = step.settings
@@ -386,11 +363,11 @@ def _state_step(step: Step) -> None:
     """State both windows, as the Actor is called next."""
     window, view, number = step.window, step.view, _count_step(step.record, step.window)
     head = track_head(step.record, view, step.now)
-    step.note(
-        {"type": "stepped", "request": window.request, "step": number, "head": head},
-    )
+    step.note({"type": "stepped", "request": window.request, "step": number, "head": head})
     limit = step.settings.max_input_tokens
-    step.events += build_trim_notice(step.record, window, view.shown.dropped, limit)
+    if limit is not None:
+        notice = describe_trim(step.record, window, view.shown.dropped, limit)
+        step.events += [notice] if notice["dropped_messages"] else []
     actor = find_smallest(step.windows)
     data = build_status(step.record, window, step.settings.thresholds, step=number, actor=actor)
     step.events.append({"type": "status", "data": data})

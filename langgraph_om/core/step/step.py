@@ -33,12 +33,10 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.wire import Chunk, Event, Found, Group, Hints, MemoryRecord, Operation
 
-HintPlace = Literal[
-    "observer", "reflector", "threads", "actor", "example", "first thread", "second thread"
-]
-"""Where a prompt tells of hints: in the form of an answer for the Observer or the Reflector, in the
-rules for an Observer of several threads or for the Actor, and in examples of an answer, of which
-there are two where threads are observed together."""
+HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "second thread"]
+"""Where a prompt tells of hints: in the form of the Observer's answer, in the rules for an Observer
+of several threads or for the Actor, and in examples of an answer, of which there are two where
+threads are observed together."""
 
 
 @dataclass(slots=True)
@@ -201,8 +199,9 @@ class StateKey:
 class Feature:
     """An optional behaviour of memory: a file of `features`, and a row of the table there.
 
-    A subclass defines the hooks that it needs. Those that it does not define are never called, and
-    of a feature that is off none is. Hooks are called in the order of the table.
+    A subclass defines the hooks that it needs. Those that it does not define are never called, so
+    they have no body here, and of a feature that is off none is. Hooks are called in the order of
+    the table. Those of a step are flows, or plain functions where they ask for nothing.
 
     Those of a step, of the Actor's input and of limits are not called either where there is nothing
     of what the feature `lives_by`.
@@ -259,21 +258,17 @@ class Feature:
 
     def list_tools(self) -> Sequence[Any]:
         """Return tools to bind to the Actor's model; called once `connect` was."""
-        raise NotImplementedError
 
     @property
     def state_keys(self) -> Mapping[str, StateKey]:
         """Keys that the feature keeps in a graph's state."""
-        raise NotImplementedError
 
     @property
     def job_settings(self) -> Mapping[str, Any]:
         """What changes the result of a background job, by option: workers must have the same."""
-        raise NotImplementedError
 
     def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
         """Return the limits of a thread, where it has some of its own."""
-        raise NotImplementedError
 
     def accept(self, scope: Any) -> None:
         """Take out of `scope.given` what the caller of a step hands in for the feature.
@@ -281,7 +276,6 @@ class Feature:
         Raises:
             ConfigurationError: When it cannot be meant.
         """
-        raise NotImplementedError
 
     def settle(
         self, scope: Any, record: MemoryRecord, messages: Sequence[BaseMessage]
@@ -293,39 +287,30 @@ class Feature:
         Returns:
             Events that change the record.
         """
-        raise NotImplementedError
 
-    def enter(self, step: Step) -> EffectFlow[None]:
+    def enter(self, step: Step) -> EffectFlow[None] | None:
         """Look at the conversation before anything of it is counted."""
-        raise NotImplementedError
 
-    def collect(self, step: Step) -> EffectFlow[None]:
+    def collect(self, step: Step) -> EffectFlow[None] | None:
         """Take in what has happened elsewhere; new messages are counted by then."""
-        raise NotImplementedError
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def before_actor(self, step: Step) -> EffectFlow[None] | None:
         """Prepare what the Actor is shown; it is called next."""
-        raise NotImplementedError
 
     def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
         """Return events that bring a thread up to date with the log that it shares."""
-        raise NotImplementedError
 
-    def after(self, step: Step) -> EffectFlow[None]:
+    def after(self, step: Step) -> EffectFlow[None] | None:
         """Do what is left once the step is decided, such as work beside the run."""
-        raise NotImplementedError
 
     def is_due(self, step: Step) -> bool:
         """Tell, before anything is counted, whether the step has more to do than to count."""
-        raise NotImplementedError
 
     def read(self, step: Step) -> EffectFlow[None]:
         """Read what a run is shown in which nothing is inspected or written."""
-        raise NotImplementedError
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Bring up to date what a tool reads of the conversation, outside of an inspection."""
-        raise NotImplementedError
 
     @property
     def storage(self) -> Any:
@@ -333,7 +318,6 @@ class Feature:
 
         Tools read from it, and executors know the jobs of other processes by it.
         """
-        raise NotImplementedError
 
     def connect(self, runner: Any) -> Sequence[object]:
         """Take what the memory runs its steps with, once, when the memory is made.
@@ -341,24 +325,20 @@ class Feature:
         Returns:
             What flows of the feature call as storage.
         """
-        raise NotImplementedError
 
     def identify(self, who: Identity) -> Identity:
         """Return whose conversation a run is about, under the name that the feature knows."""
-        raise NotImplementedError
 
     def kept_until(self, record: MemoryRecord) -> str | None:
         """Return the key of the last message that it keeps outside of the state, with its time.
 
         `None` where it has none yet.
         """
-        raise NotImplementedError
 
     def name_messages(
         self, record: MemoryRecord, messages: Sequence[BaseMessage]
     ) -> list[str] | None:
         """Return keys by which other processes find messages; `None` where they cannot."""
-        raise NotImplementedError
 
     def find_messages(
         self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
@@ -368,7 +348,6 @@ class Feature:
         Raises:
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError
 
     def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
         """Tell whether the thread was deleted since the record last looked.
@@ -376,7 +355,6 @@ class Feature:
         Raises:
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError
 
     def erase_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
@@ -384,14 +362,11 @@ class Feature:
         """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is, where the feature does not know.
-            clock: Tells the current time.
 
         Raises:
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError
 
     def erase_resource(self, resource_id: str) -> None:
         """Erase what it keeps of a resource and its threads in its storage.
@@ -399,11 +374,9 @@ class Feature:
         Raises:
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Let go of what is kept in this process of a thread or a resource that is deleted."""
-        raise NotImplementedError
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until what the feature does beside the runs is done.
@@ -414,27 +387,20 @@ class Feature:
         Returns:
             Whether nothing is left.
         """
-        raise NotImplementedError
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
         """Delete what is kept of a thread in the graph's store.
 
         Args:
-            thread_id: The thread.
             resource_id: Whose it is; `None` where nobody knows: anybody's.
-            store: The graph's store.
         """
-        raise NotImplementedError
 
     def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
         """Delete what is kept of a resource in the graph's store.
 
         Args:
-            resource_id: The resource.
             thread_ids: Its threads, which may have begun before it was known whose they are.
-            store: The graph's store.
         """
-        raise NotImplementedError
 
     def move_thread(
         self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
@@ -442,20 +408,15 @@ class Feature:
         """Give what is kept of a thread in the graph's store to another resource.
 
         Args:
-            thread_id: The thread, which is the other resource's already.
             resource_id: Whose it was; `None` for nobody's.
-            to_resource_id: Whose it is.
-            store: The graph's store.
+            to_resource_id: Whose it is already.
         """
-        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of all that is kept in this process."""
-        raise NotImplementedError
 
     def read_text(self, state: Any) -> str:
         """Return what the feature shows that a graph's state holds; empty for nothing."""
-        raise NotImplementedError
 
     @property
     def view_rule(self) -> str:
@@ -463,20 +424,16 @@ class Feature:
 
         Empty where it changes nothing.
         """
-        raise NotImplementedError
 
     def fit(self, room: int) -> Feature:
         """Return the feature for an Actor that has so many tokens for messages and observations."""
-        raise NotImplementedError
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
-        raise NotImplementedError
 
     @property
     def value_names(self) -> Mapping[str, str]:
         """Names of values that `values` may ask for, each with the words for it in an error."""
-        raise NotImplementedError
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values to ask for, beside an observation or after a reflection.
@@ -485,7 +442,6 @@ class Feature:
             info: The cycle, which observes the own thread or others, or reflects.
             chunks: Observations ahead of these messages that are not activated yet.
         """
-        raise NotImplementedError
 
     def write_entries(
         self, info: CycleInfo, answers: Sequence[ValueAnswer]
@@ -494,32 +450,25 @@ class Feature:
 
         They reach the reducer beside the moment `observed` when the observation takes effect.
         """
-        raise NotImplementedError
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return events that tell users of entries that have taken effect."""
-        raise NotImplementedError
 
     def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
         """Return what the system message says of the feature, the same in each call.
 
         Args:
-            record: The memory of the thread.
             has_memory: Whether the message shows something of the memory.
         """
-        raise NotImplementedError
 
     def instruction_tokens(self) -> int:
         """Return the tokens of the instructions."""
-        raise NotImplementedError
 
     def line_after(self, group: Group) -> str:
         """Return the line behind a group of observations, escaped; empty for none."""
-        raise NotImplementedError
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
-        raise NotImplementedError
 
     def review(
         self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
@@ -527,31 +476,29 @@ class Feature:
         """Look at what the Observer wrote, before a hook of the user does; it may be asked again.
 
         Args:
-            info: The cycle.
             asked: The question that was answered.
             answers: The usable answers, by thread id.
 
         Returns:
             The answers, and entries of `found` about them.
         """
-        raise NotImplementedError
 
-    def describe_marks(self) -> str:
-        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
-        raise NotImplementedError
+    def describe_marks(self, held: str) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core.
+
+        Args:
+            held: Earlier notes that are always shown, by `list_held`.
+        """
 
     def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
         """Return groups of the log without those of which buffered observations note the end.
 
         Args:
-            groups: The groups.
             ahead: What was found with each buffered observation.
         """
-        raise NotImplementedError
 
     def list_held(self, groups: Sequence[Group]) -> str:
         """Return earlier notes that the Observer is always shown, whatever room it has."""
-        raise NotImplementedError
 
     def sort_notes(
         self,
@@ -563,7 +510,6 @@ class Feature:
         """Take items out of what was observed, each in a group of its own.
 
         Args:
-            info: The cycle.
             groups: What was observed, a group for each day.
             known: The groups that the Observer was given as known.
             said: The words of the user that it was shown, message by message.
@@ -571,11 +517,9 @@ class Feature:
         Returns:
             The groups, and entries of `found` about them.
         """
-        raise NotImplementedError
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return what the system message says before the observations; empty for nothing."""
-        raise NotImplementedError
 
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
@@ -584,7 +528,6 @@ class Feature:
 
         A message has the same line in each call.
         """
-        raise NotImplementedError
 
     def find_breaks(
         self, settings: Settings, messages: Sequence[TimedMessage]
@@ -593,33 +536,27 @@ class Feature:
 
         A break stands in `before` of the message behind it.
         """
-        raise NotImplementedError
 
     @property
     def role(self) -> Role:
         """A model that the feature asks."""
-        raise NotImplementedError
 
     @property
     def hints(self) -> Sequence[str]:
         """Names of the hints that the Observer is asked for, of those in its `additions`."""
-        raise NotImplementedError
 
     @property
     def restated(self) -> Sequence[str]:
         """Names of those of them that the Reflector may change."""
-        raise NotImplementedError
 
     def tell_hints(self, place: HintPlace) -> str:
         """Return what a prompt says of its hints in a place; empty for nothing."""
-        raise NotImplementedError
 
     def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
         """Return events that tell users of hints that an observation states.
 
         It may wait in a chunk, and be told of once more when it takes effect.
         """
-        raise NotImplementedError
 
     def announce_of_other(
         self,
@@ -634,52 +571,40 @@ class Feature:
 
         Args:
             info: The cycle, with the record of that thread.
-            at: When the hints were stated.
-            hints: The hints.
             label: What lists call the thread; `None` for nothing.
             fixed: Names of hints of it that a person set.
         """
-        raise NotImplementedError
 
     def aside(
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
-        raise NotImplementedError
 
     def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
         """Return the items of the log that it shows apart from it; `None` for none."""
-        raise NotImplementedError
 
     def section(self, record: MemoryRecord) -> Html | None:
         """Return what the page of a memory says of it; `None` for nothing."""
-        raise NotImplementedError
 
     def show_from_state(self, settings: Settings, state: Any) -> Iterable[ShownValue]:
         """Return what of a graph's state the page of a memory shows."""
-        raise NotImplementedError
 
     def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
         """Return the ids of the groups of the log that hold what an act of this id left."""
-        raise NotImplementedError
 
     def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
         """Return what stands around the groups of a log that the Actor is shown."""
-        raise NotImplementedError
 
     def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
         """Return, by the id of another thread, what the Actor is shown of it as it was said."""
-        raise NotImplementedError
 
     def find_due(self, record: MemoryRecord, window: Window) -> str | None:
         """Return the name of one of its operations that is due; `None` for none."""
-        raise NotImplementedError
 
     def work(
         self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
     ) -> EffectFlow[None]:
         """Do what is due of its operation while the turn waits; the events change memory."""
-        raise NotImplementedError
 
     def begin(
         self,
@@ -694,7 +619,6 @@ class Feature:
 
         With a `cycle_id` it is one that was asked for, and is done with how things are by now.
         """
-        raise NotImplementedError
 
     def claim(
         self,
@@ -705,21 +629,17 @@ class Feature:
         mode: Mode,
     ) -> EffectFlow[bool]:
         """Ask to be the one that does an operation; not where somebody else does it."""
-        raise NotImplementedError
 
     def keep_claim(
         self, record: MemoryRecord, operation: Operation, mode: Mode
     ) -> EffectFlow[None]:
         """Keep what was claimed for as long as the work takes."""
-        raise NotImplementedError
 
     def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
         """Let go of what was claimed, of which nothing has come."""
-        raise NotImplementedError
 
     def divide(self, settings: Settings) -> Division:
         """Return how the Reflector is shown a log that is about several threads."""
-        raise NotImplementedError
 
     def rewrite(
         self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
@@ -727,8 +647,6 @@ class Feature:
         """Have such a log written anew.
 
         Args:
-            cycle: The cycle.
-            groups: The log.
             shown: What the Reflector is shown of each group.
             questions: How often it is asked at most.
 
@@ -738,7 +656,6 @@ class Feature:
         Raises:
             ObserverError: When there is no usable answer, or a hook failed.
         """
-        raise NotImplementedError
 
     def read_history(
         self, archive: Any, resource_id: str, limit: int, until: datetime | None = None
@@ -748,7 +665,6 @@ class Feature:
         Raises:
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError
 
     def restore(
         self, archive: Any, resource_id: str, generation: int, now: datetime
@@ -759,4 +675,3 @@ class Feature:
             ConfigurationError: When there is no such generation.
             ArchiveError: When the storage fails.
         """
-        raise NotImplementedError

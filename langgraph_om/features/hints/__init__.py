@@ -30,7 +30,6 @@ _NUMBERED: Final = compile_late(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
 _PROMPTS: Final[Mapping[HintPlace, str]] = {
     "observer": "observer_hints",
-    "reflector": "observer_hints",
     "threads": "observer_threads_hints",
     "actor": "actor_hints",
     "example": "observer_hints_example",
@@ -96,12 +95,6 @@ def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     cast("dict[str, Any]", record).update(new)
 
 
-def _forget(record: MemoryRecord, _: Any) -> None:
-    """Drop the hints with what a shared log had of the thread."""
-    if record["scope"] == "resource":
-        cast("dict[str, Any]", record).update(dict.fromkeys((TASK, RESPONSE)))
-
-
 def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
     """Yield what to do about a task that nobody has worked on for a week."""
     task = cast("HintKeys", record).get(TASK)
@@ -130,12 +123,8 @@ class ContinuationHints(Feature):
         hints={TASK: lambda said: said or None, RESPONSE: str},
         closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
         tags=(tag_of(TASK), tag_of(RESPONSE)),
-        beside={
-            "observed": _take_over,
-            "reflected": _take_over,
-            "synced": _take_over,
-            "deleted": _forget,
-        },
+        beside=dict.fromkeys(("observed", "reflected", "synced"), _take_over),
+        of_log=(TASK, RESPONSE),
         advice=list_advice,
     )
 

@@ -354,7 +354,6 @@ class Injecting(Feature):
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show what was found for the live request."""
-        del settings, texts
         block = cast("RecalledKeys", record).get("recalled")
         if block is None or block["request"] != window.request or not block["text"]:
             return None

@@ -33,7 +33,6 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import Kind
 from langgraph_om.core.step.step import Feature, Step
@@ -286,7 +285,7 @@ class Meaning(Feature):
 
     # --- Writing ---------------------------------------------------------------------------------
 
-    def after(self, step: Step) -> EffectFlow[None]:
+    def after(self, step: Step) -> None:
         """Make what is new in a graph's run searchable, beside the run.
 
         Raises:
@@ -294,7 +293,6 @@ class Meaning(Feature):
         """
         if step.scope is None or step.scope.state is None:
             return
-        yield from ()
         record, hooks = step.record, step.settings.features.having("kept_until")
         kept = [kept_until(record) for kept_until in hooks] if step.identity.thread_id else []
         said = list_messages(record, step.given, kept)

@@ -17,7 +17,7 @@ from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
-from langgraph_om.core.effects import EffectFlow, Requests
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
@@ -212,7 +212,7 @@ class Pinning(Feature):
         """Return the feature, which is always on; it has as much room as standing instructions."""
         return cls(setup.options.get("standing_tokens") or _ROOM)
 
-    def collect(self, step: Step) -> EffectFlow[None]:
+    def collect(self, step: Step) -> None:
         """Follow messages that were edited, and let go of those that a user removed."""
         there = {message.id: message for message in step.messages}
         pinned, count = list_pinned(step.record), step.settings.counter.count_text
@@ -238,9 +238,8 @@ class Pinning(Feature):
         if gone or changed:
             act, at = cast("PinKeys", step.record)["pinned"]["act"], iso(step.now)
             step.apply([as_event(_write_change(act, at, changed, gone))])
-        yield from ()
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def before_actor(self, step: Step) -> None:
         """Tell which messages are pinned, where a person or an edit has changed that."""
         if self.is_due(step):
             pinned = list_pinned(step.record)
@@ -259,7 +258,6 @@ class Pinning(Feature):
                 "thread_id": step.record["thread_id"],
             }
             step.events.append(cast("Event", event))
-        yield from ()
 
     def is_due(self, step: Step) -> bool:
         """Tell whether that has changed."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from langgraph_om.core.content.parts import part_text, parts_of
 from langgraph_om.core.content.text import escape, sanitize, show_key
 from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.search import name_calls
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Scope
 from langgraph_om.features.recall.arguments import (
@@ -26,7 +27,7 @@ from langgraph_om.features.recall.arguments import (
     read_arguments,
 )
 from langgraph_om.features.recall.lists import answer_search, answer_threads
-from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, Wanted, name_calls
+from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, Wanted
 from langgraph_om.search.source import RecallMessage, RecallScope, RecallSource
 
 
@@ -153,7 +154,8 @@ class _Reader:
             batch = self.source.messages(
                 self.thread_id, start=start, stop=stop, limit=size, newest_first=newest_first
             )
-            names = {} if self.wanted.is_all else name_calls(batch)
+            calls = () if self.wanted.is_all else batch
+            names = name_calls(each.message for each in calls)
             chosen = [
                 message
                 for message in batch

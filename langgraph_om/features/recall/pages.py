@@ -16,6 +16,7 @@ from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
 from langgraph_om.core.content.text import (
     CHARACTERS_PER_TOKEN_CEILING,
     SEARCH_STEPS,
+    SURROGATE,
     as_label,
     compile_late,
     escape,
@@ -24,6 +25,7 @@ from langgraph_om.core.content.text import (
     show_key,
     to_whole_character,
 )
+from langgraph_om.core.search import name_calls
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.search.source import RecallMessage, RecallScope
 
@@ -53,12 +55,6 @@ class Wanted:
         is_of_tool = kind in ("tool-call", "tool-result")
         tool = (part.name or names.get(part.call_id, "")) if is_of_tool else ""
         return self.kind in (None, kind) and self.tool in (None, tool)
-
-
-def name_calls(messages: Sequence[RecallMessage]) -> dict[str, str]:
-    """Return the tools that messages call, by the calls' ids."""
-    parts = (part for message in messages for part in parts_of(message.message))
-    return {part.call_id: part.name for part in parts if _is_call(part)}
 
 
 # Render an overview of messages, and hold how much of each part it shows.
@@ -255,7 +251,7 @@ class AnswerWriter:
         self, page: Sequence[RecallMessage], wanted: Wanted
     ) -> Iterator[MessageEntry]:
         parts = [[*parts_of(message.message)] for message in page]
-        names = name_calls(page)
+        names = name_calls(message.message for message in page)
         for message, shown in zip(page, parts, strict=True):
             is_user = role_of(message.message) == "user"
             lines = [
@@ -313,7 +309,7 @@ class AnswerWriter:
             hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
-        names = name_calls([message])
+        names = name_calls([message.message])
         index = next((at for at, part in enumerate(parts) if wanted.takes(part, names)), 0)
         label = _write_label(parts[index], {})
         colon = ": " if _is_call(parts[index]) else ""
@@ -427,13 +423,12 @@ def _write_origin(part: Part) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-_SURROGATES = compile_late("[\ud800-\udfff]")
 _UNPRINTABLE = compile_late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def _make_readable(text: str) -> str:
     """Return the text with a mark for each control character and each lone surrogate."""
     text = _UNPRINTABLE.sub("\ufffd", text)
-    if text.isascii() or not _SURROGATES.search(text):
+    if text.isascii() or not SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -2,8 +2,8 @@
 
 The archive keeps the log; each thread has a copy of it in its record, sends what it changes there,
 and takes in what others changed (`exchange`). What is unobserved in other threads is shown to the
-Actor (`threads`), and observed when it becomes too much (`observing`), by one thread at a time
-(`reading`). Where a model reads or writes of several threads, each has a section (`sections`).
+Actor (`threads`), and observed when it becomes too much (`observing`), by one thread at a time.
+Where a model reads or writes of several threads, each has a section (`sections`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from langgraph_om.features.shared_log.observing import (
     observe_others_cycle,
     rewrite_threads,
 )
-from langgraph_om.features.shared_log.reading import claim_reflection, keep_log, release_log
 from langgraph_om.features.shared_log.reducers import (
     ADDITIONS,
     OTHERS,
@@ -50,6 +49,7 @@ from langgraph_om.features.shared_log.reducers import (
     write_others,
 )
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
+from langgraph_om.features.shared_log.threads import claim_reflection, keep_log, release_log
 from langgraph_om.runtime.state import Recent
 
 MAX_LOGS = 256
@@ -266,10 +266,9 @@ class SharedLogs(Feature):
 
     # --- A step ----------------------------------------------------------------------------------
 
-    def enter(self, step: Step) -> EffectFlow[None]:
+    def enter(self, step: Step) -> None:
         """Check that the run says with whom the log is shared."""
         check_resource_id(step.identity)
-        yield from ()
 
     def collect(self, step: Step) -> EffectFlow[None]:
         """Exchange what is new with the log."""
@@ -291,7 +290,6 @@ class SharedLogs(Feature):
 
     def is_due(self, step: Step) -> bool:
         """Say so always: only an exchange tells what is due."""
-        del step
         return True
 
     # --- The Actor's input -----------------------------------------------------------------------
@@ -305,7 +303,6 @@ class SharedLogs(Feature):
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads, with a line on those that have no room."""
-        del settings, window, texts
         text = write_others(record)
         return HumanMessage(text, id=OTHERS_ID) if text else None
 

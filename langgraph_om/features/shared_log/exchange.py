@@ -51,9 +51,13 @@ from langgraph_om.features.shared_log.log import (
     make_blank_log,
     without_groups,
 )
-from langgraph_om.features.shared_log.reading import read_other_threads, release_after
 from langgraph_om.features.shared_log.reducers import read_sharing
-from langgraph_om.features.shared_log.threads import build_excerpts, count_in_others
+from langgraph_om.features.shared_log.threads import (
+    build_excerpts,
+    count_in_others,
+    read_other_threads,
+    release_after,
+)
 
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""

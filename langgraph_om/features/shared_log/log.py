@@ -208,7 +208,7 @@ def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
 def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
-        added = added_changes().get(change["kind"])
+        added = added_changes.get(change["kind"])
         if added is not None:
             shared = cast("SharedLog", added.apply(shared, change))
         elif change["kind"] == "extend":
@@ -303,7 +303,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy.get(name) for name in added_hints()},
+        "hints": {name: copy.get(name) for name in added_hints},
     }
     others = [
         change
@@ -379,7 +379,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints())
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints)
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":

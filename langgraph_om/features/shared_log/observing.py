@@ -55,12 +55,6 @@ from langgraph_om.core.record.window import Window, digest_entries
 from langgraph_om.core.wire import CycleEnded, Found, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
-from langgraph_om.features.shared_log.reading import (
-    claim_log,
-    keep_log,
-    read_other_threads_if_possible,
-    release_log,
-)
 from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read_sharing
 from langgraph_om.features.shared_log.sections import (
     ThreadInput,
@@ -74,7 +68,11 @@ from langgraph_om.features.shared_log.sections import (
 )
 from langgraph_om.features.shared_log.threads import (
     OtherThread,
+    claim_log,
     count_in_others,
+    keep_log,
+    read_other_threads_if_possible,
+    release_log,
     split_batches,
 )
 
@@ -390,7 +388,6 @@ def rewrite_threads(
         target=find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
-        features=settings.features,
     )
     result = yield from reflect_threads(request, settings.counter, questions=questions)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")

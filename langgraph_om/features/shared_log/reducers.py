@@ -16,6 +16,7 @@ from langgraph_om.core.additions import (
     added_changes,
     added_hints,
     find_deletions,
+    forget_log,
     run_beside,
 )
 from langgraph_om.core.content.message_keys import derive_id
@@ -93,7 +94,7 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     if not (change["thread_id"] if is_joining else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
-    hints = {name: known.get(name) for name in added_hints()}
+    hints = {name: known.get(name) for name in added_hints}
     item = {"id": change_id, "cursor": known["cursor"], "hints": hints, **change}
     cast("SharingRecord", record)["outbox"] = [*known["outbox"], cast("LogChange", item)]
 
@@ -107,7 +108,7 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
             thread_id=record["thread_id"],
             after=event["after"],
             groups=list(event["groups"]),
-            hints={**dict.fromkeys(added_hints()), **event["hints"]},
+            hints={**dict.fromkeys(added_hints), **event["hints"]},
         )
 
 
@@ -158,6 +159,7 @@ def _join(record: SharingRecord, event: Opened) -> None:
     record["revision"] = 0
     if was_shared and record["resource_id"] != event["resource_id"]:
         # Log and pending work belong to another resource.
+        forget_log(record)
         kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
@@ -221,18 +223,19 @@ def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
             for item in draft.get(key, ())
             if not is_all and item.get("thread_id") not in (None, own)
         ]
+    forget_log(record)
     draft.update(cursor=[], observed=None, chunks=[], reflection=None, pending={}, revision=0)
     deletions = find_deletions(record)
     if deletions.last is not None:  # what the copy still has of the time before is not observed
         draft["cursor"] = [deletions.last]
         key = derive_id("deleted", record["id"], deletions.number)
-        blank = dict.fromkeys(added_hints())
+        blank = dict.fromkeys(added_hints)
         _add_to_outbox(record, key, kind="join", thread_id=own, groups=[], hints=blank)
 
 
 def _list_types() -> dict[str, Any]:
     """Return the type of the outbox, with the changes that other features make in the log."""
-    changes: Any = Union[(LogChange, *(change.form for change in added_changes().values()))]
+    changes: Any = Union[(LogChange, *(change.form for change in added_changes.values()))]
     return {"outbox": list[changes]}
 
 

@@ -328,7 +328,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         hints_rule=join_texts("tell_hints", "threads"),
         first_hints=join_texts("tell_hints", "first thread"),
         second_hints=join_texts("tell_hints", "second thread"),
-        section_form=render_output_format(request.features),
+        section_form=render_output_format(request.features, request.held),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""

@@ -83,7 +83,6 @@ class ShowState(Feature):
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Return the block of those that no message of the window says."""
-        del record
         state: Mapping[str, Any] = json.loads(texts[self.name])
         hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
         blocks = [

@@ -312,9 +312,9 @@ class Standing(Feature):
         tokens = setup.options["standing_tokens"]
         return cls(tokens) if tokens is not None else None
 
-    def describe_marks(self) -> str:
-        """Return what the Observer is told of the mark."""
-        return load("standing_mark")
+    def describe_marks(self, held: str) -> str:
+        """Return what the Observer is told of the mark, and of its end where it may see one."""
+        return "\n".join([load("standing_mark"), *([load("standing_ends")] if held else [])])
 
     def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
         """Return groups without the instructions that a buffered observation has seen end."""

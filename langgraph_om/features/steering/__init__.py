@@ -1,1 +1,513 @@
-"""Let a person change the log: remember, forget, correct, pin and undo."""
+"""Let a person change the log: remember, forget, correct, pin and undo.
+
+The methods and updates with which that is done, and its part in a record, in a step, on the page of
+a memory, and in the log that threads share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from functools import partial
+from typing import Any, Final, cast
+
+from langgraph_om.core.acts import Act, Argument
+from langgraph_om.core.additions import (
+    AddedChange,
+    Additions,
+    Log,
+    as_event,
+    name_fields,
+    run_beside,
+)
+from langgraph_om.core.content.message_keys import belongs_to
+from langgraph_om.core.effects import Requests
+from langgraph_om.core.events import iso
+from langgraph_om.core.items import is_protected, list_items
+from langgraph_om.core.observe.transcript import format_day
+from langgraph_om.core.page.html import Html, element, join, write_moment
+from langgraph_om.core.page.page import write_words
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.steering.acts import (
+    CORRECTED,
+    MAX_ACTS,
+    NOTED,
+    ActsGone,
+    Steered,
+    SteeredItem,
+    SteeringAction,
+    SteeringChange,
+    SteeringKeys,
+    apply_steering,
+    find_item,
+    list_acts,
+    steer,
+    write_item,
+)
+from langgraph_om.runtime.acting import (
+    Handle,
+    Update,
+    Updates,
+    awaited,
+    check_text,
+    make_act_id,
+    waited,
+)
+
+MAX_ITEM_CHARACTERS: Final = 4000
+"""Of what a person has noted, which no reflection shortens."""
+_TYPICAL_HEAD = "* 🔴 (09:12) "
+
+
+class SteeringUpdates(Updates):
+    """The updates with which a person changes the log."""
+
+    def remember(self, text: str, *, date: date | str | None = None) -> Update:
+        """Return the update of `om` that adds what a person wants to be remembered.
+
+        The log says that a person noted it, and no reflection changes it.
+
+        Args:
+            text: What to remember, such as `"User lives in Ghent"`.
+            date: The day it is about: a date, or its ISO text. `None`: today.
+
+        Raises:
+            ConfigurationError: When the text is blank or has more than 4000 characters, or the date
+                cannot be read.
+        """
+        settings, now = self._runner.settings, self._runner.clock()
+        words, local = _check_item(text), now.astimezone(settings.timezone)
+        heading = f"Date: {format_day(_read_day(date) or local.date())}"
+        head = f"* 🔴 ({local:%H:%M}) " if date is None else "* 🔴 "
+        item = write_item(head, words, NOTED)
+        tokens = settings.counter.count_text(f"{heading}\n{item}")
+        return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
+
+    def forget(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` that takes an item out of the log.
+
+        The messages it was noted from stay where they are, and so do earlier checkpoints.
+
+        Args:
+            item: The item's id, as `view` shows it, or words of it, in any case.
+            state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
+                an `ItemError` is raised here; else when the update is written, which in a tool
+                would end the run.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: When the state's log has no such item, or several; the message lists
+                candidates.
+        """
+        return self._change("forget", item, state)
+
+    def correct(self, item: str, text: str, *, state: Any = None) -> Update:
+        """Return the update of `om` that puts another text in the place of an item.
+
+        The log says that a person corrected it, and no reflection changes it.
+
+        Args:
+            item: As for `forget`.
+            text: What is right.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` or `text` is blank.
+            ItemError: As `forget` does.
+        """
+        return self._change("correct", item, state, text)
+
+    def pin(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which no reflection changes an item.
+
+        Args:
+            item: As for `forget`.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does.
+        """
+        return self._change("pin", item, state)
+
+    def unpin(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which reflections may change an item again.
+
+        Args:
+            item: As for `forget`; one that a person pinned or wrote.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does; when the update is written, also where the item is not
+                pinned.
+        """
+        return self._change("unpin", item, state)
+
+    def undo(self, act: str | None = None) -> Update:
+        """Return the update of `om` that takes back what a person did to the log.
+
+        Args:
+            act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
+                as `om["steered"]` and `view` have it. `None`: the newest that still stands.
+        """
+        return [{**_start("undo", self._runner.clock()), "item": act}]
+
+    def _change(
+        self, action: SteeringAction, item: str, state: Any, text: str | None = None
+    ) -> Update:
+        wanted, runner = check_text("item", item), self._runner
+        if state is not None:
+            record = runner.record(state)
+            wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
+        event = {**_start(action, runner.clock()), "item": wanted}
+        if text is not None:
+            event["text"] = _check_item(text)
+            typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
+            event["tokens"] = runner.settings.counter.count_text(typical)
+        return [event]
+
+
+class SteeringActs(Handle):
+    """The methods of a thread's memory with which a person changes the log.
+
+    They return the id of the act, as `om["steered"]` has it and `undo` takes it.
+    """
+
+    @property
+    def _changes(self) -> SteeringUpdates:
+        return SteeringUpdates(self._runner)
+
+    @waited
+    def remember(self, text: str, *, date: date | str | None = None) -> Requests[str]:
+        """Add what a person wants to be remembered; no reflection changes it."""
+        return self._act(lambda _: self._changes.remember(text, date=date))
+
+    @waited
+    def forget(self, item: str) -> Requests[str]:
+        """Take an item out of the log; its messages and earlier checkpoints stay."""
+        return self._change(self._changes.forget, item)
+
+    @waited
+    def correct(self, item: str, text: str) -> Requests[str]:
+        """Put another text in the place of an item; no reflection changes it."""
+        return self._change(self._changes.correct, item, text)
+
+    @waited
+    def pin(self, item: str) -> Requests[str]:
+        """Let no reflection change an item."""
+        return self._change(self._changes.pin, item)
+
+    @waited
+    def unpin(self, item: str) -> Requests[str]:
+        """Let reflections change an item again that a person pinned or wrote."""
+        return self._change(self._changes.unpin, item)
+
+    @waited
+    def undo(self, act: str | None = None) -> Requests[str]:
+        """Take back what a person did: the act of this id, or the newest that stands."""
+        return self._act(lambda _: self._changes.undo(act))
+
+    aremember, aforget, acorrect = awaited(remember), awaited(forget), awaited(correct)
+    apin, aunpin, aundo = awaited(pin), awaited(unpin), awaited(undo)
+
+
+def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
+    return {"type": "steered", "id": make_act_id(), "action": action, "at": iso(now)}
+
+
+def _check_item(text: object) -> str:
+    words = check_text("text", text)
+    if len(words) > MAX_ITEM_CHARACTERS:
+        msg = (
+            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most, as it stands "
+            f"in every prompt and is never condensed"
+        )
+        raise ConfigurationError(msg)
+    return words
+
+
+def _read_day(value: date | str | None) -> date | None:
+    """Read the day that a person names.
+
+    Raises:
+        ConfigurationError: When it is none.
+    """
+    if isinstance(value, datetime):
+        return value.date()
+    if value is None or isinstance(value, date):
+        return value
+    try:
+        return datetime.fromisoformat(value).date()
+    except (TypeError, ValueError):
+        msg = f"`date` is {value!r}; pass a date, or ISO text such as '2026-03-02'"
+        raise ConfigurationError(msg) from None
+
+
+MAX_SHOWN: Final = 20
+"""Acts on the page of a memory."""
+MAX_UNDONE: Final = 20
+"""How many acts a shared log keeps to be undone, as each turn of each thread reads them."""
+
+
+def _do(record: MemoryRecord, event: Steered) -> None:
+    """Do to the log what a person wants."""
+    acts = list_acts(record)
+    if any(act["id"] == event["id"] for act in acts):
+        return
+    thread_id = record["thread_id"]
+    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
+    record["log"], record["chunks"] = done.log, done.chunks
+    cast("SteeringKeys", record)["steered"] = done.acts
+    act = done.acts[-1]
+    change = {"id": event["id"], "kind": "steer", "replaced": done.replaced, "groups": done.groups}
+    run_beside("changed", record, {**change, "before": act["before"], "after": act["after"]})
+
+
+def _drop(record: MemoryRecord, event: ActsGone) -> None:
+    """Let go of acts on threads that are gone."""
+    kept = [act for act in list_acts(record) if act["id"] not in event["ids"]]
+    cast("SteeringKeys", record)["steered"] = kept
+
+
+def _note_told(acts: Sequence[SteeredItem]) -> list[SteeredItem]:
+    """Return the acts as those of which the stream knows."""
+    return [{**act, "is_new": False} if act["is_new"] else act for act in acts]
+
+
+# The log that threads share.
+
+
+def _apply(log: Log, change: SteeringChange) -> Log:
+    """Do what a person did to a thread's copy; once, though the thread may send it again."""
+    done = log.get("steered", [])
+    if change["id"] in done:
+        return log
+    changed = apply_steering(log["log"], change)
+    return {**log, "log": changed, "steered": [*done, change["id"]][-MAX_ACTS:]}
+
+
+def _write(log: Log, event: Steered) -> Log:
+    """Do what a person wants within no thread."""
+    done = steer(log["log"], [], log.get("acts", []), event, thread_id="")
+    kept = [{**act, "is_new": False} for act in done.acts[-MAX_UNDONE:]]
+    ids = [*log.get("steered", []), event["id"]][-MAX_ACTS:]
+    return {**log, "log": done.log, "steered": ids, "acts": kept}
+
+
+def _erase(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log without acts on a thread, and on what runs within it."""
+    if "acts" not in log:
+        return dict(log)
+    kept = [
+        act
+        for act in log["acts"]
+        if not any(belongs_to(key, thread_id) for key in _threads_of(act))
+    ]
+    return {**log, "acts": kept}
+
+
+def _threads_of(act: SteeredItem) -> set[str | None]:
+    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
+
+
+# What a person may do.
+
+
+_ITEM: Final = Argument("item", "an item's id, or words of it")
+
+
+def _tell(done: str) -> str:
+    return f"{done}: {{what}}\n`langgraph-om undo --act {{id}}` takes it back"
+
+
+def _read_what(record: Mapping[str, Any], act_id: str) -> str:
+    """Return the words of an item before an act and after it."""
+    acts = [act for act in list_acts(record) if act["id"] == act_id]
+    groups = [group for act in acts for group in (act["before"], act["after"]) if group]
+    words = [item.words for group in groups for item in list_items([group], [])]
+    return " -> ".join(dict.fromkeys(words))
+
+
+_act: Final = partial(Act, what=_read_what, undone_by="undo")
+
+ACTS: Final = (
+    _act(
+        name="remember",
+        help="add an item that no reflection changes",
+        arguments=(
+            Argument("text", "what to remember", "Remember that ..."),
+            Argument("date", "the day it is about, such as 2026-03-02; default: today"),
+        ),
+        build=lambda updates, given, _: updates.remember(given["text"], date=given.get("date")),
+        label="Remember",
+        done="It is remembered.",
+        told=_tell("remembered"),
+    ),
+    _act(
+        name="pin",
+        help="let no reflection change an item",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.pin(given["item"], state=state),
+        label="Pin",
+        done="It is pinned: no reflection changes it.",
+        told=_tell("pinned"),
+        is_offered=lambda item: not is_protected(item.group),
+    ),
+    _act(
+        name="unpin",
+        help="let reflections change an item again",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.unpin(given["item"], state=state),
+        label="Unpin",
+        done="It is not pinned any more.",
+        told=_tell("not pinned any more"),
+        is_offered=lambda item: bool(item.group.get("person")),
+    ),
+    _act(
+        name="forget",
+        help="take an item out of the log; its messages stay",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.forget(given["item"], state=state),
+        label="Forget",
+        done="An item that stood here is forgotten.",
+        told=_tell("forgotten"),
+    ),
+    _act(
+        name="correct",
+        help="put another text in the place of an item",
+        arguments=(_ITEM, Argument("text", "what is right")),
+        build=lambda updates, given, state: updates.correct(
+            given["item"], given["text"], state=state
+        ),
+        label="Correct",
+        done="It is corrected.",
+        told=_tell("corrected"),
+    ),
+    _act(
+        name="undo",
+        help="take back what a person did",
+        arguments=(Argument("act", "which; default: the newest that stands", metavar="ID"),),
+        build=lambda updates, given, _: updates.undo(given.get("act")),
+        label="Undo the last change",
+        done="The last change is undone.",
+        told=_tell("undone"),
+    ),
+)
+
+
+# Its part of a step.
+
+
+class Steering(Feature):
+    """Does what a person wants, and tells the stream of it, once."""
+
+    name = "steering"
+    lives_by = "steered"
+    additions = Additions(
+        keys=SteeringKeys,
+        reducers={"steered": _do, "acts-gone": _drop},
+        streamed={
+            "steering": name_fields(
+                "id", "action", "at", "before", "after", "record_id", "thread_id"
+            )
+        },
+        told={"steered": _note_told},
+        of_log=("steered",),
+        changes={"steer": AddedChange(SteeringChange, _apply)},
+        written={"steered": _write},
+        erase=_erase,
+    )
+    acts = ACTS
+
+    def before_actor(self, step: Step) -> None:
+        """Tell of the acts that nobody was told of."""
+        step.events += _tell_of_acts(step.record)
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether there are such acts."""
+        return any(act["is_new"] for act in list_acts(step.record))
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what a person did, for the page of a memory."""
+        return render_acts(list_acts(record))
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the group that holds an item as an act left it."""
+        after = [own["after"] for own in list_acts(record) if own["id"] == act]
+        return [group["id"] for group in after if group is not None]
+
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Let go of acts on threads that the log has no more."""
+        known = {None, record["thread_id"], *log["threads"]}
+        gone = [act["id"] for act in list_acts(record) if not known.issuperset(_threads_of(act))]
+        event: ActsGone = {"type": "acts-gone", "ids": gone}
+        return [as_event(event)] if gone else []
+
+
+def _tell_of_acts(record: MemoryRecord) -> list[Event]:
+    """Tell of what a person did to the log since the last step."""
+    told = [
+        {
+            "type": "steering",
+            "id": act["id"],
+            "action": act["action"],
+            "at": act["at"],
+            "before": act["before"] and act["before"]["text"],
+            "after": act["after"] and act["after"]["text"],
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+        for act in list_acts(record)
+        if act["is_new"]
+    ]
+    return cast("list[Event]", told)
+
+
+# What the page of a memory says of it.
+
+
+_DONE: Final[Mapping[SteeringAction, str]] = {
+    "remember": "remembered",
+    "forget": "forgot",
+    "correct": "corrected",
+    "pin": "pinned",
+    "unpin": "unpinned",
+    "undo": "took back",
+}
+
+
+def render_acts(acts: Sequence[SteeredItem]) -> Html | None:
+    """Return a section of the page with what a person did to the log, newest first."""
+    if not acts:
+        return None
+    rows = [
+        element(
+            "li",
+            element("div", _describe_act(act), dir="auto"),
+            element("div", f"{write_moment(act['at'])} · {act['id']}", class_="id"),
+        )
+        for act in reversed(acts[-MAX_SHOWN:])
+    ]
+    return element(
+        "section", element("h2", "Changed by a person"), element("ul", *rows, class_="acts-done")
+    )
+
+
+def _describe_act(act: SteeredItem) -> Html:
+    words = [
+        element("b", _DONE[act["action"]].capitalize()),
+        " (undone)" if act["undone"] else "",
+        ": ",
+    ]
+    before, after = (_first_line(act["before"]), _first_line(act["after"]))
+    if before and after and before != after:
+        return join([*words, element("s", before), " → ", after])
+    return join([*words, after or before])
+
+
+def _first_line(group: Group | None) -> str:
+    lines = group["text"].split("\n") if group is not None else [""]
+    return write_words(lines[1] if len(lines) > 1 else lines[0])

@@ -23,19 +23,17 @@ from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.titles.question import (
-    TitleJob,
-    describe_title,
-    note_words,
-    take_in_title,
-    tell_found,
-)
-from langgraph_om.features.titles.record import (
+from langgraph_om.features.titles.title import (
     ADDITIONS,
     TITLE,
+    TitleJob,
+    describe_title,
     is_named,
+    note_words,
     read_title,
     read_title_state,
+    take_in_title,
+    tell_found,
     tell_title,
 )
 from langgraph_om.runtime.acting import (
@@ -267,13 +265,12 @@ class NamedThreads(Feature):
     lives_by = "title"
     acts = ACTS
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def before_actor(self, step: Step) -> None:
         """Tell the stream, once."""
         state = read_title_state(step.record)
         if state.get("is_new") and (title := read_title(step.record)) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
             step.events.append(tell_title(info, step.now, state["before"], title))
-        yield from ()
 
     def after(self, step: Step) -> EffectFlow[None]:
         """Let the archive forget a title that a person has given back."""

@@ -325,7 +325,6 @@ class KnownOfUser(Feature):
 
     def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
         """Delete what the graph's store has of a resource."""
-        del thread_ids
         delete_stored(store, resource_id)
 
     def is_due(self, step: Step) -> bool:
@@ -351,7 +350,6 @@ class WorkingText(Feature):
         self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show it."""
-        del settings, record, window
         return write_message(texts[self.name])
 
 

@@ -25,7 +25,7 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.core.page.html import count
-from langgraph_om.core.wire import Chunk, MemoryRecord, Opened, ThreadDeleted
+from langgraph_om.core.wire import Chunk, MemoryRecord, ThreadDeleted
 
 NAME = "working"
 """The feature's name, under which an observation has its entries."""
@@ -123,13 +123,6 @@ def note_read(record: MemoryRecord, event: WorkingRead) -> None:
     }
 
 
-def drop_with_resource(record: MemoryRecord, event: Opened) -> None:
-    """Let go of the memory of another resource, from a thread that shared a log with it."""
-    is_shared = record["scope"] == event["scope"] == "resource"
-    if is_shared and record["resource_id"] != event["resource_id"]:
-        cast("WorkingKeys", record).pop("working", None)
-
-
 def drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Let go of what a deleted thread knows, and of changes that are a deleted resource's."""
     cast("WorkingKeys", record).pop("working", None)
@@ -217,7 +210,8 @@ def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
 ADDITIONS: Final = Additions(
     keys=WorkingKeys,
     reducers={"working-read": note_read},
-    beside={"observed": add_updates, "opened": drop_with_resource, "deleted": drop_deleted},
+    beside={"observed": add_updates, "deleted": drop_deleted},
+    of_log=("working",),
     shown=list_shown,
     advice=list_advice,
     message_ids=(MESSAGE_ID,),

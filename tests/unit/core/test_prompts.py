@@ -33,6 +33,7 @@ OF_FEATURES = {
     "standing_held": "standing",
     "check_again": "check",
     "pinned_messages": "pinned",
+    "standing_ends": "standing",
     "standing_mark": "standing",
     "standing_rules": "standing",
     "state_in_sight": "show_state",
@@ -90,7 +91,8 @@ THREADS_HINTS = {
 MOOD = "4. `<mood>`: how merry the user is."
 MORE = {**HINTS, "hints": "\n\n".join(filter(None, (HINTS["hints"], MOOD)))}
 OBSERVER_FORM = fill("observer_output", **MORE)
-REFLECTOR_FORM = fill("observer_output", **HINTS)
+SECTION_FORM = fill("observer_output", **HINTS)
+REFLECTOR_FORM = fill("observer_output", hints="", hints_example="", marks="")
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
@@ -104,6 +106,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "check_again": {
         "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
     },
+    "standing_ends": {},
     "standing_mark": {},
     "standing_held": {
         "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
@@ -146,7 +149,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "hints": "<current-task>\nPlan Saturday's dinner.\n</current-task>",
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
     },
-    "observer_threads_output": {"section_form": REFLECTOR_FORM, **THREADS_HINTS},
+    "observer_threads_output": {"section_form": SECTION_FORM, **THREADS_HINTS},
     "observer_threads_retry": {"problem": "the answer holds no `<thread id=...>` section."},
     "observer_threads_task": {
         "previous_observations": (
@@ -218,12 +221,11 @@ SAMPLES: dict[str, dict[str, str]] = {
 MOST_TOKENS = 300
 LONGER = {  # of the file alone, its slots open
     "actor_instructions": 350,
-    "observer_condensed": 1200,
-    "observer_default": 3000,
-    "observer_output": 800,
-    "observer_threads_output": 550,
-    "reflector": 1000,
-    "reflector_edits": 1200,
+    "observer_condensed": 700,
+    "observer_default": 1400,
+    "observer_output": 400,
+    "reflector": 650,
+    "reflector_edits": 950,
 }
 
 

@@ -27,7 +27,7 @@ from langgraph_om.features.shared_log.exchange import (
     rewind_if_forked,
 )
 from langgraph_om.features.shared_log.log import SharedLog, complete_log, make_blank_log
-from langgraph_om.features.shared_log.reading import (
+from langgraph_om.features.shared_log.threads import (
     claim_reflection,
     keep_log,
     read_other_threads,
