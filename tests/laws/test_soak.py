@@ -49,6 +49,6 @@ def test_what_a_deletion_leaves_is_told(monkeypatch: Any) -> None:
     thread, worker = home.threads["a"], home.workers[0]
     home.talk(thread, worker, 12)
     monkeypatch.setattr(type(worker.memory), "delete_thread", lambda *_, **__: [])
-    with pytest.raises(AssertionError, match="words of u1 is in om_messages"):
+    with pytest.raises(AssertionError, match="words of u0 is in om_messages"):
         home.delete([thread], worker, None)
     home.close()

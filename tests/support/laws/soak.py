@@ -3,9 +3,9 @@
     PYTHONPATH=tests python -m support.laws.soak --scope resource --minutes 30 --seed 1
 
 Faulty Observers, forks, time travel, restarts, edits, removals, pins, deletions, histories sent
-once more, and an archive that fails: in worlds of some 60 turns, each made by its own seed alone. What broke a law is
-printed with all that happened before it, `--only 17` lets world 17 happen again, and
-`--without fork edit` leaves some of it out.
+once more, and an archive that fails: in worlds of some 60 turns, each made by its own seed alone.
+What broke a law is printed with all that happened before it, `--only 17` lets world 17 happen
+again, and `--without fork edit` leaves some of it out.
 """
 
 from __future__ import annotations
