@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.archive.protocol import list_thread_ids
-from langgraph_om.core.effects import Call, CallReply, Requests
+from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
@@ -216,9 +216,7 @@ def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[l
     async def aread() -> list[str]:
         return [_thread_of(each) async for each in checkpointer.alist(None, **wanted)]
 
-    reply: CallReply = yield Call(read, "om_graph", awaited=aread)
-    threads: list[str] = reply.unwrap()
-    return threads
+    return call_function(read, "om_graph", aread)
 
 
 def _thread_of(checkpoint: Any) -> str:

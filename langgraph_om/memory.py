@@ -18,7 +18,7 @@ from langgraph_om.adoption import Adoptable, ObservingActs
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.effects import Call, CallReply, Requests
+from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
@@ -44,7 +44,6 @@ from langgraph_om.options import (
     with_defaults,
 )
 from langgraph_om.runtime.acting import awaited, threaded, waited
-from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
@@ -368,6 +367,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     # --- Without a graph -------------------------------------------------------------------------
 
+    @waited
     def step(
         self,
         record: MemoryRecord | None,
@@ -377,7 +377,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         config: RunnableConfig | None = None,
         final: bool = False,
         working_memory: Any = None,
-    ) -> StepResult:
+    ) -> Requests[StepResult]:
         """Do what memory has to do before one call of the Actor's model.
 
         Args:
@@ -392,22 +392,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         runner, scope = self._runner, self._scope(config, working_memory=working_memory)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
-        return drive(flow, runner.context(config)).result
+        return (yield from supervise(flow, runner.context(config))).result
 
-    async def astep(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        *,
-        thread_id: str = "",
-        config: RunnableConfig | None = None,
-        final: bool = False,
-        working_memory: Any = None,
-    ) -> StepResult:
-        """Do the same as `step` without blocking the event loop."""
-        runner, scope = self._runner, self._scope(config, working_memory=working_memory)
-        flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
-        return (await adrive(flow, runner.context(config))).result
+    astep = awaited(step)
 
     def _scope(self, config: RunnableConfig | None, **given: Any) -> RunScope:
         """Return the run around a step, with what its caller hands in for features."""
@@ -550,9 +537,7 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
                     break
             return found
 
-        reply: CallReply = yield Call(read, "om_graph", awaited=aread)
-        states: list[Any] = reply.unwrap()
-        return states
+        return call_function(read, "om_graph", aread)
 
     def delete(self) -> list[str]:
         """Delete the thread: messages, observations, search entries, jobs and checkpoints.

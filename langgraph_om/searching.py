@@ -15,7 +15,7 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.effects import Call, CallReply, Requests
+from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -261,8 +261,7 @@ class SearchingActs(Handle):
         store = getattr(self._graph, "store", None)
         lookup = Lookup(runner.settings, runner.archive)
         look = partial(lookup.search_thread, asked, record, messages, store)
-        reply: CallReply = yield Call(look, "om_search")
-        hits: list[SearchHit] = reply.unwrap()
+        hits: list[SearchHit] = yield from call_function(look, "om_search")
         # The record of a thread that never ran does not say which one it is.
         return [replace(hit, thread_id=hit.thread_id or self.thread_id) for hit in hits]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
@@ -68,12 +67,8 @@ def write_json(value: Any, indent: int | None = None) -> str:
     """Return JSON in which whatever could steer a terminal is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     for steering in (CONTROL, DIRECTION, SURROGATE):
-        text = steering.sub(_escape, text)
+        text = steering.sub(lambda found: "".join(f"\\u{ord(each):04x}" for each in found[0]), text)
     return text
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"\\u{ord(mark):04x}" for mark in found[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +147,6 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
 
 def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """List conversations."""
-    del memory
     threads = source.threads(args.limit)
     cells = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
     out.rows([asdict(own) for own in threads], ("thread", "updated", "title"), cells)
@@ -376,7 +370,6 @@ def change(
 
 def serve(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Serve an archive to MCP clients until the client, or the terminal, ends it."""
-    del memory, out  # over stdio, the protocol alone is written
     if not isinstance(source, ArchiveSource) or not source.resource:
         msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
         raise SourceError(msg)

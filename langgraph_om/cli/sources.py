@@ -71,7 +71,7 @@ class Source(Protocol):
 
 
 @dataclass
-class FileSource:
+class FileSource(Source):
     """A file of JSON: a record, or a state that holds one as `om`."""
 
     path: Path
@@ -88,13 +88,10 @@ class FileSource:
         return value
 
     def threads(self, limit: int) -> list[ThreadInfo]:
-        """Return the one that the record is of."""
         record = complete_record(self.state(None).get("om"))
         return [ThreadInfo(record["thread_id"], find_label(record))][:limit]
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the state in the file."""
-        del name
         values = values_of(self._read(), "messages")
         state = values if "om" in values else {"om": values, "messages": []}
         try:
@@ -105,12 +102,9 @@ class FileSource:
         return state
 
     def history(self, name: str | None) -> Any:
-        """Return the one state."""
         return [{"values": self.state(name), "created_at": None}]
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write the file anew."""
-        del name
         stored = self._read()
         values = values_of(stored, "messages")
         if "om" in values:
@@ -122,7 +116,7 @@ class FileSource:
 
 
 @dataclass
-class CheckpointerSource:
+class CheckpointerSource(Source):
     """A checkpointer's database, read without the agent's own graph."""
 
     saver: Any
@@ -137,7 +131,6 @@ class CheckpointerSource:
         self._reader = builder.compile(checkpointer=self.saver)
 
     def threads(self, limit: int) -> list[ThreadInfo]:
-        """Return those with the newest checkpoints."""
         found: dict[str, Any] = {}
         for entry in self.saver.list(None):
             found.setdefault(str(entry.config["configurable"]["thread_id"]), entry.checkpoint)
@@ -154,7 +147,6 @@ class CheckpointerSource:
         ]
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the newest state of a thread."""
         snapshot = self._reader.get_state(_config_of(name))
         if not snapshot.created_at:
             msg = f"no thread {name!r} in the checkpointer; `langgraph-om list` names those it has"
@@ -163,11 +155,9 @@ class CheckpointerSource:
         return {"om": {}, "messages": [], **values}
 
     def history(self, name: str | None) -> Any:
-        """Return the thread's checkpoints."""
         return self._reader.get_state_history(_config_of(name))
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write through the agent's own graph."""
         if self.graph is None:
             msg = (
                 "a checkpointer is written to by the agent's own graph alone, which knows its "
@@ -198,12 +188,10 @@ class ArchiveSource(ArchivedMemory):
     """An archive: the shared log of a resource, or what it keeps of a thread."""
 
     def threads(self, limit: int) -> list[ThreadInfo]:
-        """Return those of the resource."""
         threads, _ = self.archive.threads(_need(self.resource, "--resource ID"), limit=limit)
         return [ThreadInfo(own.id, own.title, own.updated.isoformat()) for own in threads]
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Change the shared log, on top of whatever it is by then."""
         if name is not None:
             msg = (
                 "an archive keeps what a thread once observed and is not its memory; name the "
@@ -214,13 +202,12 @@ class ArchiveSource(ArchivedMemory):
 
 
 @dataclass
-class ServerSource:
+class ServerSource(Source):
     """A LangGraph server."""
 
     client: Any
 
     def threads(self, limit: int) -> list[ThreadInfo]:
-        """Return the threads that were updated last."""
         found = self.client.threads.search(
             limit=limit, sort_by="updated_at", sort_order="desc", extract=server_labels()
         )
@@ -230,16 +217,13 @@ class ServerSource:
         ]
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the newest state of a thread."""
         values = values_of(self.client.threads.get_state(_need(name, "--thread ID")), "messages")
         return {"om": {}, "messages": [], **(values or {})}
 
     def history(self, name: str | None) -> Any:
-        """Return the thread's checkpoints."""
         return self.client.threads.get_history(_need(name, "--thread ID"), limit=1000)
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
-        """Write a checkpoint."""
         self.client.threads.update_state(_need(name, "--thread ID"), {"om": list(update)})
 
 

@@ -95,25 +95,15 @@ class ReadTally:
 
 @dataclass(frozen=True, slots=True)
 class CallHook:
-    """A call of one of the user's hooks. The reply is a `HookReply`."""
+    """A call of one of the user's hooks. The reply is a `CallReply`."""
 
     name: str
     arguments: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class HookReply:
-    """What came of a `CallHook`."""
-
-    value: Any = None
-    error: Exception | None = None
-    is_late: bool = False
-    """Whether it did not return within the deadline."""
-
-
-@dataclass(frozen=True, slots=True)
 class CallWithConfig:
-    """A call of a function of the run's configuration. The reply is a `HookReply`."""
+    """A call of a function of the run's configuration. The reply is a `CallReply`."""
 
     name: str
     """Of the option that it is."""
@@ -127,23 +117,13 @@ class CallWithConfig:
 class Storage:
     """A call of a method of the storage, or of what a process remembers of it.
 
-    The reply is a `StorageReply`.
+    The reply is a `CallReply`.
     """
 
     method: str
     arguments: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class StorageReply:
-    """What came of a `Storage` call."""
-
-    value: Any = None
-    error: Exception | None = None
-    seconds: float = 0.0
-    """How long the call took."""
 
 
 def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
@@ -153,10 +133,8 @@ def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any
         ArchiveError: When the storage fails.
         ConfigurationError: When the storage refuses what it is given.
     """
-    reply: StorageReply = yield Storage(method, arguments, options)
-    if reply.error is not None:
-        raise reply.error
-    return reply.value
+    reply: CallReply = yield Storage(method, arguments, options)
+    return reply.unwrap()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +189,7 @@ class Warn:
 
 def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
     """Log that the archive failed, with its place, unless that was said since it last answered."""
-    reply: StorageReply = yield Storage("note_outage")
+    reply: CallReply = yield Storage("note_outage")
     if reply.error is None and reply.value is not None:
         yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
 
@@ -232,8 +210,7 @@ Effect = (
 """What a flow yields."""
 
 EffectFlow = Generator[Effect, Any, ResultT]
-"""Yields effects, is sent what they say the reply is, returns a result; driven by `runtime`, and in
-tests by `langgraph_om.testing.drive`."""
+"""Yields effects, is sent what they say the reply is, returns a result; driven by `runtime`."""
 
 Flow = Generator[AskModel, ModelReply, ResultT]
 """A flow that asks a model and nothing else."""
@@ -257,10 +234,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallReply:
-    """What came of a `Call`."""
+    """What came of a call of a function, a hook or the storage."""
 
     value: Any = None
     error: Exception | None = None
+    seconds: float = 0.0
+    """How long a call of the storage took."""
+
+    @property
+    def failure(self) -> str:
+        """Why there is no value, without what the error may quote."""
+        is_late = isinstance(self.error, LateError)
+        return "it did not return in time" if is_late else type(self.error).__name__
 
     def unwrap(self) -> Any:
         """Return the value.
@@ -275,6 +260,18 @@ class CallReply:
 
 class LateError(TimeoutError):
     """A call did not end in its time."""
+
+
+def call_function(
+    function: Callable[[], Any], name: str, awaited: Callable[[], Any] | None = None
+) -> Requests[Any]:
+    """Call a function, and return what it returns.
+
+    Raises:
+        Exception: What it raises.
+    """
+    reply: CallReply = yield Call(function, name, awaited=awaited)
+    return reply.unwrap()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
-from langgraph_om.core.effects import CallWithConfig, EffectFlow, HookReply
+from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
 from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord
@@ -351,12 +351,11 @@ def _ask_user(
         "thread_id": info.record["thread_id"],
         "resource_id": info.record["resource_id"],
     }
-    reply: HookReply = yield CallWithConfig(
+    reply: CallReply = yield CallWithConfig(
         f"extract[{name!r}].on_extracted", lambda _: call(deepcopy(found), about)
     )
     if reply.error is not None:
-        why = "it did not return in time" if reply.is_late else type(reply.error).__name__
-        return {"name": name, "error": f"`on_extracted` failed: {why}"}
+        return {"name": name, "error": f"`on_extracted` failed: {reply.failure}"}
     if reply.value is None:
         return entry
     try:

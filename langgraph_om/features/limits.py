@@ -8,7 +8,7 @@ from typing import Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions
-from langgraph_om.core.config.options import check_count
+from langgraph_om.core.config.options import check_tokens
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.step.step import Feature
@@ -60,7 +60,7 @@ class LimitUpdates(Updates):
         given = {"message_tokens": message_tokens, "observation_tokens": observation_tokens}
         kept = {name: tokens for name, tokens in given.items() if tokens is not None}
         for name, tokens in kept.items():
-            check_count(name, tokens)
+            check_tokens(name, tokens)
         return [{"type": "limited", "id": make_act_id(), **kept}]
 
 

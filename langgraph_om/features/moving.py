@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MovingArchive, StoreNotingArchive
 from langgraph_om.archive.protocol import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.effects import Call, CallReply, Requests
+from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, Update, awaited, threaded, waited
@@ -90,8 +90,7 @@ class MoveActs(Handle):
         store = getattr(self._graph, "store", None)
         yield from self._rest()
         move = partial(_move, runner, self.thread_id, former, resource_id, store)
-        reply: CallReply = yield Call(move, "om_move")
-        reply.unwrap()
+        yield from call_function(move, "om_move")
         moved = {"configurable": {**given, "resource_id": resource_id}}
         self._config = cast("RunnableConfig", {**self._config, **moved})
         return (yield from self._act(lambda _: self._open(resource_id)))

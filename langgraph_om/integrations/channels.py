@@ -85,22 +85,22 @@ class _PlacedList(list[Any]):
 
     __slots__ = ("_places", "_seen")
 
-    def __init__(self, messages: Sequence[Any], places: dict[str, int]) -> None:
+    def __init__(
+        self, messages: Sequence[Any], places: dict[str, int], seen: Sequence[Any] | None = None
+    ) -> None:
         super().__init__(messages)
         self._places = places
-        self._seen = messages
-        """The same messages, in a list that nobody else has."""
+        self._seen = messages if seen is None else seen
+        """The messages of these places, in a list that nobody else has."""
 
     def read_places(self) -> dict[str, int] | None:
         """Return the places; `None` when somebody has changed the list since."""
-        return dict(self._places) if self._is_same() else None
-
-    def _is_same(self) -> bool:
-        return len(self) == len(self._seen) and all(map(is_, self, self._seen))
+        is_same = len(self) == len(self._seen) and all(map(is_, self, self._seen))
+        return dict(self._places) if is_same else None
 
     def __copy__(self) -> list[Any]:
-        """Copy it as channels do in each step."""
-        return _PlacedList(self._seen, self._places) if self._is_same() else list(self)
+        """Copy it as channels do in each step; what was changed since is found when it is read."""
+        return _PlacedList(self, self._places, self._seen)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave what is only good for speed out of copies and files."""

@@ -269,11 +269,11 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 class _WithLastStep(ObservationalMemoryMiddleware):
     """The middleware of a memory that has something to do after the Actor's answer."""
 
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Take the last step of a turn: no call of the Actor follows."""
         return self._nodes.finish(state) or None
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `after_agent` without blocking the event loop."""
         return await self._nodes.afinish(state) or None
 

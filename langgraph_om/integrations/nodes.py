@@ -81,7 +81,6 @@ class PlainNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002, the name is the base class's
         """Return what the function makes of the state."""
-        del options
         with _put_in_force(config):
             return self._function(input)
 

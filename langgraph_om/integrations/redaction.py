@@ -65,7 +65,6 @@ def redactor(*, skills: bool = True, secrets: bool = True, tools: Collection[str
 
     def redact(value: Any, about: Mapping[str, Any]) -> Any:
         """Return messages or a text without what is to be hidden."""
-        del about
         if isinstance(value, str):
             return hide_secrets(value) if secrets else value
         messages: Sequence[BaseMessage] = value

@@ -41,11 +41,11 @@ class WorkingMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self.tools = self._of_runs.tools
         self.state_schema = add_keys(AgentState, state_keys_of(working))
 
-    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Read the memory where a turn begins."""
         return self._refresh(state) or None
 
-    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_model` without blocking the event loop."""
         return await asyncio.to_thread(self._refresh, state) or None
 

@@ -16,6 +16,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
+from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
@@ -117,7 +118,7 @@ class Handle:
             try:
                 yield from self._write(update, state, act)
             except Exception as error:
-                if not _is_conflict(error):
+                if status_of(error) != _CONFLICT:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
@@ -226,6 +227,7 @@ _ATTEMPTS: Final = 3
 _ABANDONED: Final = timedelta(hours=1)
 """A run that has stored nothing for so long counts as over: its process was killed."""
 _CONFLICT: Final = 409
+"""The status with which a server refuses because a run is under way."""
 _INPUT: Final = "__start__"
 """LangGraph's name for the node that stands for the input."""
 
@@ -254,14 +256,6 @@ def _is_in_run(config: RunnableConfig | None, handle: Handle | None = None) -> b
     configurable = (config or {}).get("configurable", {})
     is_run = "__pregel_task_id" in configurable or "__pregel_checkpointer" in configurable
     return is_run and (handle is None or configurable.get("thread_id") == handle.thread_id)
-
-
-def _is_conflict(error: Exception) -> bool:
-    """Return whether a server refuses because a run is under way."""
-    return _CONFLICT in (
-        getattr(error, "status_code", None),
-        getattr(getattr(error, "response", None), "status_code", None),
-    )
 
 
 def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:

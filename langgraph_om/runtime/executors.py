@@ -20,14 +20,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
 
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.options import check_seconds
+from langgraph_om.core.config.options import (
+    Hint,
+    Rule,
+    check_count,
+    check_number,
+    check_seconds,
+)
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases, share_leases
 
 JobWork = Callable[[], JobResult]
@@ -159,9 +166,10 @@ class _Job:
 
 _WORKERS = 4
 _TASKS = 256
+_check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
 
 
-class BackgroundBuffering:
+class BackgroundBuffering(Executor):
     """Buffer in threads beside the conversation (the default), and in tasks where these are busy.
 
     A job of an asynchronous run becomes a task of its event loop when every thread has a job and
@@ -191,21 +199,9 @@ class BackgroundBuffering:
         exit_timeout: float = 5.0,
     ) -> None:
         most = (_TASKS if workers is None else 0) if tasks is None else tasks
-        workers = _WORKERS if workers is None else workers
-        for name, value, least in (
-            ("workers", workers, 1),
-            ("tasks", most, 0),
-            ("queue", queue, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                msg = f"`{name}` is {value!r}; pass a whole number, {least} or more"
-                raise ConfigurationError(msg)
-        if isinstance(exit_timeout, bool) or not exit_timeout >= 0:
-            msg = f"`exit_timeout` is {exit_timeout!r}; pass seconds, 0 or more"
-            raise ConfigurationError(msg)
-        self._workers, self._tasks = workers, most
-        self._queue = queue
-        self._exit_timeout = exit_timeout
+        self._workers = check_count("workers", _WORKERS if workers is None else workers)
+        self._tasks, self._queue = check_number("tasks", most), check_number("queue", queue)
+        self._exit_timeout = _check_patience("exit_timeout", exit_timeout)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self.is_closed = False
         """Whether no more jobs are taken."""
@@ -258,13 +254,6 @@ class BackgroundBuffering:
         about: Sequence[str] = (),
         request: Callable[[], JobRequest] | None = None,
     ) -> bool:
-        """Start a job, unless it is known already; never waits for the archive.
-
-        Returns:
-            Whether the job is known now, here or to another worker; `False` when there is no room
-            for it, or another job with the same key is not done.
-        """
-        del request
         with self._lock:
             self._leave_closed_loops()
             known = self._jobs.get(cycle_id)
@@ -325,11 +314,6 @@ class BackgroundBuffering:
             threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
 
     def peek(self, cycle_id: str) -> JobState:
-        """Return a job's result, `"running"`, or `None` for a job that is not known.
-
-        A job that is not known here is looked up in the archive, in one read; `"expired"` is one
-        that the worker left that had it.
-        """
         state = self._known(cycle_id)
         return self._leases.read(cycle_id) if state is None and self._leases else state
 
@@ -342,12 +326,6 @@ class BackgroundBuffering:
         return job.result if job.done.is_set() else "running"
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Wait for a job's result, or withdraw a job that still waits for a free worker.
-
-        Returns:
-            The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
-            known (any more): who waits can do the work of these three as well.
-        """
         ends_at = time.monotonic() + timeout
         with self._lock:
             job = self._jobs.get(cycle_id)
@@ -368,14 +346,12 @@ class BackgroundBuffering:
         return self._leases.wait(cycle_id, max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job is at work in this process, and return whether none is left."""
         with self._lock:
             if timeout is None or timeout > 0:
                 self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Take no more jobs, drop those that wait, and return whether all at work have ended."""
         with self._lock:
             self.is_closed = True
             for job in (*self._waiting, *self._asked):
@@ -557,35 +533,25 @@ def _close_all() -> None:
         executor.leave()
 
 
-class InPlace:
+class InPlace(Executor):
     """An executor that never takes a job: work is done where it is due."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
     def submit(self, *job: Any, **about: Any) -> bool:
-        """Take no job."""
-        del job, about
         return False
 
     def peek(self, cycle_id: str) -> JobState:
-        """Know no job."""
-        del cycle_id
         return None
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Know no job, so wait for none."""
-        del cycle_id, timeout
         return None
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Tell that nothing is left."""
-        del timeout
         return True
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Tell that nothing is left."""
-        del timeout
         return True
 
 

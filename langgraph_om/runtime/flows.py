@@ -27,7 +27,6 @@ from langgraph_om.core.effects import (
     CallHook,
     CallReply,
     CallWithConfig,
-    HookReply,
     JobState,
     KeepLease,
     LeasedRequests,
@@ -38,11 +37,11 @@ from langgraph_om.core.effects import (
     Requests,
     SideBySide,
     Storage,
-    StorageReply,
     Tally,
     Together,
     WaitForJob,
     Warn,
+    call_function,
 )
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.plan import Decision
@@ -244,14 +243,12 @@ def supervise(
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)
-            if isinstance(reply, Generator):  # there is something to wait for
-                reply = yield from _keep_lease_during(reply, cycle)
-
-
-def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
-    if cycle.lease is None:
-        return (yield from requests)
-    return (yield LeasedRequests(requests, cycle.lease))
+            if not isinstance(reply, Generator):  # there is nothing to wait for
+                continue
+            if cycle.lease is None:
+                reply = yield from reply
+            else:
+                reply = yield LeasedRequests(reply, cycle.lease)
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
@@ -261,35 +258,30 @@ def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests
     return reply
 
 
-def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
-    del effect, context
-    return cycle.tally
-
-
-def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[HookReply]:
+def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
     function = partial(context.hooks.functions[effect.name], *effect.arguments)
     return _call_within(cycle.seconds_left(), effect.name, function)
 
 
 def _call_with_config(
     effect: CallWithConfig, context: RunContext, cycle: _Cycle
-) -> Requests[HookReply]:
+) -> Requests[CallReply]:
     function = partial(effect.function, ensure_config(context.calls.config))
     return _call_within(cycle.seconds_left(), effect.name, function)
 
 
-def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[HookReply]:
+def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[CallReply]:
     done: CallReply = yield Call(function, name, seconds)
     return read_hook_reply(name, done, seconds)
 
 
-def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
+def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
     method = _find_method(context.storage, effect.method)
     began = time.monotonic()
     done: CallReply = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
-    return StorageReply(done.value, done.error, seconds)
+    return replace(done, seconds=seconds)
 
 
 def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
@@ -310,7 +302,6 @@ def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
 def _peek_jobs(
     effect: PeekJobs, context: RunContext, cycle: _Cycle
 ) -> Requests[dict[str, JobState]]:
-    del cycle
 
     def peek() -> dict[str, JobState]:
         return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
@@ -336,7 +327,6 @@ def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Req
 
 
 def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
-    del cycle
     if context.jobs_are_here:
         return effect.function()
     done: CallReply = yield Call(effect.function, "om_submit")
@@ -361,10 +351,8 @@ def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Reque
 
 
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
-    del cycle
     if context.work is not None:
-        done: CallReply = yield Call(partial(context.work, effect), "om_work")
-        events: list[Event] = done.unwrap()
+        events: list[Event] = yield from call_function(partial(context.work, effect), "om_work")
         return events
     # What its turn has waited already is not there to wait any more.
     waited = effect.record["turn"].get("waited_ms", 0) / 1000
@@ -373,13 +361,7 @@ def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[
     return (yield from supervise(context.carry_out(effect), within)).events
 
 
-def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:
-    del context, cycle
-    logger.warning(effect.text, *effect.arguments)
-
-
 def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
-    del cycle
     if context.emit is not None:
         for event in effect.events:
             context.emit(event)
@@ -415,7 +397,7 @@ _Reply = Callable[[Any, RunContext, _Cycle], Any]
 
 _REPLIES: Mapping[type, _Reply] = {
     AskModel: _ask_model,
-    ReadTally: _read_tally,
+    ReadTally: lambda _, __, cycle: cycle.tally,
     CallHook: _call_hook,
     CallWithConfig: _call_with_config,
     Storage: _call_storage,
@@ -425,7 +407,7 @@ _REPLIES: Mapping[type, _Reply] = {
     Submit: _submit,
     Together: _run_together,
     Work: _do_work,
-    Warn: _log_warning,
+    Warn: lambda warn, *_: logger.warning(warn.text, *warn.arguments),
     Show: _show,
 }
 """What is done for each effect; anything else is an event."""
@@ -443,5 +425,4 @@ def call_graph(
     sync, awaited = (
         partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")
     )
-    done: CallReply = yield Call(sync, "om_graph", awaited=awaited)
-    return done.unwrap()
+    return call_function(sync, "om_graph", awaited)

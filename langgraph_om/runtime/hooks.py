@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.cycles.questions import TRANSFORMS
-from langgraph_om.core.effects import CallHook, CallReply, HookReply, LateError
+from langgraph_om.core.effects import CallHook, CallReply, LateError
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event
 from langgraph_om.errors import ConfigurationError
@@ -60,15 +60,14 @@ class Hooks:
             logger.exception("`on_debug_event` failed on %r", kind)
 
 
-def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
-    """Read what came of a hook, and log it when it failed."""
-    if done.error is None:
-        return HookReply(done.value)
-    is_late = isinstance(done.error, LateError)
-    late = TimeoutError(f"it did not return within {seconds:.3g} seconds")
-    error = late if is_late else done.error
-    logger.warning("the hook `%s` failed: %s", name, error, exc_info=error)
-    return HookReply(error=error, is_late=is_late)
+def read_hook_reply(name: str, done: CallReply, seconds: float) -> CallReply:
+    """Return what came of a hook, which is logged when it failed."""
+    error = done.error
+    if isinstance(error, LateError):
+        error = LateError(f"it did not return within {seconds:.3g} seconds")
+    if error is not None:
+        logger.warning("the hook `%s` failed: %s", name, error, exc_info=error)
+    return CallReply(done.value, error)
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:

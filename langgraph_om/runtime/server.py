@@ -21,7 +21,8 @@ from langgraph_om.core.cycles.carry_out import describe_run, fail_request, has_b
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.executors import JobWork
+from langgraph_om.models.retries import status_of
+from langgraph_om.runtime.executors import DelayingExecutor, ForgettingExecutor, JobWork
 from langgraph_om.runtime.leases import Leases, share_leases
 
 # Calls of a LangGraph server's API, whatever client there is, from any thread.
@@ -39,7 +40,7 @@ _NO_ROOM = frozenset({429, 503})
 
 def is_busy(error: BaseException) -> bool:
     """Return whether an error says that the server takes no more runs now."""
-    return getattr(error, "status_code", None) in _NO_ROOM
+    return status_of(error) in _NO_ROOM
 
 
 class ServerCalls:
@@ -130,7 +131,7 @@ class ServerCalls:
         try:
             self._call(lambda client: client.threads.delete(thread_id))
         except Exception as error:
-            if getattr(error, "status_code", None) != _GONE:
+            if status_of(error) != _GONE:
                 raise
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
@@ -145,7 +146,7 @@ class ServerCalls:
         try:
             return self._wait_for(ask(self._connect()))
         except Exception as error:
-            if not hasattr(error, "status_code"):
+            if status_of(error) is None:
                 now = time.monotonic()
                 self._silent_until = now + (now - began)
             raise
@@ -224,7 +225,7 @@ _LOOKED_AT = 16
 """Of how many jobs it is looked whether they have ended, when there is no room for another."""
 
 
-class ServerBuffering:
+class ServerBuffering(DelayingExecutor, ForgettingExecutor):
     """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` makes.
 
     Each job is a stateless run: a thread that the server makes for it and deletes when it is done,
@@ -335,7 +336,6 @@ class ServerBuffering:
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no archive.
         """
-        del key, work
         archive, sender = self._in_force.archive, uuid4().hex
         if self.is_closed or request is None:
             return False
@@ -384,15 +384,6 @@ class ServerBuffering:
         *,
         request: Callable[[], JobRequest],
     ) -> bool:
-        """Have a job carried out after some time, instead of one with the same key that waits.
-
-        Args:
-            seconds: After how many; the server counts whole ones.
-
-        Raises:
-            Exception: Whatever the client raises where the server does not take it.
-        """
-        del cycle_id
         if self.is_closed:
             return False
         job = request()
@@ -475,12 +466,6 @@ class ServerBuffering:
             return None
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Wait for a job's result, or withdraw a job that no worker has begun.
-
-        Returns:
-            The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
-            known (any more): who waits can do the work of these three as well.
-        """
         began = time.monotonic()
         while True:
             state, passed = self.peek(cycle_id), time.monotonic() - began
@@ -502,11 +487,6 @@ class ServerBuffering:
     # --- Deletion --------------------------------------------------------------------------------
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Delete the runs of a thread, or of all threads of a resource, with what they were given.
-
-        Raises:
-            Exception: Whatever the client raises.
-        """
         whose = {"om_thread_id": thread_id, "om_resource_id": resource_id}
         wanted = {name: value for name, value in whose.items() if value is not None}
         if not wanted:
@@ -523,7 +503,6 @@ class ServerBuffering:
     # --- The end ---------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job that was sent from here is at work; return whether none is left."""
         began = time.monotonic()
         while True:
             with self._lock:
@@ -535,7 +514,6 @@ class ServerBuffering:
             time.sleep(_POLL_SECONDS)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Send no more jobs, and return whether those that were sent have ended in time."""
         self.is_closed = True
         is_done = self.flush(timeout)
         self._calls.close()

@@ -74,18 +74,15 @@ class ArchiveSource(RecallSource):
 
     @property
     def current_thread(self) -> str:
-        """The thread of who asks."""
         return self.who.thread_id
 
     def thread(self, thread_id: str) -> RecallThread | None:
-        """Return a thread; None for one that does not exist and for one of another user."""
         found = self._find_thread(thread_id)
         return None if found is None else _to_recall_thread(found)
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
     ) -> tuple[list[RecallThread], bool]:
-        """Return a page of the user's threads, the last updated first, and whether more follow."""
         if not self._is_shared:
             return super().threads(page=page, limit=limit, before=before, after=after)
         found, has_more = self.archive.threads(
@@ -159,7 +156,6 @@ class ArchiveSource(RecallSource):
         return inside[-limit:] if newest_first else inside[:limit]
 
     def search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what holds the words of the query in threads that may be seen."""
         thread_id = asked.thread_id
         if thread_id is None and not self._is_shared:
             thread_id = self.who.thread_id
@@ -187,7 +183,6 @@ class ArchiveSource(RecallSource):
         return standing[: asked.most]
 
     def is_standing(self, hit: RecallHit) -> bool:
-        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
         if hit.kind == "message":
             return True
         log = self.logs.get(hit.thread.id)

@@ -295,15 +295,12 @@ class StateSource(RecallSource):
 
     @property
     def current_thread(self) -> str:
-        """The one thread."""
         return self.thread_id
 
     def thread(self, thread_id: str) -> RecallThread | None:
-        """Return the thread, if it is this one."""
         return self._thread if thread_id == self.thread_id else None
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return the message of this key."""
         at = self._places.get(key)
         if at is None or thread_id not in {None, self.thread_id}:
             return None
@@ -318,7 +315,6 @@ class StateSource(RecallSource):
         stop: int | None = None,
         newest_first: bool = False,
     ) -> list[RecallMessage]:
-        """Return visible messages of the span, in the order of the conversation."""
         if thread_id != self.thread_id or limit <= 0:
             return []
         visible = self._visible
@@ -329,7 +325,6 @@ class StateSource(RecallSource):
         return [self._to_recall_message(at) for at in visible[first : min(last, first + limit)]]
 
     def search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what holds the words of the query."""
         if asked.thread_id not in {None, self.thread_id}:
             return []
         entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
@@ -337,7 +332,6 @@ class StateSource(RecallSource):
         return [to_hit(each, self._thread) for each in found[: asked.most]]
 
     def is_standing(self, hit: RecallHit) -> bool:
-        """Return whether a hit is a message, or an observation of the log."""
         return hit.kind == "message" or any(group["id"] == hit.group_id for group in self.groups)
 
     def _to_recall_message(self, at: int) -> RecallMessage:

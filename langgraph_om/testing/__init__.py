@@ -6,7 +6,6 @@ same answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserv
 memory work without a key), `RoughObserver` and `RoughReflector` miss sizes and forget the form as
 models do, by a seed, `check_message_sequence` names what a provider would refuse, and
 `archive_conformance` and `executor_conformance` check an archive and an executor that you wrote.
-`drive` runs one flow of the memory, with replies that a test wrote down.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from langgraph_om.testing.checks import Provider, check_message_sequence, execut
 from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.rough import RoughObserver, RoughReflector
-from langgraph_om.testing.scripted import FlowRun, ScriptedChatModel, drive
+from langgraph_om.testing.scripted import ScriptedChatModel
 
 __all__ = [
     "ExtractiveObserver",
     "ExtractiveReflector",
-    "FlowRun",
     "Provider",
     "RecordedCall",
     "Reply",
@@ -31,6 +29,5 @@ __all__ = [
     "ScriptedChatModel",
     "archive_conformance",
     "check_message_sequence",
-    "drive",
     "executor_conformance",
 ]

@@ -15,7 +15,8 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -89,6 +90,25 @@ class Tape:
         return message
 
 
+P = ParamSpec("P")
+AnswerT = TypeVar("AnswerT")
+
+
+def _tell_role(method: Callable[P, AnswerT]) -> Callable[P, AnswerT]:
+    """Have a method of a chat model pass on, as a keyword, who its configuration says is asked.
+
+    A chat model is told its run name nowhere, and `_stream` not even its tags.
+    """
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> AnswerT:
+        config: Any = next((each for each in args if isinstance(each, dict)), kwargs.get("config"))
+        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
+        return method(*args, **kwargs)
+
+    return call
+
+
 class OfflineChatModel(BaseChatModel):
     """A base of the doubles: records calls, waits, makes up usage, streams, and knows the role."""
 
@@ -122,56 +142,13 @@ class OfflineChatModel(BaseChatModel):
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:
         """Record the call and choose its answer."""
 
-    # A chat model is told its run name nowhere, and `_stream` not even its tags: the four methods
-    # below read the role out of the config and pass it on as a keyword.
+    invoke = _tell_role(BaseChatModel.invoke)
+    stream = _tell_role(BaseChatModel.stream)
+    astream = _tell_role(BaseChatModel.astream)
 
-    def invoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002 - the name is the base class's
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """Answer once."""
-        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
-        return super().invoke(input, config, stop=stop, **kwargs)
-
-    async def ainvoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    async def ainvoke(self, *args: Any, **kwargs: Any) -> AIMessage:
         """Answer once, without blocking the event loop."""
-        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
-        return await super().ainvoke(input, config, stop=stop, **kwargs)
-
-    def stream(
-        self,
-        input: LanguageModelInput,  # noqa: A002
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessageChunk]:
-        """Answer piece by piece."""
-        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
-        return super().stream(input, config, stop=stop, **kwargs)
-
-    def astream(
-        self,
-        input: LanguageModelInput,  # noqa: A002
-        config: RunnableConfig | None = None,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[AIMessageChunk]:
-        """Answer piece by piece, without blocking the event loop."""
-        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
-        return super().astream(input, config, stop=stop, **kwargs)
+        return await _tell_role(super().ainvoke)(*args, **kwargs)
 
     def bind_tools(
         self,

@@ -1,31 +1,12 @@
-"""A chat model, and a flow of the memory, that are answered as a test wrote it down.
-
-No models are asked, and there are no threads and no clock.
-"""
+"""A chat model that answers as a test wrote it down."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.effects import (
-    AskModel,
-    CallHook,
-    CallWithConfig,
-    HookReply,
-    KeepLease,
-    ModelReply,
-    ReadTally,
-    Storage,
-    StorageReply,
-    Tally,
-    Together,
-    Warn,
-)
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, Tape
 
@@ -108,124 +89,3 @@ def _check_script(role: Role, replies: Reply | Sequence[Reply]) -> tuple[Reply, 
             )
             raise ConfigurationError(msg)
     return script  # type: ignore[return-value]
-
-
-ResultT = TypeVar("ResultT")
-
-ANSWERED_AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-"""When a model answers that was scripted with a text or an error."""
-
-Answers = Iterable[Any] | Callable[[Any], Any]
-"""Replies in order, or a function that is given an effect and returns the reply to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRun(Generic[ResultT]):
-    """What a flow did."""
-
-    result: ResultT
-    events: list[dict[str, Any]] = field(default_factory=list)
-    """Its events, in order."""
-    effects: list[Any] = field(default_factory=list)
-    """What else it yielded, in order: questions, calls, waits and warnings."""
-
-
-def drive(
-    flow: Generator[Any, Any, ResultT],
-    answers: Answers = (),
-    *,
-    events: list[dict[str, Any]] | None = None,
-) -> FlowRun[ResultT]:
-    """Run a flow to its end from scripted replies.
-
-    A model is answered by a `ModelReply`, a text, or an error; a hook by a `HookReply`, a value or
-    an error; a call of the storage by a `StorageReply`, a value or an error; anything else by the
-    reply itself. What the cycle has cost is counted here; a warning and a lease to keep need no
-    reply. Flows that go on side by side are run one after the other, from the same replies.
-
-    Args:
-        flow: The flow.
-        answers: Replies in the order in which they are asked for, or a function that is given each
-            effect and returns its reply.
-        events: Where events are noted as they happen, for a flow that raises.
-
-    Returns:
-        What the flow returned, its events and its effects.
-
-    Raises:
-        AssertionError: When there is no reply left.
-        Exception: What the flow raises.
-    """
-    script = answers if callable(answers) else _take_in_turn(answers)
-    run = _Run(script, events=[] if events is None else events)
-    return FlowRun(run.follow(flow), run.events, run.effects)
-
-
-def _take_in_turn(answers: Iterable[Any]) -> Callable[[Any], Any]:
-    left = iter(answers)
-
-    def answer(effect: Any) -> Any:
-        for reply in left:
-            return reply
-        msg = f"no reply is scripted for {effect!r}"
-        raise AssertionError(msg)
-
-    return answer
-
-
-@dataclass(slots=True)
-class _Run:
-    """One flow, or one of several side by side."""
-
-    answer: Callable[[Any], Any]
-    tally: Tally = field(default_factory=Tally)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    effects: list[Any] = field(default_factory=list)
-
-    def follow(self, flow: Generator[Any, Any, ResultT]) -> ResultT:
-        reply: Any = None
-        while True:
-            try:
-                item = flow.send(reply)
-            except StopIteration as done:
-                result: ResultT = done.value
-                return result
-            reply = self.take(item)
-
-    def take(self, item: Any) -> Any:
-        """Note what a flow yielded, and return the reply."""
-        if isinstance(item, Mapping):
-            self.events.append(dict(item))
-            return None
-        if isinstance(item, ReadTally):
-            return self.tally
-        self.effects.append(item)
-        if isinstance(item, Warn | KeepLease):
-            return None
-        if isinstance(item, Together):
-            return [self.follow_beside(flow) for flow in item.flows]
-        reply = _read_reply(item, self.answer(item))
-        if isinstance(reply, ModelReply):
-            self.tally.note(reply)
-        return reply
-
-    def follow_beside(self, flow: Generator[Any, Any, Any]) -> Any:
-        beside = _Run(self.answer, Tally(), self.events, self.effects)
-        result = beside.follow(flow)
-        self.tally.add(beside.tally)
-        return result
-
-
-def _read_reply(effect: Any, said: Any) -> Any:
-    """Return the reply that was scripted, in its full form."""
-    if isinstance(said, ModelReply | HookReply | StorageReply):
-        return said
-    error = said if isinstance(said, Exception) else None
-    value = None if error is not None else said
-    if isinstance(effect, AskModel):
-        return ModelReply(ANSWERED_AT, text=str(value or ""), error=error)
-    if isinstance(effect, CallHook | CallWithConfig):
-        return HookReply(value, error)
-    if isinstance(effect, Storage):
-        return StorageReply(value, error)
-    return said

@@ -36,8 +36,8 @@ from langgraph_om.core.page.html import (
     describe_actor_window,
     describe_room,
     explain_chunks,
-    list_failures,
     list_hints,
+    list_trouble,
     list_unread,
     list_usage,
     list_windows,
@@ -236,7 +236,6 @@ class _AnyThread(Convertor[str]):
 
 def _is_local(request: Request, thread: str | None) -> bool:
     """Return whether the request names this machine as its host."""
-    del thread
     return _LOCAL_HOST.fullmatch(request.headers.get("host", "")) is not None
 
 
@@ -463,25 +462,21 @@ def read_page(
     reader = LogReader(record, [*record["log"], *waiting], talk)
     start, stop = _find_messages(query, talk.total)
     features, settings = runner.settings.features, step.settings
-    windows = list_windows(status)
     prompt = read_prompt(
         runner, step, {each.title: each.tokens for each in apart}, is_whole="prompt" in query
     )
     tokens = [part.tokens for part in prompt.parts]
-    turns, usage, trip = read_turns(talk), list_usage(record), record.get("tripwire")
+    turns, usage = read_turns(talk), list_usage(record)
     return {
         "title": write_title(record),
         "record": record,
         "user": record["resource_id"],
-        "windows": [(each, *_fill(each.tokens, each.ahead, each.threshold)) for each in windows],
+        "windows": list_windows(status),
         "reads": describe_actor_window(status),
         # The nodes that the graph goes on with; none where its last run has ended.
         "next": (state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())),
         "pending": [name_operation(name) for name in record["pending"]],
-        "trouble": [
-            *([("The last turn ended", trip["reason"])] if trip else []),
-            *((f"{name.capitalize()} failed", said) for name, said in list_failures(record)),
-        ],
+        "trouble": list_trouble(record),
         "unread": list_unread(record),
         "hints": list_hints(record),
         "apart": [(each, reader.read(each.groups)) for each in apart],
@@ -528,12 +523,6 @@ def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
         start = at // MESSAGES * MESSAGES
         return start, min(total, start + MESSAGES)
     return max(0, total - MESSAGES), total
-
-
-def _fill(tokens: int, ahead: int, threshold: int) -> tuple[float, float]:
-    """Return how much of a window is full, in hundredths: of it in the background, and else."""
-    whole = max(threshold, tokens, 1)
-    return 100 * ahead / whole, 100 * (tokens - ahead) / whole
 
 
 # Templates and files.

@@ -15,6 +15,7 @@ from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
+from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.state import values_of
 
 _UNKNOWN: Final = (404, 422)
@@ -93,14 +94,13 @@ class Threads(Protocol):
         """Write an update of `om`."""
 
 
-class GraphThreads:
+class GraphThreads(Threads):
     """The threads of a compiled graph with a checkpointer."""
 
     def __init__(self, graph: Any, messages_key: str) -> None:
         self._graph, self._key = graph, messages_key
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
-        """Yield those with the newest checkpoints."""
         number, begin = 0, read_number(wanted.behind) or 0
         pages, yielded, rest = _PAGE, set[str](), "more"
         while rest == "more":
@@ -141,40 +141,34 @@ class GraphThreads:
         return self._graph.get_state(_config_of(thread)).values
 
     async def complete(self, thread: Listed) -> Listed:
-        """Return the thread with figures of its newest state."""
         if thread.figures is not None:
             return thread
         return fill(thread, await self.state(thread.id), self._key)
 
     async def state(self, thread: str) -> Any:
-        """Return the newest state of a thread; `None` where there is no such thread."""
         found = await asyncio.to_thread(self._graph.get_state, _config_of(thread))
         return found if found.created_at else None
 
     async def history(self, thread: str) -> Any:
-        """Return its checkpoints."""
         config = _config_of(thread)
         return await asyncio.to_thread(lambda: list(self._graph.get_state_history(config)))
 
     async def version(self, thread: str) -> str | None:
-        """Return the id of the newest checkpoint."""
         found = await asyncio.to_thread(self._graph.checkpointer.get_tuple, _config_of(thread))
         return None if found is None else str(found.config["configurable"]["checkpoint_id"])
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        """Write a checkpoint."""
         values = {"om": list(update)}
         await asyncio.to_thread(self._graph.update_state, _config_of(thread), values)
 
 
-class ServerThreads:
+class ServerThreads(Threads):
     """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
     def __init__(self, client: Any, messages_key: str) -> None:
         self._client, self._key = client, messages_key
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
-        """Yield those that were updated last."""
         offset = read_number(wanted.behind) or 0
         while True:
             found = await self._client.threads.search(
@@ -200,24 +194,19 @@ class ServerThreads:
             offset += _PAGE
 
     async def complete(self, thread: Listed) -> Listed:
-        """Return the thread with figures of its newest state."""
         return fill(thread, await self.state(thread.id), self._key)
 
     async def state(self, thread: str) -> Any:
-        """Return the newest state of a thread; `None` where there is no such thread."""
         return await self._ask(self._client.threads.get_state, thread)
 
     async def history(self, thread: str) -> Any:
-        """Return its checkpoints."""
         return await self._client.threads.get_history(thread, limit=1000)
 
     async def version(self, thread: str) -> str | None:
-        """Return when the thread was last updated, and whether a run is at work."""
         found = await self._ask(self._client.threads.get, thread)
         return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        """Write a checkpoint."""
         await self._client.threads.update_state(thread, {"om": list(update)})
 
     async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
@@ -225,8 +214,7 @@ class ServerThreads:
         try:
             return await ask(thread)
         except Exception as error:
-            response = getattr(error, "response", None)
-            if getattr(response, "status_code", None) in _UNKNOWN:
+            if status_of(error) in _UNKNOWN:
                 return None
             raise
 
@@ -240,7 +228,6 @@ class ArchivedThreads:
         self.version, self.write = place.version, place.write
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
-        """Yield those that were updated last."""
         behind, limit = _read_mark(wanted.behind), _PAGE
         while True:
             found = await asyncio.to_thread(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import AskModel, Storage, StorageReply
+from langgraph_om.core.effects import AskModel, CallReply, Storage
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -24,8 +24,9 @@ from langgraph_om.features.shared_log.log import (
     make_blank_log,
 )
 from langgraph_om.memory import ObservationalMemory
-from langgraph_om.testing import ScriptedChatModel, drive
+from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
+from support.driving import drive
 from support.examples import examples
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
@@ -135,9 +136,9 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     before = protected(record["log"])
     asked: list[AskModel] = []
 
-    def answer(call: AskModel | Storage) -> str | StorageReply:
+    def answer(call: AskModel | Storage) -> str | CallReply:
         if isinstance(call, Storage):  # for the lease on a shared log
-            return StorageReply("mine")
+            return CallReply("mine")
         asked.append(call)
         return hostile(data.draw, call)
 

@@ -20,7 +20,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput
 from langgraph_om.core.step.step import Feature, HintPlace
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.testing import drive
+from support.driving import drive
 from support.groups import group
 from support.words import Words
 

@@ -35,7 +35,7 @@ from langgraph_om.core.step.inspect import inspect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.testing import drive
+from support.driving import drive
 from support.flows import with_hints
 from support.real_ids import Naming
 from support.reasoning import misplaced, thinking, thoughts_of

@@ -12,7 +12,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
-from langgraph_om.testing import FlowRun
+from support.driving import FlowRun
 from support.simulation import settings
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

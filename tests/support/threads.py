@@ -9,8 +9,8 @@ from typing import TypeVar
 from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.wire import Group
-from langgraph_om.testing import drive
 from support import groups
+from support.driving import drive
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 AT = "2026-03-02T09:00:00+00:00"

@@ -52,8 +52,8 @@ ABSOLUTE = "Imports are absolute."
 LEFTWARDS = f"Modules import only leftwards: {HOUSE}; in core: {CORE}."
 NO_CIRCLES = "Files of one room import each other without circles."
 TESTING_APART = (
-    "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
-    "alone, and no other module imports it."
+    "`testing` imports itself, `errors`, the standard library and langchain_core alone, and no "
+    "other module imports it."
 )
 LANGGRAPH = "Only integrations, cli, runtime.tools and features import langgraph."
 WITH_LANGGRAPH = ("runtime.tools", "features.")
@@ -170,9 +170,7 @@ def broken_inside(module: str, found: Import) -> str | None:
     if target not in LEVEL and target.partition(".")[0] not in {"core", "testing"}:
         target = "__init__"
     if "testing" in {room, target}:
-        of_testing = is_under(found.target, f"{PACKAGE}.core.effects")
-        apart = room != "testing" or not (target in {"testing", "errors"} or of_testing)
-        return TESTING_APART if apart else None
+        return None if room == "testing" and target in {"testing", "errors"} else TESTING_APART
     source = found.target.rpartition(".")[0]
     if {(module, source), (module, found.target)} & EXCEPTIONS:
         return None

@@ -32,7 +32,6 @@ from langgraph_om.archive.protocol import (
     ArchivedMessage,
     Claim,
     JobView,
-    MessageArchive,
     check_scope,
 )
 from langgraph_om.archive.sql.branches import (
@@ -47,9 +46,8 @@ from langgraph_om.archive.sql.branches import (
 )
 from langgraph_om.archive.sql.database import Database, database_clock, insert_into
 from langgraph_om.archive.sql.schema import (
-    check_count,
     check_name,
-    check_seconds,
+    check_span,
     check_time,
     decode_message,
     encode_json,
@@ -80,6 +78,7 @@ from langgraph_om.archive.sql.threads import (
     split_into_chunks,
     touch,
 )
+from langgraph_om.core.config.options import check_number
 from langgraph_om.errors import ConfigurationError
 
 _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]
@@ -87,7 +86,7 @@ _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "
 _RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
 
 
-class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
+class SQLAlchemyArchive(SQLThreads, SQLSearch):
     """An archive in an SQLite file or a PostgreSQL database, shared by threads and processes.
 
     Its tables, and a function in PostgreSQL, are named `om_...` and are made on first use; making
@@ -114,16 +113,9 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         return url.render_as_string(hide_password=True)
 
     def setup(self) -> None:
-        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
-
-        Raises:
-            ArchiveError: When the database fails.
-            ConfigurationError: When the tables are those of another version of this package.
-        """
         self._database.make_ready()
 
     def close(self) -> None:
-        """Let go of connections, unless the engine is the caller's; a later call opens new ones."""
         self._database.close()
 
     # --- Messages ---------------------------------------------------------------------------------
@@ -142,7 +134,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         branch: str | None = None,
         must_follow: bool = False,
     ) -> str | None:
-        """Add messages to a thread, and the thread if it is new; return their branch's name."""
         check_time("now", now)
         entries = _encode_entries(messages, times or {})
         if after in entries:
@@ -188,7 +179,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         resource_id: str | None = None,
         branch: str | None = None,
     ) -> ArchivedMessage | None:
-        """Return the message of this key in a thread or resource, on whatever branch."""
         check_scope(thread_id, resource_id)
         place = message_rows.c
         query = (
@@ -227,9 +217,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         visible_only: bool = True,
         branch: str | None = None,
     ) -> list[ArchivedMessage]:
-        """Return messages of a branch, always in the order of the conversation."""
-        check_count("limit", limit)
-        check_count("offset", offset)
+        check_number("limit", limit)
+        check_number("offset", offset)
         position = message_rows.c.position
         query = (
             select(*_SHOWN)
@@ -258,20 +247,17 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         return [_read_message(row, path) for row in (reversed(rows) if newest_first else rows)]
 
     def last_position(self, thread_id: str) -> int | None:
-        """Return the position of the last message of the current branch."""
         with self._database.read("read a thread's length") as connection:
             last = select_last(connection, thread_id)
         return None if last is None else last.position
 
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
-        """Return which of these messages are safely kept, on whatever branch."""
         with self._database.read("look for messages") as connection:
             return {row.key for row in select_keys(connection, thread_id, keys)}
 
     def branch(
         self, thread_id: str, keys: Sequence[str], *, branch: str | None = None
     ) -> list[BaseMessage]:
-        """Return messages in the order of their keys; those that are not there are left out."""
         with self._database.read("read messages") as connection:
             path = find_branch(connection, thread_id, branch)
             places = select_places(connection, thread_id, keys)
@@ -289,7 +275,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         now: datetime,
         log: Sequence[str] | None = None,
     ) -> list[str]:
-        """Keep the observation groups that are not there yet, and return their ids."""
         check_time("now", now)
         rows: dict[str, dict[str, Any]] = {}
         for group in groups:
@@ -322,9 +307,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         limit: int = 100,
         in_log: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the groups of a thread or resource, newest observed first."""
         check_scope(thread_id, resource_id)
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = (
             select(group_rows.c.body)
             .order_by(group_rows.c.observed.desc(), group_rows.c.ordinal.desc())
@@ -342,14 +326,12 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     # --- Records of resources ---------------------------------------------------------------------
 
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
-        """Return the record of a resource and its revision, `(None, 0)` when there is none."""
         query = select(record_rows).where(record_rows.c.resource_id == resource_id)
         with self._database.read("load a record") as connection:
             row = connection.execute(query).one_or_none()
         return (None, 0) if row is None else (json.loads(row.body), row.revision)
 
     def record_revision(self, resource_id: str) -> int:
-        """Return the revision of the record of a resource, 0 when there is none."""
         query = select(record_rows.c.revision).where(record_rows.c.resource_id == resource_id)
         with self._database.read("read a revision") as connection:
             return connection.execute(query).scalar() or 0
@@ -357,7 +339,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     def rewrite_records(
         self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
     ) -> None:
-        """Change the record of a resource and all of its history, the generations as they are."""
         check_time("now", now)
         with self._database.write("rewrite records") as connection:
             for table in (record_rows, history_rows):
@@ -375,7 +356,6 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
     ) -> bool:
-        """Replace the record if its revision is the expected one, and return whether it was."""
         check_time("now", now)
         generation = record.get("generation")
         if not isinstance(generation, int) or isinstance(generation, bool):
@@ -414,8 +394,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
     def record_history(
         self, resource_id: str, *, limit: int = 10, until: datetime | None = None
     ) -> list[dict[str, Any]]:
-        """Return the last record of each generation, newest first, the current one included."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         check_time("until", until)
         entries: list[Select[Any]] = []
         for table in (record_rows, history_rows):
@@ -449,9 +428,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         resource_id: str | None,
         about: Sequence[str] = (),
     ) -> Claim:
-        """Ask for a job, and for a lease of it; nobody gets one about what is deleted."""
         check_name("owner", owner)
-        check_seconds("seconds", seconds)
+        check_span("seconds", seconds)
         ends = database_clock() + seconds
         is_free = or_(job_rows.c.owner == owner, job_rows.c.ends <= database_clock())
         with self._database.write("claim a job") as connection:
@@ -478,14 +456,12 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         return "mine" if row.owner == owner else "taken"
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
-        """Let a lease last this long from now, and return whether the owner still holds the job."""
-        check_seconds("seconds", seconds)
+        check_span("seconds", seconds)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("renew a lease") as connection:
             return connection.execute(held.values(ends=database_clock() + seconds)).rowcount == 1
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
-        """Keep the result if the owner holds the job, and return whether it is the job's result."""
         body = encode_json(f"the result of the job {job_id!r}", result)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("finish a job") as connection:
@@ -496,12 +472,10 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
             return connection.execute(select(job_rows.c.id).where(*is_it)).first() is not None
 
     def release(self, job_id: str, owner: str) -> None:
-        """Give a job back unfinished, if the owner holds it."""
         with self._database.write("release a job") as connection:
             connection.execute(delete(job_rows).where(_is_held(job_id, owner)))
 
     def job(self, job_id: str) -> JobView | None:
-        """Return what is known of a job."""
         left = (job_rows.c.ends - database_clock()).label("left")
         query = select(job_rows, left).where(job_rows.c.id == job_id)
         with self._database.read("read a job") as connection:
@@ -513,8 +487,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch, MessageArchive):
         return JobView("running" if row.left > 0 else "expired", row.owner, None, row.left)
 
     def prune_jobs(self, *, older_than: float) -> int:
-        """Forget jobs that are done or abandoned for more seconds than this; return how many."""
-        check_seconds("older_than", older_than)
+        check_span("older_than", older_than)
         old = delete(job_rows).where(job_rows.c.ends < database_clock() - older_than)
         with self._database.write("prune jobs") as connection:
             pruned = connection.execute(old).rowcount

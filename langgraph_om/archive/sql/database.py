@@ -252,7 +252,6 @@ def _describe_missing_driver(url: URL, error: ImportError) -> str:
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
     """Set up a connection to SQLite: readers beside one writer, and no transaction by itself."""
-    del record
     connection.isolation_level = None
     cursor = connection.cursor()
     patience = cursor.execute("PRAGMA busy_timeout").fetchone()[0] / 1000
@@ -304,13 +303,11 @@ class database_clock(FunctionElement[float]):  # noqa: N801 - an SQL function
 
 @compiles(database_clock, "sqlite")
 def _compile_for_sqlite(element: database_clock, compiler: Any, **options: Any) -> str:
-    del element, compiler, options
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 @compiles(database_clock, "postgresql")
 def _compile_for_postgresql(element: database_clock, compiler: Any, **options: Any) -> str:
-    del element, compiler, options
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
 
 

@@ -207,7 +207,6 @@ def _build_statement(
 
 
 def _select_from_fts5(number: int, marks: int, limits: str) -> str:
-    del marks
     join = "JOIN om_texts ON om_texts.id = om_text_words.rowid" if limits else ""
     return (
         f"SELECT om_text_words.rowid AS id FROM om_text_words {join} "  # noqa: S608

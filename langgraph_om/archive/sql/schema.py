@@ -8,13 +8,13 @@ to ASCII, ids and titles by `EscapedText`.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from pydantic import Field
 from sqlalchemy import (
     DOUBLE_PRECISION,
     BigInteger,
@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from langgraph_om.core.config.options import Hint, Rule
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
@@ -49,12 +50,10 @@ class EscapedText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape."""
-        del dialect
         return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Undo the escape."""
-        del dialect
         return None if value is None else _ESCAPE.sub(_unescape_sequence, value)
 
 
@@ -85,12 +84,10 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         """Count microseconds."""
-        del dialect
         return store_moment(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Return the time in UTC."""
-        del dialect
         return None if value is None else _EPOCH + value * _MICROSECOND
 
 
@@ -102,8 +99,13 @@ def store_moment(value: datetime | None) -> int | None:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
+check_span = Rule[float](
+    Annotated[float, Field(ge=0, allow_inf_nan=False), Hint("seconds, 0 or more")]
+).check
+
+
 def check_name(option: str, value: object) -> None:
-    """Refuse a name that is no text or empty.
+    """Refuse a name that is no text or empty; pydantic would refuse lone surrogates too.
 
     Raises:
         ConfigurationError: When it cannot name anything.
@@ -121,28 +123,6 @@ def check_time(option: str, value: datetime | None) -> None:
     """
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
-        raise ConfigurationError(msg)
-
-
-def check_count(option: str, value: int) -> None:
-    """Refuse a negative count.
-
-    Raises:
-        ConfigurationError: When it is negative.
-    """
-    if value < 0:
-        msg = f"`{option}` is {value!r}; pass 0 or more"
-        raise ConfigurationError(msg)
-
-
-def check_seconds(option: str, value: float) -> None:
-    """Refuse a time span that is no finite number of seconds, or negative.
-
-    Raises:
-        ConfigurationError: When it is.
-    """
-    if not math.isfinite(value) or value < 0:
-        msg = f"`{option}` is {value!r}; pass seconds, 0 or more"
         raise ConfigurationError(msg)
 
 

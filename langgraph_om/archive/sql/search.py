@@ -33,12 +33,11 @@ from sqlalchemy import (
     select,
 )
 
-from langgraph_om.archive.protocol import ArchivedHit, check_scope
+from langgraph_om.archive.protocol import ArchivedHit, SearchableArchive, check_scope
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import MARK, MAX_MATCHES, find_matches
 from langgraph_om.archive.sql.schema import (
-    check_count,
     check_time,
     decode_message,
     group_rows,
@@ -48,6 +47,7 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.texts import mark
+from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (
     FoundText,
@@ -79,7 +79,7 @@ class _Scope:
     """By thread id, ids of the groups that are searched instead of those of the log."""
 
 
-class SQLSearch:
+class SQLSearch(SearchableArchive):
     """The search of an archive in SQL."""
 
     _database: Database
@@ -99,10 +99,9 @@ class SQLSearch:
         branches: Mapping[str, str] | None = None,
         groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
-        """Return messages of branches, and groups, that hold words of a query, best first."""
         check_scope(thread_id, resource_id)
-        check_count("limit", limit)
-        check_count("offset", offset)
+        check_number("limit", limit)
+        check_number("offset", offset)
         check_time("before", before)
         check_time("after", after)
         words = query_words(query)

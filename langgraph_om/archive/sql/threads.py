@@ -25,16 +25,20 @@ from langgraph_om.archive.protocol import (
     ArchivedThread,
     Deleted,
     ListedThread,
+    ListingArchive,
+    MessageArchive,
+    MovingArchive,
+    StoreNotingArchive,
     StoreUse,
     ThreadEnd,
+    ThreadEndsArchive,
     describe_shared_log,
 )
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
 from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
-    check_count,
     check_name,
-    check_seconds,
+    check_span,
     check_time,
     deletion_rows,
     group_rows,
@@ -47,6 +51,7 @@ from langgraph_om.archive.sql.schema import (
     thread_rows,
 )
 from langgraph_om.archive.sql.texts import give_to_resource
+from langgraph_om.core.config.options import check_number
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
@@ -163,13 +168,14 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
     _NAME.run(connection, [{"of_thread": locked.id, **values}])
 
 
-class SQLThreads:
+class SQLThreads(
+    ThreadEndsArchive, ListingArchive, StoreNotingArchive, MovingArchive, MessageArchive
+):
     """The threads of an archive in SQL."""
 
     _database: Database
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
-        """Name a thread; one that is not there is not made."""
         check_time("now", now)
         with self._database.write("set a title") as connection:
             is_it = thread_rows.c.id == thread_id
@@ -179,7 +185,6 @@ class SQLThreads:
                 name_thread(connection, row, now, title)
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
-        """Return a thread."""
         with self._database.read("read a thread") as connection:
             rows = _READ.fetch(connection, {"of_thread": thread_id})
         return _read_thread(rows[0]) if rows else None
@@ -193,9 +198,8 @@ class SQLThreads:
         before: datetime | None = None,
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
-        """Return a page of a resource's threads, newest updated first, and whether more follow."""
-        check_count("page", page)
-        check_count("limit", limit)
+        check_number("page", page)
+        check_number("limit", limit)
         check_time("before", before)
         check_time("after", after)
         query = _select_threads(resource_id).offset(page * limit).limit(limit + 1)
@@ -210,8 +214,7 @@ class SQLThreads:
     def thread_ends(
         self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
     ) -> list[ThreadEnd]:
-        """Return a resource's threads, newest updated first, with their last messages."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = _select_threads(resource_id, "position", "key").limit(limit)
         if behind is not None:
             query = query.where(_is_behind(behind.updated, behind.id))
@@ -229,8 +232,7 @@ class SQLThreads:
         limit: int,
         behind: tuple[datetime, str] | None = None,
     ) -> list[ListedThread]:
-        """Return the threads of everybody or of one resource, newest updated first."""
-        check_count("limit", limit)
+        check_number("limit", limit)
         query = _select_threads(resource_id, "position").limit(limit)
         if text:
             wanted = (thread_rows.c.title, thread_rows.c.id, thread_rows.c.resource_id)
@@ -246,7 +248,6 @@ class SQLThreads:
             ]
 
     def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
-        """Return the positions of messages on the current branch."""
         of_thread = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
         query = select(message_rows.c.key, message_rows.c.position).where(*of_thread)
         with self._database.read("find messages") as connection:
@@ -254,7 +255,6 @@ class SQLThreads:
             return {row.key: row.position for row in rows}
 
     def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
-        """Give a thread to another resource, with its messages and groups; again is harmless."""
         check_name("to_resource_id", to_resource_id)
         with self._database.write("move a thread") as connection:
             threads = {row.id: row for row in _lock_with_inner(connection, thread_id)}
@@ -270,7 +270,6 @@ class SQLThreads:
                 _give(connection, row.id, row.resource_id, to_resource_id)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
             owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
             owners.setdefault(thread_id, None)
@@ -281,7 +280,6 @@ class SQLThreads:
         self._database.wipe_deleted()
 
     def delete_resource(self, resource_id: str) -> None:
-        """Delete a resource's threads with all they hold, its record and history, and its jobs."""
         with self._database.write("delete a resource") as connection:
             # In one order, so that two deletions never wait for each other.
             query = (
@@ -302,7 +300,6 @@ class SQLThreads:
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
     ) -> Mapping[tuple[Deleted, str], int]:
-        """Return how often a resource and threads were deleted; those that never were left out."""
         kind, key = deletion_rows.c.kind, deletion_rows.c.id
         query = select(kind, key, deletion_rows.c.number)
         with self._database.read("read deletions") as connection:
@@ -317,20 +314,18 @@ class SQLThreads:
 
         A checkpoint from before a deletion that comes back afterwards is archived again.
         """
-        check_seconds("older_than", older_than)
+        check_span("older_than", older_than)
         then = database_clock() - older_than
         is_old = (deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
         with self._database.write("prune deletions") as connection:
             return connection.execute(delete(deletion_rows).where(*is_old)).rowcount
 
     def note_store(self, use: StoreUse) -> None:
-        """Note that a LangGraph store has texts of threads, too."""
         with self._database.write("note a store") as connection:
             new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)
             connection.execute(new.on_conflict_do_nothing())
 
     def noted_stores(self) -> set[StoreUse]:
-        """Return for what a store was ever used."""
         query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
         with self._database.read("read which stores are used") as connection:
             return set(connection.execute(query).scalars())

@@ -143,7 +143,9 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Hint("a number of s
 Flag = Annotated[bool, Hint("True or False")]
 Text = Annotated[str | None, Hint("a text or None")]
 
-check_count = Rule[int](Tokens).check
+check_tokens = Rule[int](Tokens).check
+check_count = Rule[int](Annotated[int, Field(ge=1), Hint("a whole number, 1 or more")]).check
+check_number = Rule[int](Annotated[int, Field(ge=0), Hint("a whole number, 0 or more")]).check
 check_seconds = Rule[float](Seconds).check
 check_flag = Rule[bool](Flag).check
 

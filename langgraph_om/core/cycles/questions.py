@@ -31,7 +31,15 @@ from langgraph_om.core.content.parts import (
 )
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, compile_late, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import AskModel, CallHook, EffectFlow, Flow, HookReply, ModelReply
+from langgraph_om.core.effects import (
+    AskModel,
+    CallHook,
+    CallReply,
+    EffectFlow,
+    Flow,
+    LateError,
+    ModelReply,
+)
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
@@ -421,8 +429,8 @@ def _read_returned(name: str, what: str, wanted: str) -> ObserverError:
 
 
 def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow[Any]:
-    reply: HookReply = yield CallHook(name, (value, dict(about)))
-    if reply.is_late:
+    reply: CallReply = yield CallHook(name, (value, dict(about)))
+    if isinstance(reply.error, LateError):
         msg = f"the hook `{name}` failed: it did not return within the deadline"
         raise ObserverError(msg) from reply.error
     if reply.error is not None:  # its text may quote what the hook was to hide

@@ -101,6 +101,16 @@ class Window:
     """Of the tokens, how many were observed in the background."""
     meaning: str
 
+    @property
+    def whole(self) -> int:
+        """Tokens of a bar that holds all of it."""
+        return max(self.threshold, self.tokens, 1)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """How much of the bar is full, in hundredths: of it in the background, and else."""
+        return 100 * self.ahead / self.whole, 100 * (self.tokens - self.ahead) / self.whole
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -267,6 +277,13 @@ def list_failures(record: MemoryRecord) -> list[tuple[str, str]]:
         for name, last in record["attempts"].items()
         if last.get("error") and last["failures"]
     ]
+
+
+def list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
+    """Return what somebody who looks at a memory is warned of, and why it is so."""
+    trip = record.get("tripwire")
+    ended = [("The last turn ended", trip["reason"])] if trip else []
+    return ended + [(f"{name.capitalize()} failed", why) for name, why in list_failures(record)]
 
 
 def describe_unread(record: MemoryRecord) -> str:

@@ -28,8 +28,8 @@ from langgraph_om.core.page.html import (
     element,
     explain_chunks,
     join,
-    list_failures,
     list_hints,
+    list_trouble,
     list_unread,
     list_usage,
     list_windows,
@@ -345,13 +345,7 @@ def _render_head(record: MemoryRecord, sizes: Sizes | None, actor: str) -> Html:
 
 
 def _render_trouble(record: MemoryRecord) -> Html | None:
-    lines = [
-        element("p", element("b", f"{name.capitalize()} failed: "), text)
-        for name, text in list_failures(record)
-    ]
-    trip = record.get("tripwire")
-    if trip:
-        lines.insert(0, element("p", element("b", "The last turn ended: "), trip["reason"]))
+    lines = [element("p", element("b", f"{name}: "), why) for name, why in list_trouble(record)]
     if lines:
         calm = "Nothing is lost: the messages stay in the conversation, and are observed later."
         lines.append(element("p", calm))
@@ -360,9 +354,7 @@ def _render_trouble(record: MemoryRecord) -> Html | None:
 
 
 def _render_window(window: Window) -> Html:
-    whole = max(window.threshold, window.tokens, 1)
-    ahead = 100 * window.ahead / whole
-    rest = 100 * window.tokens / whole - ahead
+    ahead, rest = window.shares
     bar = element(
         "div",
         element("i", style=f"width:{ahead:.2f}%", class_="ahead") if ahead else None,
@@ -372,7 +364,7 @@ def _render_window(window: Window) -> Html:
         aria_label=window.name,
         aria_valuenow=window.tokens,
         aria_valuemin=0,
-        aria_valuemax=whole,
+        aria_valuemax=window.whole,
     )
     part = f", {window.ahead:,} of them observed in the background" if window.ahead else ""
     numbers = f"{window.tokens:,} of {count(window.threshold, 'token')}{part}"

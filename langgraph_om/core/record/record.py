@@ -167,6 +167,8 @@ def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
 def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
     """Leave out the groups that tell of what the thread had when it was deleted."""
     starts = find_deletions(record).starts
+    if not starts:  # nearly no thread was deleted, and each step asks for the whole log
+        return [*groups]
     return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
 
 

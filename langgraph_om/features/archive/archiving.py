@@ -35,9 +35,9 @@ from langgraph_om.core.content.message_keys import (
     keyed_conversation,
 )
 from langgraph_om.core.effects import (
+    CallReply,
     EffectFlow,
     Storage,
-    StorageReply,
     Warn,
     call_storage,
     warn_once_an_outage,
@@ -194,7 +194,7 @@ def is_survivor(events: Sequence[Event]) -> bool:
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
     """Warn, once in a process for each resource, that the archive lacks what it had."""
     name = record["resource_id"] or record["thread_id"]
-    reply: StorageReply = yield Storage("note_loss", (name,))
+    reply: CallReply = yield Storage("note_loss", (name,))
     if reply.value:
         yield Warn(
             "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
@@ -343,11 +343,9 @@ class StepArchive:
         Raises:
             ArchiveError: When the storage fails.
         """
-        reply: StorageReply = yield Storage(method, arguments, options)
+        reply: CallReply = yield Storage(method, arguments, options)
         self.seconds += reply.seconds
-        if reply.error is not None:
-            raise reply.error
-        return reply.value
+        return reply.unwrap()
 
     def append(
         self,

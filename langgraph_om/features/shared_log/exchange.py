@@ -19,9 +19,9 @@ from langgraph_om.core.additions import as_event, find_deletions, find_label, fi
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import (
+    CallReply,
     EffectFlow,
     Storage,
-    StorageReply,
     Warn,
     call_storage,
     warn_once_an_outage,
@@ -320,7 +320,7 @@ def _archive_groups(
             log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]
             yield from call_storage("add_groups", thread_id, resource, groups, now, log=log)
     for thread_id, title in titles.items():
-        reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
+        reply: CallReply = yield Storage("set_title", (thread_id, title, now))
         if isinstance(reply.error, ArchiveError | ConfigurationError):  # no storage takes any text
             yield Warn("thread %r: its title is not kept: %s", (thread_id, reply.error))
         elif reply.error is not None:

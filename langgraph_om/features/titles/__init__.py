@@ -17,7 +17,7 @@ from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import EffectFlow, Requests, Storage, StorageReply, Warn
+from langgraph_om.core.effects import CallReply, EffectFlow, Requests, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
@@ -280,7 +280,7 @@ class NamedThreads(Feature):
         if any(find(step.record) != find(step.former) for find in kept_until):
             thread_id = step.record["thread_id"]
             arguments = (thread_id, None, step.now)
-            reply: StorageReply = yield Storage("set_title", arguments)
+            reply: CallReply = yield Storage("set_title", arguments)
             if reply.error is not None:
                 yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
 

@@ -37,14 +37,13 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import rewrite_by_hook, show_messages
 from langgraph_om.core.effects import (
     AskModel,
+    CallReply,
     CallWithConfig,
     EffectFlow,
-    HookReply,
     ModelReply,
     PeekJobs,
     ReadTally,
     Storage,
-    StorageReply,
     Tally,
     Warn,
 )
@@ -381,9 +380,9 @@ class TitleJob:
         """Return what the user wants of titles, which a function of the run may tell."""
         told = self.instructions
         if callable(told):
-            reply: HookReply = yield CallWithConfig("thread_title.instructions", told)
+            reply: CallReply = yield CallWithConfig("thread_title.instructions", told)
             if reply.error is not None:
-                msg = f"`thread_title.instructions` failed: {type(reply.error).__name__}"
+                msg = f"`thread_title.instructions` failed: {reply.failure}"
                 raise ObserverError(msg) from reply.error
             told = reply.value
         if told is not None and not isinstance(told, str):
@@ -396,7 +395,7 @@ class TitleJob:
         thread_id = self.record["thread_id"]
         if self.settings.features.storage is None or not thread_id:
             return
-        reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
+        reply: CallReply = yield Storage("set_title", (thread_id, title, now))
         if reply.error is not None and not isinstance(reply.error, ConfigurationError):
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 

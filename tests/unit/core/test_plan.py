@@ -24,8 +24,8 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import find_safe_cuts
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.testing import drive
 from support import groups
+from support.driving import drive
 from support.examples import examples
 from support.simulation import look
 from support.views import assemble

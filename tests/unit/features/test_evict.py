@@ -20,8 +20,8 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.archiving import StepArchive, ThreadMemory, find_unarchived
 from langgraph_om.features.evict import find_arrival, find_removable, take_out_resent
-from langgraph_om.testing import FlowRun, drive
 from support import groups
+from support.driving import FlowRun, drive
 from support.simulation import settings
 
 SETTINGS = settings()

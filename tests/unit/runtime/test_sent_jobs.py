@@ -16,7 +16,7 @@ from langgraph_om.core.cycles.carry_out import has_begun
 from langgraph_om.integrations.worker_graph import carry_out_once
 from langgraph_om.runtime import server as server_calls
 from langgraph_om.runtime.server import ServerCalls, is_busy
-from langgraph_om.testing import drive
+from support.driving import drive
 
 REQUEST: Any = {
     "cycle_id": "c",

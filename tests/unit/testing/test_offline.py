@@ -32,8 +32,8 @@ from langgraph_om.testing import (
     RoughObserver,
     RoughReflector,
     ScriptedChatModel,
-    drive,
 )
+from support.driving import drive
 from support.editing import TALK, long_log
 from support.examples import examples
 from support.rendering import divide

@@ -28,17 +28,8 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph.message import add_messages
 
-from langgraph_om.core.effects import (
-    AskModel,
-    CallHook,
-    HookReply,
-    ReadTally,
-    Storage,
-    Together,
-    Warn,
-)
-from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, drive, scripted
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, scripted
 from langgraph_om.testing import extractive as extractive_observer
 from langgraph_om.testing import extractive as extractive_reflector
 from support.examples import examples
@@ -213,70 +204,6 @@ def test_copies_share_calls_and_the_place_in_the_script(copy: Callable[..., Mode
     assert copy(model).invoke("b").content == "two"
     assert model.invoke("c").content == "three"
     assert [entry["messages"][0].content for entry in model.calls] == ["a", "b", "c"]
-
-
-# --- Flows ---------------------------------------------------------------------------------------
-
-
-def asking() -> Any:
-    """A flow that asks, calls, stores and warns, and says when it begins and ends."""
-    yield {"type": "begun"}
-    reply = yield AskModel("observer", [])
-    changed = yield CallHook("after_observation", (reply.text, {}))
-    kept = yield Storage("keep", (changed.value,))
-    yield Warn("kept %r", (kept.value,))
-    tally = yield ReadTally()
-    yield {"type": "ended", "calls": tally.calls}
-    return reply.error, changed.error, kept.error
-
-
-def test_a_flow_is_run_from_replies_in_order() -> None:
-    run = drive(asking(), ["said", "changed", ArchiveError("full")])
-    assert run.events == [{"type": "begun"}, {"type": "ended", "calls": 1}]
-    kinds = [type(effect).__name__ for effect in run.effects]
-    assert kinds == ["AskModel", "CallHook", "Storage", "Warn"]
-    assert run.effects[1].arguments == ("said", {})
-    assert run.effects[2].arguments == ("changed",)
-    assert [type(error) for error in run.result] == [type(None), type(None), ArchiveError]
-
-
-def test_a_flow_is_answered_by_a_function_of_what_it_asks() -> None:
-    replies = {AskModel: ValueError("busy"), CallHook: HookReply(is_late=True), Storage: 3}
-    run = drive(asking(), lambda effect: replies[type(effect)])
-    assert str(run.result[0]) == "busy"
-
-
-def test_flows_side_by_side_are_run_in_turn_and_counted_together() -> None:
-    def part(name: str) -> Any:
-        reply = yield AskModel("observer", [])
-        tally = yield ReadTally()
-        return name, reply.text, tally.calls
-
-    def flow() -> Any:
-        parts = yield Together([part("a"), part("b")])
-        tally = yield ReadTally()
-        return parts, tally.calls
-
-    parts, calls = drive(flow(), ["one", "two"]).result
-    assert parts == [("a", "one", 1), ("b", "two", 1)]
-    assert calls == 2
-
-
-def test_a_flow_that_asks_for_more_than_is_scripted_says_so() -> None:
-    with pytest.raises(AssertionError, match="no reply is scripted for CallHook"):
-        drive(asking(), ["said"])
-
-
-def test_events_of_a_flow_that_raises_are_noted() -> None:
-    def flow() -> Any:
-        yield {"type": "begun"}
-        msg = "full"
-        raise ArchiveError(msg)
-
-    events: list[dict[str, Any]] = []
-    with pytest.raises(ArchiveError):
-        drive(flow(), events=events)
-    assert events == [{"type": "begun"}]
 
 
 # --- check_message_sequence ------------------------------------------------------------------

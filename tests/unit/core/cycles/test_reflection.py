@@ -16,7 +16,7 @@ from langgraph_om.core.plan import plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import Group
-from langgraph_om.testing import drive
+from support.driving import drive
 from support.flows import NOW, Talk, conversation, dense, kinds, later, reflectable, setup, texts
 from support.groups import day_log, group
 from support.simulation import GOOD, Simulation, settings

@@ -9,13 +9,13 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply
+from langgraph_om.core.effects import CallReply, EffectFlow, Storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.archiving import ThreadMemory, archive_new, complete_thread
-from langgraph_om.testing import FlowRun, drive
+from support.driving import FlowRun, drive
 from support.storage_calls import (
     DOWN,
     NOW,
@@ -91,7 +91,7 @@ def test_a_failure_is_noted_and_said_and_tried_again(
     seconds: float, request_key: str | None, waited_for: str | None, when: str
 ) -> None:
     record = opened()
-    answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None, PLACE]
+    answers = [ThreadMemory(), CallReply(error=DOWN, seconds=seconds), None, PLACE]
     run = archive(record, said("h1"), answers, changed={"h1"}, request=request_key)
     assert run.result == (record, [])
     assert calls(run)[-1] == "note_outage"
@@ -103,7 +103,7 @@ def test_a_failure_is_noted_and_said_and_tried_again(
 
 def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
     flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
-    run = drive(flow, [ThreadMemory(), StorageReply(error=DOWN), None, None])
+    run = drive(flow, [ThreadMemory(), CallReply(error=DOWN), None, None])
     assert calls(run)[-1] == "note_outage"
     assert warnings(run) == []
 

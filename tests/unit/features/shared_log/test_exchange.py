@@ -33,8 +33,8 @@ from langgraph_om.features.shared_log.threads import (
     read_other_threads,
     read_other_threads_if_possible,
 )
-from langgraph_om.testing import FlowRun, drive
 from support import groups
+from support.driving import FlowRun, drive
 from support.groups import group
 from support.storage_calls import (
     DOWN,

@@ -16,7 +16,7 @@ from langgraph_om.core.wire import Group
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.observing import ask_observer_of_threads
 from langgraph_om.features.shared_log.threads import OtherThread
-from langgraph_om.testing import drive
+from support.driving import drive
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 
