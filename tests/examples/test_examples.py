@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,11 +34,6 @@ def run(example: str, *options: object) -> subprocess.CompletedProcess[str]:
     return run_python(str(EXAMPLES / example), *map(str, options))
 
 
-def run_without(package: str, example: str) -> subprocess.CompletedProcess[str]:
-    """Run an example where a package is not installed."""
-    return run_behind(f"sys.modules[{package!r}] = None", example)
-
-
 def run_behind(statement: str, example: str) -> subprocess.CompletedProcess[str]:
     """Run an example behind a statement that makes circumstances for it."""
     return run_python(
@@ -51,6 +48,48 @@ def succeed(example: str, *options: object) -> str:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert "\x1b" not in done.stdout + done.stderr, "control sequences outside of a terminal"
     return done.stdout
+
+
+class Example:
+    """Runs an example in this process, which spares a start per case."""
+
+    def __init__(
+        self, name: str, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.name, self.patch, self.capsys = name, patch, capsys
+        patch.syspath_prepend(EXAMPLES)
+
+    def without(self, package: str) -> Example:
+        """Return it where a package is not installed."""
+        for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
+            self.patch.delitem(sys.modules, name)
+        self.patch.setitem(sys.modules, package, None)
+        return self
+
+    def run(self, *options: object) -> tuple[object, str, str]:
+        self.patch.setattr(sys, "argv", [self.name, *map(str, options)])
+        code: object = 0
+        try:
+            runpy.run_path(str(EXAMPLES / self.name), run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code or 0
+        printed, errors = self.capsys.readouterr()
+        if isinstance(code, str):
+            return 1, printed, f"{errors}{code}\n"
+        return code, printed, errors
+
+    def succeed(self, *options: object) -> str:
+        code, printed, errors = self.run(*options)
+        assert code == 0, printed[-2000:] + errors[-2000:]
+        return printed
+
+
+Make = Callable[[str], Example]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Make:
+    return lambda name: Example(name, monkeypatch, capsys)
 
 
 def figure(name: str, printed: str) -> int:
@@ -69,11 +108,10 @@ def figure(name: str, printed: str) -> int:
         ("swap_checkpointer.py", "langgraph.checkpoint.sqlite", "examples"),
     ],
 )
-def test_example_says_what_to_install(example: str, package: str, extras: str) -> None:
-    done = run_without(package, example)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert f"pip install 'langgraph-om[{extras}]'" in done.stderr
+def test_example_says_what_to_install(example: str, package: str, extras: str, make: Make) -> None:
+    code, _, errors = make(example).without(package).run()
+    assert (code, errors.count("\n")) == (1, 1)
+    assert f"pip install 'langgraph-om[{extras}]'" in errors
 
 
 # --- quickstart ----------------------------------------------------------------------------------
@@ -394,11 +432,11 @@ def test_deep_agent_never_summarises() -> None:
     assert run_behind(statement, "deep_agent.py").returncode == 0
 
 
-def test_deep_agent_says_that_there_is_nothing_to_show_without_deepagents() -> None:
-    done = run_without("deepagents", "deep_agent.py")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "deepagents is not installed" in done.stdout
-    assert "pip install" in done.stdout
+def test_deep_agent_says_that_there_is_nothing_to_show_without_deepagents(make: Make) -> None:
+    code, printed, errors = make("deep_agent.py").without("deepagents").run()
+    assert (code, errors) == (0, "")
+    assert "deepagents is not installed" in printed
+    assert "pip install" in printed
 
 
 # --- stream_events -------------------------------------------------------------------------------
@@ -453,11 +491,10 @@ def test_swap_checkpointer_takes_the_record_along(postgres_database: str) -> Non
     assert "You told me: The hall costs 450 euros" in postgres
 
 
-def test_swap_checkpointer_ends_after_sqlite_without_postgres() -> None:
-    done = run_without("psycopg", "swap_checkpointer.py")
-    assert done.returncode == 0, done.stderr
-    assert "=== SqliteSaver" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("PostgreSQL: skipped")
+def test_swap_checkpointer_ends_after_sqlite_without_postgres(make: Make) -> None:
+    printed = make("swap_checkpointer.py").without("psycopg").succeed()
+    assert "=== SqliteSaver" in printed
+    assert printed.splitlines()[-1].startswith("PostgreSQL: skipped")
 
 
 # --- recall --------------------------------------------------------------------------------------
@@ -498,11 +535,10 @@ def test_two_workers_on_one_postgres_lose_nothing(postgres_database: str) -> Non
 
 
 @pytest.mark.parametrize("package", ["psycopg", "langgraph.checkpoint.postgres"])
-def test_postgres_says_what_it_is_skipped_for(package: str) -> None:
-    done = run_without(package, "postgres.py")
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("Skipped: ")
-    assert "pip install 'langgraph-om[postgres]'" in done.stdout
+def test_postgres_says_what_it_is_skipped_for(package: str, make: Make) -> None:
+    printed = make("postgres.py").without(package).succeed()
+    assert printed.startswith("Skipped: ")
+    assert "pip install 'langgraph-om[postgres]'" in printed
 
 
 # --- working_memory ------------------------------------------------------------------------------

@@ -214,16 +214,8 @@ def test_result_of_a_run_that_is_over_is_announced_by_the_next_one() -> None:
     [ended] = of_kind(parts, "buffering-end")
     assert ended["cycleId"] == started["cycleId"]
     assert set(ended) == {
-        "cycleId",
-        "operationType",
-        "completedAt",
-        "durationMs",
-        "tokensBuffered",
-        "bufferedTokens",
-        "observations",
-        "recordId",
-        "threadId",
-        "usage",
+        *("cycleId", "operationType", "completedAt", "durationMs", "tokensBuffered"),
+        *("bufferedTokens", "observations", "recordId", "threadId", "usage"),
     }
 
 
@@ -232,19 +224,9 @@ def test_activation_has_every_field() -> None:
     parts = talk(agent.graph, on_thread(), turns(30))
     for event in of_kind(parts, "activation"):
         assert set(event) == {
-            "cycleId",
-            "operationType",
-            "activatedAt",
-            "chunksActivated",
-            "tokensActivated",
-            "observationTokens",
-            "messagesActivated",
-            "generationCount",
-            "observations",
-            "recordId",
-            "threadId",
-            "config",
-            "triggeredBy",
+            *("cycleId", "operationType", "activatedAt", "chunksActivated", "tokensActivated"),
+            *("observationTokens", "messagesActivated", "generationCount", "observations"),
+            *("recordId", "threadId", "config", "triggeredBy"),
         }
     first = of_kind(parts, "activation")[0]
     log = record_of(agent.graph, on_thread())

@@ -402,15 +402,8 @@ def test_observation_failed_fields() -> None:
     parts = talk(agent.graph, CONFIG, turns(8))
     start, failed = of_kind(parts, "observation-start")[0], of_kind(parts, "observation-failed")[0]
     assert set(failed) - {"observations"} == {
-        "cycleId",
-        "operationType",
-        "failedAt",
-        "durationMs",
-        "tokensAttempted",
-        "error",
-        "recordId",
-        "threadId",
-        "usage",
+        *("cycleId", "operationType", "failedAt", "durationMs", "tokensAttempted", "error"),
+        *("recordId", "threadId", "usage"),
     }
     assert failed["cycleId"] == start["cycleId"]
     assert failed["operationType"] == "observation"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -12,14 +10,6 @@ import pytest
 from support.processes.workers import Place
 
 pytest.register_assert_rewrite("support.processes.checks")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _importable() -> Iterator[None]:
-    """Let the server from which workers are forked import them ahead."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
-        yield
 
 
 @pytest.fixture

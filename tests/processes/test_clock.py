@@ -23,7 +23,7 @@ from support.processes import workers
 from support.processes.checks import ROUNDS, check, check_end, eventually
 from support.processes.workers import Place, answer, config
 
-LEASE = 4.0
+LEASE = 2.5
 HOURS = 3600.0
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c", "text": "done"}
 

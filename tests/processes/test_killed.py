@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from support.processes import queued, workers
-from support.processes.checks import ROUNDS, check, check_end, start
+from support.processes.checks import ROUNDS, check, check_end
+from support.processes.forks import start
 from support.processes.workers import POINTS, Death, Place
 
 

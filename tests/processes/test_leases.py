@@ -36,6 +36,7 @@ from support.agents import (
 )
 from support.processes import lease_workers
 from support.processes.checks import eventually
+from support.processes.forks import start
 from support.processes.lease_workers import CONFIG
 from support.processes.workers import Place
 
@@ -131,10 +132,10 @@ def test_failure_is_seen_by_every_worker(archive: SQLAlchemyArchive) -> None:
 
 
 def test_lease_is_renewed_for_as_long_as_the_job_runs(archive: SQLAlchemyArchive) -> None:
-    executor, work = worker(archive, 3.0), Held(RESULT)
+    executor, work = worker(archive, 1.5), Held(RESULT)
     submit(executor, work)
     assert work.started.wait(60)
-    time.sleep(4.0)
+    time.sleep(2.0)
     job = archive.job("c1")
     assert job is not None
     assert job.state == "running"
@@ -255,11 +256,11 @@ def test_job_of_another_is_believed_to_run_while_the_archive_fails(
     archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = Unreliable(archive, {"job"})
-    executor = worker(gone, 3.0)
+    executor = worker(gone, 1.5)
     assert executor.peek("c1") == "running"
     assert executor.peek("c1") == "running"
     assert caplog.text.count("the archive failed") == 1
-    time.sleep(3.5)
+    time.sleep(1.7)
     assert executor.peek("c1") is None  # for no longer than a lease lasts
 
 
@@ -308,6 +309,7 @@ def lasting(place: Place) -> Place:
 
 
 def run_process(work: Callable[[Place], None], place: Place) -> int | None:
+    """Run a worker in an interpreter of its own, which ends as interpreters do."""
     process = multiprocessing.get_context("spawn").Process(target=work, args=(place,))
     process.start()
     process.join(250)
@@ -332,7 +334,9 @@ def let_leases_end(place: Place) -> None:
 def test_job_of_a_killed_worker_is_done_once_more(place: Place) -> None:
     dying = replace(place, slowness=3600)
     graph = lease_workers.worker(place).graph  # ready when the other one dies
-    assert run_process(lease_workers.start_job_and_die, dying) == -signal.SIGKILL
+    process = start(lease_workers.start_job_and_die, dying)
+    process.join(250)
+    assert process.exitcode == -signal.SIGKILL
     [lost] = record_of(graph, CONFIG)["pending"].values()
     archive = lease_workers.worker(place).memory.archive
     assert archive is not None

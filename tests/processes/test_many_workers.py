@@ -12,7 +12,8 @@ import pytest
 
 from support.agents import values
 from support.processes import queued, workers
-from support.processes.checks import ROUNDS, check_end, start
+from support.processes.checks import ROUNDS, check_end
+from support.processes.forks import start
 from support.processes.workers import Death, Place, config
 
 THREADS = ["a", "b"]

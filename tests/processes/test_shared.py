@@ -12,7 +12,8 @@ import pytest
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import runner_of
 from support.processes import shared_worker
-from support.processes.checks import ROUNDS, start
+from support.processes.checks import ROUNDS
+from support.processes.forks import start
 from support.processes.shared_worker import USER
 from support.processes.workers import Place
 from support.savers import open_saver

@@ -11,15 +11,15 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.features.shared_log import reading as log_lease
+from langgraph_om.features.shared_log import threads as log_lease
 from support.clock import START
-from support.processes.checks import start
+from support.processes.forks import start
 from support.processes.shared_worker import USER, hang, lease_agent
 from support.processes.workers import Place
 from support.savers import open_saver
 from support.shared_world import Agent, check_thread, extractive, said, sharing
 
-LEASE = 4.0
+LEASE = 2.5
 
 
 def fill(archive: SQLAlchemyArchive, thread: str, turns: int) -> None:
@@ -51,8 +51,13 @@ def is_done(archive: SQLAlchemyArchive, operation: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("operation", "buffering"),
-    [("others", "inline"), ("reflection", "inline"), ("others", "background")],
+    ("place", "operation", "buffering"),
+    [
+        ("sqlite", "others", "inline"),
+        ("postgres", "reflection", "inline"),
+        ("postgres", "others", "background"),
+    ],
+    indirect=["place"],
 )
 def test_work_on_a_shared_log_is_taken_over_from_who_was_killed(
     place: Place, operation: str, buffering: str, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from uuid import uuid4
 
+import psycopg
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 
 SaverKind = Literal["memory", "sqlite", "postgres"]
 SAVER_KINDS: tuple[SaverKind, ...] = get_args(SaverKind)
+
+
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """The libpq URL of an empty database of a PostgreSQL server, dropped at the end."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield server.replace("/postgres?", f"/{name}?")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from sqlalchemy import create_engine
 
 from langgraph_om.archive import SQLAlchemyArchive
 from support.processes.archive_workers import WORKERS
+from support.processes.forks import forking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,5 @@ def engine(url: str) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessPoolExecutor]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
+    with ProcessPoolExecutor(WORKERS, mp_context=forking()) as pool:
         yield pool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import sqlite3
 import sys
 import threading
@@ -26,9 +25,11 @@ from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalM
 from langgraph_om.testing import archive_conformance
 from support.processes import archive_workers
 from support.processes.archive_workers import WORKERS, run_together
+from support.processes.forks import start
+from support.savers import fresh_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import ProcessPoolExecutor
     from pathlib import Path
 
@@ -74,9 +75,21 @@ def test_a_message_at_the_end_of_a_thread_takes_five_statements(sqlite_file: Pat
 # --- The suite -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def shared_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A database of each kind for all checks, as these may share one."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('checks') / 'archive.db'}"
+        return
+    with fresh_database(request.getfixturevalue("postgres_url")) as found:
+        yield found.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
 @pytest.mark.parametrize("name", CHECKS)
-def test_conformance(name: str, url: str) -> None:
-    dict(archive_conformance(lambda: SQLAlchemyArchive(url)))[name]()
+def test_conformance(name: str, shared_url: str) -> None:
+    dict(archive_conformance(lambda: SQLAlchemyArchive(shared_url)))[name]()
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -99,11 +112,10 @@ def with_own_transactions(url: str) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize("make", [create_engine, with_own_transactions])
-@pytest.mark.parametrize("name", CHECKS)
-def test_conformance_with_the_callers_engine(
-    name: str, make: Callable[[str], Engine], sqlite_file: Path
-) -> None:
+@pytest.mark.parametrize(("at", "name"), [*enumerate(CHECKS)], ids=CHECKS)
+def test_conformance_with_the_callers_engine(at: int, name: str, sqlite_file: Path) -> None:
+    """Each check with one of two engines; both ask the same of SQLite, and begin otherwise."""
+    make = (create_engine, with_own_transactions)[at % 2]
     engine = make(f"sqlite:///{sqlite_file}")
     dict(archive_conformance(lambda: SQLAlchemyArchive(engine)))[name]()
     engine.dispose()
@@ -278,9 +290,7 @@ def test_a_killed_writer_leaves_nothing(
     archive: SQLAlchemyArchive, url: str, statement: str
 ) -> None:
     archive.append("other", "r", said("a"), after=None, now=NOW)
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=archive_workers.die_after, args=(url, statement))
-    process.start()
+    process = start(archive_workers.die_after, url, statement)
     process.join(timeout=120)
     assert process.exitcode == -9
     process.close()

@@ -132,16 +132,16 @@ BUFFERED = {"buffering": BackgroundBuffering, "observation": {"buffer_tokens": 0
 AT_ONCE = {"buffering": InlineBuffering, "observation": {"buffer_tokens": False}}
 
 
-@pytest.fixture(params=["thread", "resource"])
+@pytest.fixture
 def home(
-    url: str, folder: Path, request: pytest.FixtureRequest, work: str, *, evict: bool, vector: bool
+    url: str, folder: Path, scope: str, work: str, *, evict: bool, vector: bool
 ) -> Iterator[Home]:
     given: Any = BUFFERED if work == "buffered" else AT_ONCE
     home = Home(
         url,
         folder,
         vector=vector,
-        scope=request.param,
+        scope=scope,
         evict=evict,
         buffering=given["buffering"](),
         observation={"message_tokens": 400, **given["observation"]},
@@ -150,12 +150,22 @@ def home(
         yield home
 
 
+SETTINGS = ("url", "scope", "work", "evict", "vector")
+EACH_PAIR = [
+    ("sqlite", "thread", "buffered", False, False),
+    ("postgres", "resource", "at once", False, False),
+    ("postgres", "resource", "buffered", True, False),
+    ("postgres", "thread", "at once", False, True),
+    ("sqlite", "resource", "buffered", True, True),
+    ("sqlite", "thread", "at once", True, True),
+]
+"""Values of `SETTINGS`, each beside each value of any other."""
+
+
 @pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")
-@pytest.mark.parametrize("work", ["buffered", "at once"])
-@pytest.mark.parametrize("evict", [False, True])
-@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize(SETTINGS, EACH_PAIR, indirect=["url"])
 def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     home.talk(ANA, ANAS_OTHER, BEN)
     others = [len(home.archive.messages(thread, limit=99)) for thread in ("work", "ben")]
@@ -175,10 +185,17 @@ def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
 @pytest.mark.needs("recall")
 @pytest.mark.needs("inject")
 @pytest.mark.needs("meaning")
-@pytest.mark.parametrize("work", ["buffered"])
-@pytest.mark.parametrize("evict", [True])
-@pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    (*SETTINGS, "is_async"),
+    [
+        ("sqlite", "thread", "buffered", True, False, False),
+        ("postgres", "resource", "buffered", True, True, False),
+        ("postgres", "resource", "buffered", True, False, True),
+        ("postgres", "thread", "buffered", True, True, True),
+        ("sqlite", "resource", "buffered", True, True, True),
+    ],
+    indirect=["url"],
+)
 async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) -> None:
     working = home.memory.working_memory
     assert working is not None

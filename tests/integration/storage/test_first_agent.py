@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import convert_to_messages
 
+from langgraph_om.cli.main import main
 from langgraph_om.testing import ExtractiveObserver
 from support.pages import DOCS, read_file
 from support.wire_server import Provider, Reply, Request, openai_says, reach, serve
@@ -68,19 +69,23 @@ def run(folder: Path, *command: str, typed: str = "", code: int = 0) -> str:
     return done.stdout or done.stderr
 
 
-def ask(project: Path, command: str, code: int = 0) -> str:
-    """Run a command of the page, without its `langgraph-om`."""
-    return run(project, "-m", "langgraph_om", *shlex.split(os.path.expandvars(command)), code=code)
-
-
 def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_and_deleted(
-    project: Path,
+    project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def ask(command: str, code: int = 0) -> str:
+        """Run a command of the page; with a graph, in the folder of the agent."""
+        given = shlex.split(os.path.expandvars(command))
+        if "--graph" in given:
+            return run(project, "-m", "langgraph_om", *given, code=code)
+        assert main(given) == code
+        printed = capsys.readouterr()
+        return printed.out or printed.err
+
     text = PAGE.read_text(encoding="utf-8")
     commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
     assert [each.split()[0] for each in commands] == ["list", "show", "search", "correct"]
     not_reached = 3
-    assert "the database has no table 'checkpoints'" in ask(project, commands[0], code=not_reached)
+    assert "the database has no table 'checkpoints'" in ask(commands[0], code=not_reached)
 
     first = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
     assert first.count("agent: Noted.") == len(TALK)
@@ -90,16 +95,16 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
     assert "18:45" in again[: again.index("memory of first")]
 
     for command in commands[:3]:
-        assert re.search(r"^first|ferry", ask(project, command), re.MULTILINE)
+        assert re.search(r"^first|ferry", ask(command), re.MULTILINE)
 
-    ask(project, commands[3])
-    assert "19:15 (corrected by a person)" in ask(project, commands[1])
+    ask(commands[3])
+    assert "19:15 (corrected by a person)" in ask(commands[1])
 
     (project / "delete.py").write_text(read_file(PAGE, "delete.py"), encoding="utf-8")
     run(project, "delete.py")
-    assert "first" not in ask(project, commands[0])
+    assert "first" not in ask(commands[0])
     nothing_found = 1
-    assert "ferry" not in ask(project, commands[2], code=nothing_found)
+    assert "ferry" not in ask(commands[2], code=nothing_found)
 
 
 def test_the_first_agent_can_be_tried_without_a_key(

@@ -98,7 +98,9 @@ def text_of(answer: Any) -> str:
     return "".join(part.text for part in getattr(answer, "content", None) or answer.contents)
 
 
-@pytest.mark.parametrize("connect", [over_stdio, over_http])
+@pytest.mark.parametrize(
+    ("url", "connect"), [("sqlite", over_stdio), ("postgres", over_http)], indirect=["url"]
+)
 async def test_a_client_reads_one_users_memory_and_nothing_else(
     connect: Any, remembered: str
 ) -> None:
@@ -137,7 +139,9 @@ async def test_a_client_reads_one_users_memory_and_nothing_else(
         assert refused.isError
 
 
-@pytest.mark.parametrize("connect", [over_stdio, over_http])
+@pytest.mark.parametrize(
+    ("url", "connect"), [("postgres", over_stdio), ("sqlite", over_http)], indirect=["url"]
+)
 async def test_a_client_that_may_write_changes_the_log_that_the_agent_reads(
     connect: Any, remembered: str
 ) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, ParallelBuffering, SQLAlchemyArchive
 from langgraph_om.features import shared_log
-from langgraph_om.features.shared_log import reading as log_lease
-from langgraph_om.features.shared_log import reading as read_threads
+from langgraph_om.features.shared_log import threads as log_lease
+from langgraph_om.features.shared_log import threads as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
 from support.shared_world import USER, Agent, check_thread, extractive, said, sharing
@@ -247,7 +247,7 @@ def ask_slowly(role: Any) -> Any:
     """A model in this role that takes longer than a lease of the log lasts."""
 
     def reply(messages: list[BaseMessage]) -> str:
-        time.sleep(4)
+        time.sleep(2.6)
         return role.reply(messages)
 
     return reply
@@ -257,7 +257,7 @@ def ask_slowly(role: Any) -> Any:
 def test_what_takes_longer_than_a_lease_is_not_begun_again(
     files: SQLAlchemyArchive, buffer_tokens: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 2.0)
+    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 1.2)
     append(files, "noisy", 0, 70)
     model = extractive(observer=ask_slowly(ExtractiveObserver()))
     options = {"message_tokens": 1000, "buffer_tokens": buffer_tokens}
@@ -267,7 +267,7 @@ def test_what_takes_longer_than_a_lease_is_not_begun_again(
     ):
         agent = Agent(memory, InMemorySaver())
         first = pool.submit(agent.say, "first")
-        time.sleep(2.5)
+        time.sleep(1.5)
         append(files, "noisy", 70, 1)  # so that it is not the same question
         second = pool.submit(agent.say, "second")
         first.result()
@@ -281,7 +281,7 @@ def test_what_takes_longer_than_a_lease_is_not_begun_again(
 def test_a_reflection_that_takes_longer_than_a_lease_is_not_begun_again(
     files: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 2.0)
+    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 1.2)
     saver = InMemorySaver()
     with_long_log(files, saver, 8)
     model = extractive(reflector=ask_slowly(ExtractiveReflector()))
@@ -292,7 +292,7 @@ def test_a_reflection_that_takes_longer_than_a_lease_is_not_begun_again(
     agent = Agent(sharing(files, model, **options), saver)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(agent.say, "t0", 50)
-        time.sleep(2.5)
+        time.sleep(1.5)
         second = pool.submit(agent.say, "t1", 50)
         parts = [*first.result(), *second.result()]
     assert [part["type"] for part in parts].count("data-om-observation-start") == 1

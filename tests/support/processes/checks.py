@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import time
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -20,16 +18,6 @@ from support.processes.workers import Place, answer, asked, config
 
 ROUNDS = int(os.environ.get("OM_ROUNDS", "1"))
 """How many times as many conversations are had as by default."""
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["support.processes.workers", "support.processes.queued"])
-
-
-def start(work: Callable[..., None], *arguments: Any) -> BaseProcess:
-    """Run a worker in a process of its own."""
-    process = _CONTEXT.Process(target=work, args=arguments)
-    process.start()
-    return process
 
 
 def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:

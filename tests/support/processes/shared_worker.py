@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.features.shared_log import reading as log_lease
+from langgraph_om.features.shared_log import threads as log_lease
 from langgraph_om.runtime.executors import BackgroundBuffering
 from support.processes.workers import EXECUTORS, Place, die, turn_of
 from support.savers import open_saver

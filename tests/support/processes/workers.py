@@ -106,16 +106,8 @@ class Death:
 
 
 POINTS = (
-    "actor",
-    "observer",
-    "reflector",
-    "before put",
-    "after put",
-    "before put_writes",
-    "after put_writes",
-    "before commit",
-    "after archive",
-    "before acknowledged",
+    *("actor", "observer", "reflector", "before put", "after put", "before put_writes"),
+    *("after put_writes", "before commit", "after archive", "before acknowledged"),
 )
 """Where a worker can be killed."""
 

@@ -302,13 +302,7 @@ def test_prompt_stays_within_its_tokens(name: str) -> None:
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
     inline = {"problem", "target_tokens", "tag", "hint"}
     inline |= {
-        "characters",
-        "cursor",
-        "part",
-        "offset",
-        "freed_tokens",
-        "log_tokens",
-        "free_tokens",
+        *("characters", "cursor", "part", "offset", "freed_tokens", "log_tokens", "free_tokens"),
     }
     for slot in set(_slots(name)) - inline:
         assert f"{{{{{slot}}}}}" in load(name).splitlines()

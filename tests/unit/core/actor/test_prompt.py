@@ -222,15 +222,7 @@ TAGS = [
     *(("other-conversation", "thread") if find_spec("langgraph_om.features.shared_log") else ()),
 ]
 FORMS = [
-    "<{}>",
-    "</{}>",
-    "< {}>",
-    "</ {} >",
-    "<\t/\t{}>",
-    "<\n{}",
-    "<{} id='1'>",
-    "<{}/>",
-    "< / {}",
+    *("<{}>", "</{}>", "< {}>", "</ {} >", "<\t/\t{}>", "<\n{}", "<{} id='1'>", "<{}/>", "< / {}"),
 ]
 STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 

@@ -72,23 +72,24 @@ def form(block: Any, label: str, data: bytes | None, sent: str, tokens: int) -> 
 png = {"mime_type": "image/png", "data": PNG}
 pdf = {"mime_type": "application/pdf", "data": PDF}
 named = "[Image #1: image/png]"
+PICTURE, PAPER = (IMAGE, "image/png", SIZED), (REPORT, "application/pdf", FLAT)
+UNSEEN, LINKED = (None, "", UNSIZED), ("[Image #1: cat.png]", None, WEB, UNSIZED)
+TERMS = ("the terms", None, "", 2)
 
 FORMS = [
     # LangChain, both versions of its standard blocks
-    form(
-        {"type": "image", "base64": PNG, "mime_type": "image/png"}, named, IMAGE, "image/png", SIZED
-    ),
-    form({"type": "image", "source_type": "base64", **png}, named, IMAGE, "image/png", SIZED),
-    form({"type": "image", "base64": PNG}, "[Image #1]", IMAGE, "image/png", SIZED),
-    form({"type": "image", "url": PNG_URI}, named, IMAGE, "image/png", SIZED),
-    form({"type": "image", "url": WEB}, "[Image #1: cat.png]", None, WEB, UNSIZED),
-    form({"type": "image", "file_id": "file-1"}, "[Image #1]", None, "", UNSIZED),
-    form({"type": "image", "data": IMAGE}, "[Image #1]", IMAGE, "image/png", SIZED),
-    form({"type": "image", "data": bytearray(IMAGE)}, "[Image #1]", IMAGE, "image/png", SIZED),
-    form({"type": "image", "data": memoryview(IMAGE)}, "[Image #1]", IMAGE, "image/png", SIZED),
-    form({"type": "image", "image": PNG}, "[Image #1]", IMAGE, "image/png", SIZED),
-    form({"type": "file", "base64": PDF}, "[File #1]", REPORT, "application/pdf", FLAT),
-    form({"type": "file", **png}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image", "base64": PNG, "mime_type": "image/png"}, named, *PICTURE),
+    form({"type": "image", "source_type": "base64", **png}, named, *PICTURE),
+    form({"type": "image", "base64": PNG}, "[Image #1]", *PICTURE),
+    form({"type": "image", "url": PNG_URI}, named, *PICTURE),
+    form({"type": "image", "url": WEB}, *LINKED),
+    form({"type": "image", "file_id": "file-1"}, "[Image #1]", *UNSEEN),
+    form({"type": "image", "data": IMAGE}, "[Image #1]", *PICTURE),
+    form({"type": "image", "data": bytearray(IMAGE)}, "[Image #1]", *PICTURE),
+    form({"type": "image", "data": memoryview(IMAGE)}, "[Image #1]", *PICTURE),
+    form({"type": "image", "image": PNG}, "[Image #1]", *PICTURE),
+    form({"type": "file", "base64": PDF}, "[File #1]", *PAPER),
+    form({"type": "file", **png}, named, *PICTURE),
     form(
         {"type": "audio", "base64": WAV, "mime_type": "audio/wav"},
         "[Audio #1: audio/wav]",
@@ -103,24 +104,16 @@ FORMS = [
         "video/mp4",
         FLAT,
     ),
-    form({"type": "text-plain", "text": "the terms"}, "the terms", None, "", 2),
-    form({"type": "file", "source_type": "text", "text": "the terms"}, "the terms", None, "", 2),
-    form(
-        {"type": "non_standard", "value": {"type": "image", **png}},
-        named,
-        IMAGE,
-        "image/png",
-        SIZED,
-    ),
+    form({"type": "text-plain", "text": "the terms"}, *TERMS),
+    form({"type": "file", "source_type": "text", "text": "the terms"}, *TERMS),
+    form({"type": "non_standard", "value": {"type": "image", **png}}, named, *PICTURE),
     # OpenAI
-    form({"type": "image_url", "image_url": {"url": PNG_URI}}, named, IMAGE, "image/png", SIZED),
-    form({"type": "image_url", "image_url": PNG_URI}, named, IMAGE, "image/png", SIZED),
-    form({"type": "image_url", "image_url": WEB}, "[Image #1: cat.png]", None, WEB, UNSIZED),
-    form({"type": "input_image", "image_url": PNG_URI}, named, IMAGE, "image/png", SIZED),
-    form(
-        {"type": "input_image", "input_image": {"url": PNG_URI}}, named, IMAGE, "image/png", SIZED
-    ),
-    form({"type": "input_image", "file_id": "file-1"}, "[Image #1]", None, "", UNSIZED),
+    form({"type": "image_url", "image_url": {"url": PNG_URI}}, named, *PICTURE),
+    form({"type": "image_url", "image_url": PNG_URI}, named, *PICTURE),
+    form({"type": "image_url", "image_url": WEB}, *LINKED),
+    form({"type": "input_image", "image_url": PNG_URI}, named, *PICTURE),
+    form({"type": "input_image", "input_image": {"url": PNG_URI}}, named, *PICTURE),
+    form({"type": "input_image", "file_id": "file-1"}, "[Image #1]", *UNSEEN),
     form(
         {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
         "[Audio #1: wav]",
@@ -131,18 +124,10 @@ FORMS = [
     form(
         {"type": "file", "file": {"file_data": PDF_URI, "filename": "r.pdf"}},
         "[File #1: r.pdf]",
-        REPORT,
-        "application/pdf",
-        FLAT,
+        *PAPER,
     ),
     form({"type": "file", "file": {"file_id": "file-1"}}, "[File #1]", None, "", FLAT),
-    form(
-        {"type": "input_file", "file_data": PDF_URI},
-        "[File #1: application/pdf]",
-        REPORT,
-        "application/pdf",
-        FLAT,
-    ),
+    form({"type": "input_file", "file_data": PDF_URI}, "[File #1: application/pdf]", *PAPER),
     form(
         {"type": "input_file", "file_url": REPORT_URL}, "[File #1: r.pdf]", None, REPORT_URL, FLAT
     ),
@@ -158,24 +143,10 @@ FORMS = [
     form(
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
         named,
-        IMAGE,
-        "image/png",
-        SIZED,
+        *PICTURE,
     ),
-    form(
-        {"type": "image", "source": {"type": WEB, "url": WEB}},
-        "[Image #1: cat.png]",
-        None,
-        WEB,
-        UNSIZED,
-    ),
-    form(
-        {"type": "image", "source": {"type": "file", "file_id": "f"}},
-        "[Image #1]",
-        None,
-        "",
-        UNSIZED,
-    ),
+    form({"type": "image", "source": {"type": WEB, "url": WEB}}, *LINKED),
+    form({"type": "image", "source": {"type": "file", "file_id": "f"}}, "[Image #1]", *UNSEEN),
     form(
         {
             "type": "document",
@@ -183,42 +154,20 @@ FORMS = [
             "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
         },
         "[File #1: Lease]",
-        REPORT,
-        "application/pdf",
-        FLAT,
+        *PAPER,
     ),
-    form(
-        {"type": "document", "source": {"type": "text", "data": "the terms"}},
-        "the terms",
-        None,
-        "",
-        2,
-    ),
-    form(
-        {"type": "document", "source": {"type": "content", "content": "the terms"}},
-        "the terms",
-        None,
-        "",
-        2,
-    ),
-    form(
-        {"type": "document", "document": pdf},
-        "[File #1: application/pdf]",
-        REPORT,
-        "application/pdf",
-        FLAT,
-    ),
+    form({"type": "document", "source": {"type": "text", "data": "the terms"}}, *TERMS),
+    form({"type": "document", "source": {"type": "content", "content": "the terms"}}, *TERMS),
+    form({"type": "document", "document": pdf}, "[File #1: application/pdf]", *PAPER),
     # Google
-    form({"type": "media", **png}, named, IMAGE, "image/png", SIZED),
-    form({"type": "media", "media": png}, "[File #1: image/png]", IMAGE, "image/png", SIZED),
+    form({"type": "media", **png}, named, *PICTURE),
+    form({"type": "media", "media": png}, "[File #1: image/png]", *PICTURE),
     form(
         {"type": "media", "inlineData": {"mimeType": "image/png", "data": PNG}},
         "[File #1: image/png]",
-        IMAGE,
-        "image/png",
-        SIZED,
+        *PICTURE,
     ),
-    form({"type": "image", "inline_data": png}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image", "inline_data": png}, named, *PICTURE),
     form(
         {"type": "media", "mime_type": "video/mp4", "file_uri": "gs://b/i.mp4"},
         "[Video #1: i.mp4]",
@@ -227,26 +176,18 @@ FORMS = [
         FLAT,
     ),
     # Amazon, and the Model Context Protocol
-    form(
-        {"image": {"format": "png", "source": {"bytes": IMAGE}}},
-        "[Image #1: png]",
-        IMAGE,
-        "image/png",
-        SIZED,
-    ),
+    form({"image": {"format": "png", "source": {"bytes": IMAGE}}}, "[Image #1: png]", *PICTURE),
     form(
         {"document": {"format": "pdf", "name": "r", "source": {"bytes": REPORT}}},
         "[File #1: r]",
-        REPORT,
-        "application/pdf",
-        FLAT,
+        *PAPER,
     ),
-    form({"type": "image", "data": PNG, "mimeType": "image/png"}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image", "data": PNG, "mimeType": "image/png"}, named, *PICTURE),
     # What only looks like bytes, and what there is nothing in
-    form({"type": "image", "url": "file:///etc/passwd"}, "[Image #1: passwd]", None, "", UNSIZED),
-    form({"type": "image", "base64": "not, base64!"}, "[Image #1]", None, "", UNSIZED),
-    form({"type": "image", "image": "cat"}, "[Image #1]", None, "", UNSIZED),
-    form({"type": "image", "base64": ""}, "[Image #1]", None, "", UNSIZED),
+    form({"type": "image", "url": "file:///etc/passwd"}, "[Image #1: passwd]", *UNSEEN),
+    form({"type": "image", "base64": "not, base64!"}, "[Image #1]", *UNSEEN),
+    form({"type": "image", "image": "cat"}, "[Image #1]", *UNSEEN),
+    form({"type": "image", "base64": ""}, "[Image #1]", *UNSEEN),
     form(
         {"type": "image", "url": "data:image/svg+xml,<svg/>"},
         "[Image #1: image/svg+xml]",

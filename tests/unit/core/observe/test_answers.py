@@ -277,16 +277,7 @@ AROUND = {
 
 NOTHING_SAID = [
     *(
-        "(none)",
-        "None",
-        "none.",
-        "NONE",
-        "N/A",
-        "n/a",
-        "Nil",
-        "null",
-        "nothing",
-        "[none]",
+        *("(none)", "None", "none.", "NONE", "N/A", "n/a", "Nil", "null", "nothing", "[none]"),
         "<none/>",
     ),
     *("No new observations.", "No observations", "(no observations)", "* No new observations."),
@@ -322,13 +313,7 @@ NOTHING_SAID = [
     ),
     *("žádné", "Žádná nová pozorování", "inga", "Inga nya observationer.", "Ingen", "yok"),
     *(
-        "Yeni gözlem yok.",
-        "无",
-        "（无）",
-        "無",
-        "没有新的观察。",
-        "暂无",
-        "无新观察",
+        *("Yeni gözlem yok.", "无", "（无）", "無", "没有新的观察。", "暂无", "无新观察"),
         "没有值得记录的内容。",
     ),
     *(
@@ -346,14 +331,9 @@ FACTS = [
     *("* User has none of the keys", "* User has no pets", "* 🔴 (10:00) User ate nothing"),
     *("* None of the tests pass", "* Nothing works since the update", "* No sugar in the tea"),
     *("* User wants nothing but tea", "* no", "* нет сахара", "* Нет, спасибо", "* 没有糖"),
-    *(
-        "* 🟡 (10:00) Nothing found",
-        "* 🟡 (10:00) none",
-        "* 🔴 (10:00) No new facts in the case",
-        "* 无糖茶",
-    ),
-    *("* Keine Haustiere", "* Aucune allergie", "* ninguna mascota", "* 犬はいません", "* 0"),
-    "* 🔴 (10:00) User reported no new observations of the comet",
+    *("* 🟡 (10:00) Nothing found", "* 🟡 (10:00) none", "* 🔴 (10:00) No new facts in the case"),
+    *("* 无糖茶", "* Keine Haustiere", "* Aucune allergie", "* ninguna mascota", "* 犬はいません"),
+    *("* 0", "* 🔴 (10:00) User reported no new observations of the comet"),
 ]
 
 NO_ANSWER = [

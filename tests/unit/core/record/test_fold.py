@@ -446,18 +446,8 @@ def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None
 
 
 KINDS = (
-    "open",
-    "count",
-    "step",
-    "observe",
-    "observe",
-    "reflect",
-    "fail",
-    "trip",
-    "edit",
-    "none",
-    "again",
-    "stale",
+    *("open", "count", "step", "observe", "observe", "reflect", "fail", "trip", "edit", "none"),
+    *("again", "stale"),
 )
 
 

@@ -22,6 +22,7 @@ from langgraph_om.features.shared_log.sections import (
     write_opening,
 )
 from support.examples import examples
+from support.growth import check_growth
 from support.rendering import render_output
 from support.threads import LOG, NAMES, NONE, WHOLE, A, B, C, body, group, hashed, items, section
 from support.words import Words
@@ -30,18 +31,7 @@ from support.words import Words
 
 
 ODD_IDS = [
-    'a"b',
-    "a'b",
-    "a b",
-    " a ",
-    "<thread>",
-    "a&b",
-    "a&lt;b",
-    "a\nb",
-    "a\t",
-    "",
-    "é🔴",
-    "\ud800",
+    *('a"b', "a'b", "a b", " a ", "<thread>", "a&b", "a&lt;b", "a\nb", "a\t", "", "é🔴", "\ud800"),
 ]
 
 IDS = st.sampled_from(ODD_IDS) | st.text(max_size=12)
@@ -244,27 +234,32 @@ def test_what_was_written_in_sections_is_read_back(threads: dict[str, str]) -> N
     }
 
 
-BIG = 400_000
-
-FLOODS: dict[str, Callable[[], str]] = {
-    "opening tags": lambda: '<thread id="A">\n' * (BIG // 16),
-    "closing tags": lambda: "</thread>\n" * (BIG // 10),
-    "closing tags in a line": lambda: "</thread>" * (BIG // 9),
-    "sections": lambda: f"{A}\n" * (BIG // len(A)),
-    "one long id": lambda: f'<thread id="{"a" * BIG}">\n* a\n</thread>',
-    "blanks in a tag": lambda: f"<thread{' ' * BIG}>",
-    "attributes": lambda: f"<thread{' a=b' * (BIG // 4)}>",
-    "half tags": lambda: "<thread " * (BIG // 8),
-    "think tags": lambda: "<think></think>\n" * (BIG // 16),
+FLOODS: dict[str, Callable[[int], str]] = {
+    "opening tags": lambda size: '<thread id="A">\n' * (size // 16),
+    "closing tags": lambda size: "</thread>\n" * (size // 10),
+    "closing tags in a line": lambda size: "</thread>" * (size // 9),
+    "sections": lambda size: f"{A}\n" * (size // len(A)),
+    "one long id": lambda size: f'<thread id="{"a" * size}">\n* a\n</thread>',
+    "blanks in a tag": lambda size: f"<thread{' ' * size}>",
+    "attributes": lambda size: f"<thread{' a=b' * (size // 4)}>",
+    "half tags": lambda size: "<thread " * (size // 8),
+    "think tags": lambda size: "<think></think>\n" * (size // 16),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
-def test_a_flood_ends(name: str) -> None:
-    flood = FLOODS[name]()
-    for cut_off in (False, True):
-        assert "B" not in parse_sections(flood, ["A", "B"], cut_off=cut_off).threads
+def test_a_flood_takes_time_in_proportion_to_its_length(name: str) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        flood = FLOODS[name](size)
+
+        def work() -> None:
+            for cut_off in (False, True):
+                assert "B" not in parse_sections(flood, ["A", "B"], cut_off=cut_off).threads
+
+        return work
+
+    check_growth(prepare, 40_000)
 
 
 # --- Answers in odd forms ------------------------------------------------------------------------
