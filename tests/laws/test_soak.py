@@ -42,3 +42,13 @@ def test_broken_law_is_counted_and_told_with_what_happened(monkeypatch: Any) -> 
     assert first[0].startswith("world 0 of seed 5: Rules(")
     assert first[-2:] == problems
     assert [line.split(":")[0] for line in figures.worlds] == ["world 0", "world 1"]
+
+
+def test_what_a_deletion_leaves_is_told(monkeypatch: Any) -> None:
+    home = world.World(world.Rules(storage="archive", buffering="off"))
+    thread, worker = home.threads["a"], home.workers[0]
+    home.talk(thread, worker, 12)
+    monkeypatch.setattr(type(worker.memory), "delete_thread", lambda *_, **__: [])
+    with pytest.raises(AssertionError, match="words of u0 is in om_messages"):
+        home.delete([thread], worker, None)
+    home.close()

@@ -214,6 +214,42 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
 
 
 @pytest.mark.needs("steering")
+@pytest.mark.needs("pinned")
+@pytest.mark.needs("standing")
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["buffered", "at once"])
+@pytest.mark.parametrize("evict", [False])
+@pytest.mark.parametrize("vector", [True])
+@pytest.mark.parametrize("is_all", [False, True])
+def test_no_byte_of_what_a_person_did_in_a_deleted_thread_is_left(
+    home: Home, *, is_all: bool
+) -> None:
+    home.talk(ANA, ANAS_OTHER, BEN, times=3)
+    trip = home.memory.of(home.graph, ANA)
+    trip.remember(f"The word is {WORD}, said by hand")
+    trip.remember(f"It was {WORD} once")
+    trip.correct("It was", f"Now it is {WORD}")
+    trip.pin("said by hand")
+    trip.set_title(f"All of {WORD}")
+    first = home.graph.get_state(ANA).values["messages"][0]
+    trip.pin_message(str(first.id))
+    home.talk(ANA, ANAS_OTHER, BEN, times=5)
+    trip.forget("Now it is")
+    home.talk(ANA, ANAS_OTHER, BEN, times=2)
+    assert WORD in home.newest(ANA)
+    if is_all:
+        left = home.memory.delete_resource("ana", store=home.store, checkpointer=home.saver)
+        assert home.find() == {}
+    else:
+        left = home.memory.delete_thread("trip", store=home.store, checkpointer=home.saver)
+        assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+        say(home.graph, ANAS_OTHER, turn(700))
+        assert home.memory.flush(60)
+        assert WORD not in home.newest(ANAS_OTHER)
+        assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+
+
+@pytest.mark.needs("steering")
 def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
     archive: SQLAlchemyArchive,
 ) -> None:

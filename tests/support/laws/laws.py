@@ -33,7 +33,9 @@ LEAST_PREVIEWED = 100
 """Tokens, which are words here, of which no preview is made."""
 
 _ORDERS = re.compile(
-    r"\n\n## Standing instructions of the user\n.*?(?=\n\n<observations>|\Z)", re.DOTALL
+    r"\n\n## Standing instructions of the user\n"
+    r".*?(?=\n\n(?:<observations>|## Pinned messages\n)|\Z)",
+    re.DOTALL,
 )
 
 DOUBLED = "is covered"

@@ -43,6 +43,17 @@ class Unreliable(SQLAlchemyArchive):
     chance: Callable[[], float] = staticmethod(lambda: 1.0)
     """Decides whether a call fails while it flickers: below 0.2; below 0.1 after it was done."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.refused: set[str] = set()
+        """Jobs that nobody got, as their thread was deleted and nothing of it is archived since."""
+
+    def claim(self, job_id: str, *args: Any, **options: Any) -> Any:
+        claim = super().claim(job_id, *args, **options)
+        if claim == "taken" and self.job(job_id) is None:
+            self.refused.add(job_id)
+        return claim
+
     @contextmanager
     def reached(self) -> Iterator[None]:
         """Reach it whatever happens."""
@@ -91,6 +102,17 @@ class Shares:
     """Groups of the logs that were looked at."""
     orders: dict[str, dict[str, str]] = field(default_factory=dict)
     """The standing instructions of each resource, as the archive had them last."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Forget what threads had in a log, as they were deleted."""
+        for name in names:
+            self.newest.pop(name, None)
+        for resource in self.orders:
+            stored, _ = self.archive.load_record(resource)
+            log = stored["log"] if stored is not None else []
+            kept = {group["id"] for group in log}
+            orders = self.orders[resource].items()
+            self.orders[resource] = {key: text for key, text in orders if key in kept}
 
     def noted(self, resource: str, thread: str, former: Mapping[str, str | None]) -> frozenset[str]:
         """All messages of a thread, on any branch, that the shared log ever covered."""

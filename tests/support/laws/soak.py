@@ -2,10 +2,10 @@
 
     PYTHONPATH=tests python -m support.laws.soak --scope resource --minutes 30 --seed 1
 
-Faulty Observers, forks, time travel, restarts, edits, removals, histories sent once more, and an
-archive that fails: in worlds of some 60 turns, each made by its own seed alone. What broke a law is
-printed with all that happened before it, `--only 17` lets world 17 happen again, and
-`--without fork edit` leaves some of it out.
+Faulty Observers, forks, time travel, restarts, edits, removals, pins, deletions, histories sent
+once more, and an archive that fails: in worlds of some 60 turns, each made by its own seed alone.
+What broke a law is printed with all that happened before it, `--only 17` lets world 17 happen
+again, and `--without fork edit` leaves some of it out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from support.laws.doors import DOORS
 from support.laws.laws import DOUBLED, LOST, UNCOVERED, UNREAD
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
-from support.laws.world import HAS_WORKING, Point, Rules, Thread, Worker, World, exchanges
+from support.laws.world import (
+    HAS_PINS,
+    HAS_WORKING,
+    MAX_PINS,
+    Point,
+    Rules,
+    Thread,
+    Worker,
+    World,
+    exchanges,
+)
 from support.laws.world import turns as split_turns
 from support.real_ids import Naming
 
@@ -56,7 +66,7 @@ class Figures:
 
     KINDS = (
         *("worlds", "turns", "forks", "restarts", "edits", "removals", "resent"),
-        *("faults", "runs"),
+        *("pins", "deletions", "faults", "runs"),
     )
     WRONG = ("violations", "losses", "unread", "doubles", "uncovered")
 
@@ -120,6 +130,9 @@ class Episode:
             self.pass_time: 3,
             self.edit: 3,
             self.take_back: 3,
+            self.pin: 3 if HAS_PINS else 0,
+            self.delete: 3,
+            self.delete_user: 1,
             self.send_again: 5 if self.rules.storage == "evicting" else 0,
             self.fail: 6 if self.world.archive is not None else 0,
             self.change_server: 8 if self.world.served is not None else 0,
@@ -254,6 +267,35 @@ class Episode:
             ]
             self._log("removals", f"{thread.name}: without {keys}")
             self.world.take_back(thread, worker, keys)
+
+    def pin(self) -> None:
+        thread, worker = self._thread(), self._worker()
+        pinned = thread.told.pinned
+        keys = [
+            str(message.id)
+            for message in self.world.standing(thread, worker)
+            if message.type in {"human", "ai"} and message.text.strip()
+        ]
+        keys = [key for key in keys if key in pinned or len(pinned) < MAX_PINS]
+        if keys:
+            key = self.random.choice(keys)
+            self._log("pins", f"{thread.name}: pins {key}, or lets it go")
+            self.world.pin(thread, worker, key)
+
+    def delete(self) -> None:
+        """Delete a thread."""
+        if self.world.archive is None or not self.world.archive.away:
+            thread, worker = self._thread(), self._worker()
+            self._log("deletions", f"{thread.name} is deleted")
+            self.world.delete([thread], worker, None)
+
+    def delete_user(self) -> None:
+        """Delete all of a user."""
+        if self.world.archive is None or not self.world.archive.away:
+            owner, worker = self._thread().resource, self._worker()
+            threads = [each for each in self.threads if each.resource == owner]
+            self._log("deletions", f"all of {owner} is deleted")
+            self.world.delete(threads, worker, owner)
 
     def send_again(self) -> None:
         """Send history once more, as a client does that knows nothing of eviction.

@@ -40,9 +40,10 @@ from support.laws.cast import (
     TurnWithoutEnd,
     label_of,
     request,
+    spoken,
 )
 from support.laws.doors import WITHIN, actor_node, build, last_node
-from support.laws.laws import Moment, Record, Told, broken
+from support.laws.laws import Moment, Record, Told, broken, groups_ahead
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
 from support.real_ids import Naming
@@ -198,6 +199,14 @@ class World:
         self.oracle = Oracle()
         self.actor = Actor(naming=rules.naming, clock=self.clock, thinks=rules.thinks)
         self.said = 0
+        self.spoken: dict[str, set[int]] = {}
+        """By thread, the numbers of what users said there since it began."""
+        self.gone: set[int] = set()
+        """Those of deleted threads."""
+        self.gone_groups: set[str] = set()
+        """The ids of what was observed of these."""
+        self.gone_jobs: set[str] = set()
+        """The jobs that ended with them."""
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []
         self.archive: Unreliable | None = None
@@ -319,6 +328,7 @@ class World:
         """
         if number is None:
             self.said, number = self.said + 1, self.said
+        self.spoken.setdefault(thread.name, set()).add(number)
         if self.shares is not None:
             self.shares.spoken[number] = thread.resource
         given: Any = {"messages": [*resent, self._request(number, size, plan)]}
@@ -390,6 +400,7 @@ class World:
         problems += self._endless(len(got), steps, asked)
         problems += self._lost_jobs(parts)
         problems += self._wrong_share(thread, moments, steps)
+        problems += self._not_gone(thread, moments)
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
@@ -593,6 +604,45 @@ class World:
         value = change if is_folded else fold(state.values["om"], [change])
         self._update(thread, worker, {"om": value})
 
+    def delete(self, threads: Sequence[Thread], worker: Worker, resource: str | None) -> None:
+        """Delete threads everywhere: each by itself, or with their resource; they begin anew."""
+        assert self.archive is None or not self.archive.away
+        jobs = self._list_jobs()
+        for thread in threads:
+            self.gone |= self.spoken.pop(thread.name, set())
+            self.gone_groups |= self._list_groups(thread)
+            state = worker.graph.get_state(thread.config).values.get("om")
+            log = [*state["log"], *groups_ahead(state)] if state else []
+            own = (None, thread.name)
+            self.gone_groups |= {each["id"] for each in log if each["thread_id"] in own}
+        if self.served is not None:  # a call that meets one which is away is made again
+            self.served.double.refuses = None
+        if resource is not None:
+            worker.memory.delete_resource(resource, checkpointer=self.saver)
+        else:
+            for thread in threads:
+                name, owner = thread.name, thread.resource
+                worker.memory.delete_thread(name, resource_id=owner, checkpointer=self.saver)
+        for thread in threads:
+            thread.told, thread.last, thread.fallen, thread.points = Told(), None, None, []
+            thread.is_branched = thread.is_forked = False
+        self.gone_jobs |= jobs - self._list_jobs()
+        if self.shares is not None:
+            self.shares.forget([thread.name for thread in threads])
+        problems = self._not_gone(threads[0], ())
+        assert problems == [], "\n".join(problems)
+
+    def _list_groups(self, thread: Thread) -> set[str]:
+        if self.archive is None:
+            return set()
+        return {each["id"] for each in self.archive.groups(thread_id=thread.name, limit=10_000)}
+
+    def _list_jobs(self) -> set[str]:
+        if self.archive is None:
+            return set()
+        with self.archive.reached(), self.archive._database.read("look") as connection:
+            return {*connection.exec_driver_sql("SELECT id FROM om_jobs").scalars()}
+
     def _update(self, thread: Thread, worker: Worker, values: Mapping[str, Any]) -> None:
         node = last_node(self.rules.door, worker.memory)
         worker.graph.update_state(thread.config, values, as_node=node)
@@ -689,6 +739,30 @@ class World:
         is_enough = event["chunks"] == 1 or window.tokens >= least
         return [] if is_enough else [f"{window.tokens} tokens are left after {event['chunks']}"]
 
+    def _not_gone(self, thread: Thread, moments: Sequence[Moment]) -> list[str]:
+        """Law 11: nothing of what was deleted is in the archive, or shown in any thread."""
+        problems: list[str] = []
+        if not self.gone:
+            return problems
+        if self.archive is not None:
+            with self.archive.reached(), self.archive._database.read("look") as connection:
+                names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'om_%'"
+                for name in [*connection.exec_driver_sql(names).scalars()]:
+                    rows = connection.exec_driver_sql(f"SELECT * FROM {name}").all()  # noqa: S608
+                    problems += [f"{found} is in {name}" for found in self._find_gone(repr(rows))]
+        if self.archive is None or not self.archive.away:
+            for now in moments:
+                text = "\n".join(message.text for message in now.prompt)
+                shown = spoken(text) & self.gone
+                problems += [f"{thread.name} is shown u{key}, which is deleted" for key in shown]
+                found = self._find_gone(repr(now.record))
+                problems += [f"the record of {thread.name} has {each}, deleted" for each in found]
+        return problems
+
+    def _find_gone(self, text: str) -> list[str]:
+        words = [f"words of u{number}" for number in sorted(spoken(text) & self.gone)]
+        return [*words, *(key for key in sorted(self.gone_groups) if key in text)]
+
     def _endless(self, calls: int, steps: Sequence[StateSnapshot], asked: int) -> list[str]:
         """Law 2: the gate ends, after as many supersteps and questions as there are messages."""
         rounds = len(steps[-1].values["messages"]) + 3
@@ -707,6 +781,7 @@ class World:
         if self.archive is None:
             return []
         known = self.served.withdrawn if self.served is not None else set[str]()
+        known = known | self.gone_jobs | self.archive.refused
         return [
             each["error"]
             for each in of_kind(parts, "buffering-failed")
