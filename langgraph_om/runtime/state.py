@@ -44,7 +44,7 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     Raises:
         ConfigurationError: When they are no list of messages.
     """
-    messages = _value(state, key)
+    messages = channel_of(state, key)
     if messages is None:
         return []
     if not isinstance(messages, list):
@@ -80,7 +80,8 @@ def _not_messages(key: str, odd: object) -> ConfigurationError:
     )
 
 
-def _value(state: Any, key: str) -> Any:
+def channel_of(state: Any, key: str) -> Any:
+    """Return the value of a channel of a graph's state; `None` where there is none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
@@ -143,7 +144,7 @@ def record_seen_from_outside(state: Any, key: str) -> MemoryRecord:
         msg = f"the state is {state!r}; pass `graph.get_state(config)`, or its `values`"
         raise ConfigurationError(msg)
     # A snapshot shows the whole state: without a record there is none. A node may not see it.
-    is_whole = values is not state or not _value(values, key)
+    is_whole = values is not state or not channel_of(values, key)
     return blank_record() if is_whole and read_stored_record(values) is None else record_of(values)
 
 

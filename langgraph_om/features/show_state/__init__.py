@@ -22,6 +22,7 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.runtime.state import channel_of
 
 STATE_ID: Final = "om-state"
 """Id of what shows the Actor parts of the graph's state."""
@@ -70,7 +71,7 @@ class ShowState(Feature):
 
     def read_text(self, state: Any) -> str:
         """Return the channels that a graph's state holds, as JSON; empty for none."""
-        found = {name: value for name in self._names if (value := read_channel(state, name))}
+        found = {name: value for name in self._names if (value := channel_of(state, name))}
         return write_json(found) if found else ""
 
     def show_from_state(self, settings: Settings, state: Any) -> Iterator[ShownValue]:
@@ -92,11 +93,6 @@ class ShowState(Feature):
         if not blocks:
             return None
         return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
-
-
-def read_channel(state: Any, name: str) -> Any:
-    """Return the value of a channel of a graph's state; `None` where there is none."""
-    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
 
 
 def is_said(name: str, value: Any, window: Window) -> bool:

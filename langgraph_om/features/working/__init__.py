@@ -68,11 +68,6 @@ class WorkingOptions(TypedDict, total=False):
     The Actor keeps it up to date with a tool, or the Observer with what it observes."""
 
 
-def is_observed(memory: WorkingMemory) -> bool:
-    """Return whether the Observer keeps a memory up to date."""
-    return memory.managed_by == "observer"
-
-
 def state_keys_of(memory: WorkingMemory) -> Mapping[str, StateKey]:
     """Return the keys of a graph's state that hold the value, and the block as it is shown."""
     is_input = memory.scope == "thread"
@@ -140,7 +135,8 @@ class WorkingOfGraph:
         """
         runner = self._runner
         given = self._config
-        is_kept = is_observed(self._working.memory) and not runner.runs.is_read_only(given)
+        is_observed = self._working.memory.managed_by == "observer"
+        is_kept = is_observed and not runner.runs.is_read_only(given)
         whose = runner.identity(given).resource_id
         updates = find_unwritten(record, whose) if is_kept else []
         if self._is_read and not updates:
@@ -174,7 +170,7 @@ class WorkingOfStep:
     def refresh(self, record: MemoryRecord) -> RunFlow[list[Event]]:
         """Merge what observations found into the value; return what changes in the record."""
         runner = self._runner
-        if not is_observed(self._working.memory) or runner.runs.is_read_only(self._config):
+        if self._working.memory.managed_by != "observer" or runner.runs.is_read_only(self._config):
             return []
         whose = runner.identity(self._config).resource_id
         updates = find_unwritten(record, whose)
@@ -197,7 +193,7 @@ class KnownOfUser(Feature):
     def __init__(self, memory: WorkingMemory | None = None) -> None:
         self.memory = WorkingMemory() if memory is None else memory
         self.uses_store = self.memory.scope == "resource"
-        self._is_observed = is_observed(self.memory)
+        self._is_observed = self.memory.managed_by == "observer"
         self._working = Working(self.memory)
         self._tools: Sequence[BaseTool] = ()
 

@@ -45,7 +45,7 @@ from langgraph_om.features.working.storage import (
 )
 from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
-from langgraph_om.runtime.state import conversation_of, values_of
+from langgraph_om.runtime.state import channel_of, conversation_of, values_of
 from langgraph_om.runtime.tools import MemoryTool
 
 PATCH = "om_patch"
@@ -391,7 +391,7 @@ class Working:
             ConfigurationError: When there is no store or nobody to keep it for, or a value in the
                 state does not have the form.
         """
-        shown, known = read_shown(state), read_state_value(_value(state, VALUE_KEY))
+        shown, known = read_shown(state), read_state_value(channel_of(state, VALUE_KEY))
         is_within = bool(
             shown is not None and messages and not isinstance(messages[-1], HumanMessage)
         )
@@ -483,7 +483,7 @@ def check_working(value: object) -> WorkingMemory:
 
 def read_shown(state: Any) -> str | None:
     """Return the block of a state; `None` where nothing was shown yet."""
-    shown = _value(state, SHOWN_KEY)
+    shown = channel_of(state, SHOWN_KEY)
     return shown if isinstance(shown, str) else None
 
 
@@ -495,10 +495,6 @@ def insert_block(messages: Sequence[BaseMessage], text: str | None) -> list[Base
     said = (at for at in range(len(messages) - 1, -1, -1) if messages[at].type == "human")
     at = next(said, 0)
     return [*messages[:at], block, *messages[at:]]
-
-
-def _value(state: Any, key: str) -> Any:
-    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
 def _refused(error: InvalidError) -> ConfigurationError:
