@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -26,9 +27,12 @@ from langgraph_om.search.source import (
     FindGroups,
     RecallHit,
     RecallSource,
+    SearchError,
     SearchRequest,
     StateSource,
 )
+
+logger = logging.getLogger("langgraph_om")
 
 MAX_LIMIT: Final = 1_000
 
@@ -155,7 +159,13 @@ class Lookup:
             return None
 
         def find(query: str, limit: int) -> list[RecallHit]:
-            found: list[RecallHit] = find_near(query, limit, who, store, in_resource=in_resource)
+            try:
+                found: list[RecallHit] = find_near(
+                    query, limit, who, store, in_resource=in_resource
+                )
+            except SearchError as error:  # words are found all the same
+                logger.warning("thread %r: %s", who.thread_id, error)
+                return []
             return found
 
         return find

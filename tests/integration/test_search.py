@@ -454,6 +454,25 @@ def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None
 # --- Archives that cannot search, and SQLite without FTS5 -----------------------------------------
 
 
+@pytest.mark.needs("archive")
+@pytest.mark.needs("meaning")
+def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_another(
+    archive: SQLAlchemyArchive, caplog: Any
+) -> None:
+    class Fails(InMemoryStore):
+        def search(self, *_: Any, **__: Any) -> Any:
+            msg = "the embedding is away"
+            raise OSError(msg)
+
+    store = Fails(index=index_of())
+    memory = remembering(scripted(), Clock(), archive=archive, retrieval={"vector": True})
+    assert [hit.id for hit in memory.search("gate", thread_id="a1", store=store)] == ["gate"]
+    assert "the embedding is away" in caplog.text
+    for thread in ("b1", "nowhere"):  # Bob's, and none
+        found = memory.search("gate", thread_id=thread, resource_id="ana", store=store)
+        assert found == []
+
+
 class Unsearchable:
     """An archive of before there was a search."""
 
