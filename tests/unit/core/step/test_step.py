@@ -93,6 +93,7 @@ def test_a_feature_that_has_nothing_to_do_is_never_entered() -> None:
     said: list[BaseMessage] = [HumanMessage("Hello", id="h1")]
     record = memory.step(None, said, thread_id="t").record
     said += [AIMessage("Hi", id="a1"), HumanMessage("And?", id="h2")]
+    memory.step(record, said, thread_id="t")  # some things are read once for each process
     entered: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -105,7 +106,7 @@ def test_a_feature_that_has_nothing_to_do_is_never_entered() -> None:
         memory.step(record, said, thread_id="t")
     finally:
         sys.setprofile(None)
-    assert sum(entered.values()) <= 265
+    assert sum(entered.values()) <= 250
     # One looks at the answers of each turn, and nobody can switch it off.
     assert entered["features"] <= 2
 
