@@ -474,13 +474,10 @@ def _decide_buffering(
         stop = window.count_before_turns(thresholds.keep_turns)
         if _weigh_giant_request(window, thresholds.piece_at(log)):  # where the turn waits for it
             stop = min(stop, len(window.entries) - 1)
-        end = find_chunk_end(
-            window,
-            covered,
-            interval=interval,
-            most=_limit_piece(record, thresholds),
-            stop=stop,
-        )
+        most = _limit_piece(record, thresholds)
+        # After failures a piece may be less than the interval.
+        least = min(interval, most)
+        end = find_chunk_end(window, covered, interval=least, most=most, stop=stop)
         if end:
             return Decision("buffer", "observation", end)
     more = _find_due(record, window, features) if interval is not None else None

@@ -397,7 +397,7 @@ class ObservationOptions(TypedDict, total=False):
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
     ]
     """Tokens of earlier observations that the Observer is shown: 0 for none, `False` for all.
-    `None`: a tenth of `message_tokens`, but 500 to 2000. Half of them are for items that share
+    `None`: a tenth of `message_tokens`, but 500 to 1500. Half of them are for items that share
     words with the messages."""
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,

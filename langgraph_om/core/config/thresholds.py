@@ -165,8 +165,11 @@ class Thresholds:
     reflect_block_after: int
     """The log at which the turn waits for the Reflector."""
     shares_room: bool = False
-    """Whether window and log share one budget: either may use what the other leaves of the room
-    that both have before a turn waits."""
+    """Whether window and log share their room: either may use what the other leaves of its
+    threshold."""
+    lends_reserve: bool = False
+    """Whether it may use what lies between threshold and blocking threshold too, within a budget
+    that both have together."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
@@ -202,7 +205,12 @@ class Thresholds:
         messages, log = (
             max(1, int(tokens * part)) for tokens in (self.message_tokens, self.observation_tokens)
         )
-        return replace(self.resize(messages, log), scaled_from=self.largest_tokens)
+        return replace(
+            self.resize(messages, log),
+            block_after=max(messages, int(self.block_after * part)),
+            reflect_block_after=max(log, int(self.reflect_block_after * part)),
+            scaled_from=self.largest_tokens,
+        )
 
     def resize(self, messages: int, log: int) -> Thresholds:
         """Return limits with other thresholds, and what follows in the same proportions."""
@@ -222,8 +230,10 @@ class Thresholds:
 
     def messages_at(self, log_tokens: int) -> int:
         """Tell the window's threshold beside a log of `log_tokens`."""
-        left = self.reflect_block_after - log_tokens if self.shares_room else 0
-        return self.message_tokens + max(0, left)
+        if not self.shares_room:
+            return self.message_tokens
+        room = self.reflect_block_after if self.lends_reserve else self.observation_tokens
+        return self.message_tokens + max(0, room - log_tokens)
 
     def piece_at(self, log_tokens: int) -> int:
         """Tell how much is observed at once, at most, beside a log of `log_tokens`."""
@@ -255,8 +265,10 @@ class Thresholds:
 
     def observations_at(self, window_tokens: int) -> int:
         """Tell the log's threshold beside a window of `window_tokens`."""
-        left = self.block_after - window_tokens if self.shares_room else 0
-        return self.observation_tokens + max(0, left)
+        if not self.shares_room:
+            return self.observation_tokens
+        room = self.block_after if self.lends_reserve else self.message_tokens
+        return self.observation_tokens + max(0, room - window_tokens)
 
 
 def resolve_previous_tokens(
@@ -283,13 +295,15 @@ def resolve_thresholds(
     reflection: ReflectionConfig,
     *,
     share_token_budget: bool = False,
+    lend_reserve: bool = False,
     cache_seconds: float | None = None,
     deadline: float | None = None,
 ) -> Thresholds:
     """Turn the options into absolute token counts and seconds.
 
     Args:
-        share_token_budget: Whether window and log share one budget.
+        share_token_budget: Whether window and log share their room.
+        lend_reserve: Whether they share what lies before their blocking thresholds too.
         cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
         deadline: Seconds that one call of the Actor waits at most.
 
@@ -319,6 +333,7 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         shares_room=share_token_budget,
+        lends_reserve=share_token_budget and lend_reserve,
         keep_turns=observation.keep_turns,
         activate_after=pause,
         activate_on_provider_change=on_change,

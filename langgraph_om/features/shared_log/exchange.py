@@ -242,6 +242,7 @@ def _commit_changes(
         The log with its revision, what to note of a deletion, and `named` as of an exchange.
     """
     resource = str(record["resource_id"])
+    is_lost = False
     for _ in range(MAX_COMMITS):
         stored, revision = yield from call_storage("load_record", resource)
         before = complete_log(stored)
@@ -251,7 +252,8 @@ def _commit_changes(
         changes = kept["outbox"]
         if is_survivor(noted):
             own = without_groups(before, record["thread_id"], list_own_groups(record))
-        elif lacks_groups(before, revision, kept):
+        elif is_lost or lacks_groups(before, revision, kept):
+            is_lost = True  # though a blank log may be committed by then
             yield from warn_of_loss(record)
             own, changes = before, join_again(kept)
         else:

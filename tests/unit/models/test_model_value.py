@@ -173,7 +173,7 @@ def test_the_smallest_tier_that_covers_the_input_is_taken(
         ({"observation": {"previous_observer_tokens": False}}, 76_000, "Observer"),
         ({"observation": {"block_after": 90_000}}, 92_000, "Observer"),
         ({"observation": {"instruction": "Be brief. " * 5000}}, 50_000, "Observer"),
-        ({"share_token_budget": True}, 84_000, "Observer"),
+        ({"share_token_budget": True}, 76_000, "Observer"),
         ({}, 48_000, "Reflector"),
         ({"reflection": {"observation_tokens": 100_000}}, 120_000, "Reflector"),
         ({"reflection": {"block_after": 90_000}}, 90_000, "Reflector"),

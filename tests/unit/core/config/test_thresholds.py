@@ -38,6 +38,7 @@ DEFAULTS = {
     "reflect_buffer_at": 20_000,
     "reflect_block_after": 48_000,
     "shares_room": False,
+    "lends_reserve": False,
     "keep_turns": 0,
     "activate_after": None,
     "activate_on_provider_change": False,
@@ -187,20 +188,35 @@ def test_a_shared_budget_lends_what_the_other_side_leaves(
     assert limits.observations_at(window) == observations
 
 
-def test_a_shared_budget_lends_what_lies_before_the_limits_too_when_it_is_buffered() -> None:
+@pytest.mark.parametrize(
+    ("lend_reserve", "messages", "observations"),
+    [(False, [2500, 2100, 1500], [2200, 1200]), (True, [2700, 2300, 1500], [2700, 1200])],
+)
+def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered(
+    messages: list[int], observations: list[int], *, lend_reserve: bool
+) -> None:
     limits = thresholds(
         {"message_tokens": 1000, "block_after": 1.5},
         {"observation_tokens": 1000, "block_after": 1.2},
         share_token_budget=True,
+        lend_reserve=lend_reserve,
     )
-    assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == [2700, 2300, 1500]
-    assert [limits.block_observations_at(window) for window in (0, 5000)] == [2700, 1200]
+    assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == messages
+    assert [limits.block_observations_at(window) for window in (0, 5000)] == observations
+
+
+def test_a_late_limit_makes_no_prompt_larger_where_there_is_no_budget() -> None:
+    usual, later = (
+        ObservationalMemory(MODEL, share_token_budget=True, reflection=reflection).thresholds
+        for reflection in ({}, {"block_after": 400_000})
+    )
+    assert later.messages_at(0) == usual.messages_at(0) == 70_000
 
 
 @pytest.mark.parametrize(
     ("interval", "share", "intervals"),
     [
-        (0.5, True, (1100, 900, 500)),
+        (0.5, True, (1000, 800, 500)),
         (500, True, (500, 500, 500)),
         (0.5, False, (500, 500, 500)),
         (False, True, (None, None, None)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.thresholds import resolve_thresholds, split_budget
 from langgraph_om.core.cycles.carry_out import FarEnd, activate, judge_lease
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.plan import Decision
@@ -316,12 +319,25 @@ def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
         largest = max(largest, simulation.window.tokens)
         active = of_type(simulation, "status")[-1]["data"]["windows"]["active"]
         log = active["observations"]["tokens"]
-        assert active["messages"]["threshold"] == max(1000, 2200 - log)
+        assert active["messages"]["threshold"] == max(1000, 2000 - log)
         window = active["messages"]["tokens"]
-        assert active["observations"]["threshold"] == max(1000, 2200 - window)
+        assert active["observations"]["threshold"] == max(1000, 2000 - window)
         assert set(simulation.coverage()) == {1}
     assert largest > 1500
     assert simulation.blocking_calls == 0
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_what_failed_is_tried_again_in_smaller_pieces_before_a_turn_waits(failures: int) -> None:
+    resolve = partial(resolve_thresholds, share_token_budget=True, lend_reserve=True)
+    limits = resolve(*split_budget(8000, ObservationConfig(), ReflectionConfig(), resolve))
+    answers = iter([RuntimeError("down")] * failures)
+    simulation = Simulation(replace(settings(), thresholds=limits), lambda _: next(answers, GOOD))
+    for _ in range(140):
+        simulation.say(60)
+    assert len(of_type(simulation, "buffering-failed")) == failures
+    assert simulation.blocking_calls == 0
+    assert set(simulation.coverage()) == {1}
 
 
 def test_status_tells_what_is_buffered() -> None:

@@ -101,6 +101,18 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
     assert (synced["revision"], synced["outbox"]) == (2, [])
 
 
+def test_a_log_that_was_lost_is_joined_with_what_was_seen_of_the_thread() -> None:
+    """Of which nothing is in the log, as it was forgotten; a new log begins with a blank one."""
+    record = opened("resource", revision=1, cursor=["m1", "m2"])
+    answers = [nullcontext(), (None, 0), {}, True, True, (make_blank_log(), 1), {}, False, True]
+    run = exchanging(record, [*answers, None, None, [], []], is_new_turn=True)
+    blank, joined = (
+        each.arguments[1] for each in run.effects if getattr(each, "method", "") == "commit_record"
+    )
+    assert blank == make_blank_log()
+    assert joined["threads"]["t"]["cursor"] == ["m1", "m2"]
+
+
 def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     record = opened("resource", outbox=[extension("t", "g1")])
     run = exchanging(record, [nullcontext(), *[(None, 0), {}, False] * MAX_COMMITS])
