@@ -398,7 +398,8 @@ class MessageArchive(Protocol):
     ) -> bool:
         """Replace the record if its revision is still the expected one, and return whether it was.
 
-        The record is then at revision `expected + 1`. A former record of another `generation` is
+        The record is then at revision `expected + 1`, but the first one behind a deletion of the
+        resource at a revision that it has never had. A former record of another `generation` is
         kept as history.
 
         Args:
@@ -485,7 +486,9 @@ class MessageArchive(Protocol):
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
     ) -> Mapping[tuple[Deleted, str], int]:
-        """Return how often a resource and threads were deleted; those that never were left out.
+        """Return numbers that grow with each deletion of a resource and threads; 1 at first.
+
+        Those that were never deleted are left out.
 
         The thread of a deleted resource counts as deleted too. What is deleted may begin again;
         the number tells on which side of a deletion a copy of it is.

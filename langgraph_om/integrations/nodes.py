@@ -6,15 +6,19 @@ whose turn it is not returns nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
 
 from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    set_config_context,
+    var_child_runnable_config,
+)
 from langgraph.config import get_stream_writer
 from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
@@ -81,8 +85,10 @@ class PlainNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002, the name is the base class's
         """Return what the function makes of the state."""
-        with _put_in_force(config):
+        if _is_in_force(config):
             return self._function(input)
+        with set_config_context(ensure_config(config)) as context:
+            return context.run(self._function, input)
 
     async def ainvoke(
         self,
@@ -93,21 +99,15 @@ class PlainNode(Runnable[Any, Any]):
         """Return what the asynchronous function makes of the state."""
         if self._afunction is None:
             return await super().ainvoke(input, config, **options)
-        with _put_in_force(config):
+        if _is_in_force(config):
             return await self._afunction(input)
+        with set_config_context(ensure_config(config)) as context:
+            return await asyncio.create_task(self._afunction(input), context=context)
 
 
-@contextmanager
-def _put_in_force(config: RunnableConfig | None) -> Iterator[None]:
-    """Set the context of a run, as LangGraph does for a node, but not for a router."""
-    if config is not None and config is var_child_runnable_config.get():
-        yield
-        return
-    token = var_child_runnable_config.set(ensure_config(config))
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
+def _is_in_force(config: RunnableConfig | None) -> bool:
+    """Return whether LangGraph has set the context, as it does for a node, but not for a router."""
+    return config is not None and config is var_child_runnable_config.get()
 
 
 STATUS = "om_status"

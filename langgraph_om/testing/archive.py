@@ -362,6 +362,9 @@ def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect(archive.claim(f"{name} j", "me", **lease), "taken", "a claim of who has not heard of it")
     stale = archive.commit_record(r, {"generation": 1}, expected=2, now=at(1))
     expect_not(stale, "a commit that was on its way")
+    archive.commit_record(r, {"generation": 0}, expected=0, now=at(1))
+    expect_not(archive.record_revision(r) in {1, 2}, "a revision that was there before")
+    archive.delete_resource(r)
     expect(list_keys(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
     expect(len(archive.record_history(s)), 2, "another resource's history")
 

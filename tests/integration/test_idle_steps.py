@@ -7,19 +7,24 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Protocol
+from unittest.mock import Mock
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langchain_core.tracers import LangChainTracer
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send
+from langsmith import Client
+from langsmith.run_helpers import get_current_run_tree
 
 from langgraph_om import ObservationalMemoryState, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
@@ -245,6 +250,35 @@ def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own
         answer = updates[0]["agent"]["messages"]
         assert [message.type for message in answer][-2:] == ["remove", "ai"]
     assert states[0] == states[1]
+
+
+@both_ways
+async def test_a_function_of_the_users_has_the_context_of_its_edge(
+    ready: Ready, *, is_async: bool
+) -> None:
+    """LangSmith's run is there, and the next call is not told of what one sets."""
+    mark = ContextVar("mark", default=0)
+    seen: list[tuple[int, object]] = []
+
+    def tell_time(_: BaseMessage) -> None:
+        seen.append((mark.get(), get_current_run_tree()))
+        mark.set(1)
+
+    agent = ready(message_time=tell_time, **IDLE)
+    talk(agent.graph, CONFIG, turns(1))
+    seen.clear()
+    client = Client(
+        api_url="http://127.0.0.1:1", api_key="-", auto_batch_tracing=False, session=Mock()
+    )
+    config: Any = {**CONFIG, "callbacks": [LangChainTracer(client=client)]}
+    state = {"messages": [turn(1)]}
+    if is_async:
+        await agent.graph.ainvoke(state, config)
+    else:
+        agent.graph.invoke(state, config)
+    assert seen
+    assert mark.get() == 0
+    assert all(run is not None for _, run in seen)
 
 
 @both_ways

@@ -123,8 +123,10 @@ def copy_without(name: str) -> Iterator[Path]:
         root = Path(folder)
         for part in COPIED:
             source = ROOT / part
-            copy = shutil.copytree if source.is_dir() else shutil.copy2
-            copy(source, root / part)
+            if source.is_dir():  # while others may compile what is in it
+                shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, root / part)
         for each in with_dependents(name):
             take_out(each, root)
         yield root

@@ -50,6 +50,7 @@ from langgraph_om.archive.sql.schema import (
     check_span,
     check_time,
     decode_message,
+    deletion_rows,
     encode_json,
     encode_message,
     group_rows,
@@ -370,6 +371,11 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         }
         with self._database.write("commit a record") as connection:
             if expected == 0:
+                # No revision comes again, or who computed a record from the former one of it before
+                # a deletion could commit that.
+                deleted = (deletion_rows.c.kind == "resource", deletion_rows.c.id == resource_id)
+                number = select(deletion_rows.c.number).where(*deleted)
+                values["revision"] = 1 + (connection.execute(number).scalar() or 0)
                 try:
                     first = insert(record_rows).values(resource_id=resource_id, **values)
                     with connection.begin_nested():

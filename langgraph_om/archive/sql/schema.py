@@ -360,7 +360,7 @@ deletion_rows = Table(  # ids only, never a text; no foreign keys, as what they 
     Column("kind", Text, primary_key=True),
     Column("id", EscapedText, primary_key=True),
     Column("resource_id", EscapedText),  # whose a thread was, as far as anything knew
-    Column("number", Integer, nullable=False),  # how often it was deleted
+    Column("number", Integer, nullable=False),  # it grows with each deletion
     Column("at", DOUBLE_PRECISION),  # when it was last; seconds since 1970, database's clock
     Index("om_deletions_of_resource", "resource_id"),
 )

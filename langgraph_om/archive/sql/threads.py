@@ -151,8 +151,9 @@ def is_left_of_deleted(
     if connection.execute(is_all).first() is None:
         threads = select(name).where(kind == "thread")
         ids = [row.id for row in fetch_in_chunks(connection, threads, name, ids)]
-    of_thread = select(message_rows.c.thread_id).distinct()
-    kept = fetch_in_chunks(connection, of_thread, message_rows.c.thread_id, ids)
+    has_messages = exists().where(message_rows.c.thread_id == thread_rows.c.id)
+    of_thread = select(thread_rows.c.id).where(has_messages)
+    kept = fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)
     return len([*kept]) < len(ids)
 
 
@@ -290,11 +291,13 @@ class SQLThreads(
             )
             threads = list(connection.execute(query).scalars())
             _delete_threads(connection, threads)
+            is_its = record_rows.c.resource_id == resource_id
+            reached = connection.execute(select(record_rows.c.revision).where(is_its)).scalar() or 0
             for table in (job_rows, record_rows, history_rows):
                 connection.execute(delete(table).where(table.c.resource_id == resource_id))
             for thread_id in threads:
                 _note_deletion(connection, "thread", thread_id, resource_id)
-            _note_deletion(connection, "resource", resource_id, resource_id)
+            _note_deletion(connection, "resource", resource_id, resource_id, beyond=reached)
         self._database.wipe_deleted()
 
     def deletions(
@@ -419,14 +422,18 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
 
 
 def _note_deletion(
-    connection: Connection, kind: Deleted, key: str, resource_id: str | None
+    connection: Connection, kind: Deleted, key: str, resource_id: str | None, beyond: int = 0
 ) -> None:
-    """Note that a thread or a resource is deleted, once more if it was before."""
+    """Note that a thread or a resource is deleted, once more if it was before.
+
+    Args:
+        beyond: The revision that its record had reached, which the number exceeds.
+    """
     new = insert_into(connection, deletion_rows).values(
-        kind=kind, id=key, resource_id=resource_id, number=1, at=database_clock()
+        kind=kind, id=key, resource_id=resource_id, number=beyond + 1, at=database_clock()
     )
     counted = {
-        "number": deletion_rows.c.number + 1,
+        "number": deletion_rows.c.number + beyond + 1,
         "at": new.excluded.at,
         "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
     }

@@ -97,9 +97,9 @@ def test_conformance_in_memory(name: str) -> None:
     dict(archive_conformance(lambda: SQLAlchemyArchive("sqlite://")))[name]()
 
 
-def with_own_transactions(url: str) -> Engine:
+def with_own_transactions(url: str, **options: Any) -> Engine:
     """An engine that begins by an event, as SQLAlchemy's documentation has it for SQLite."""
-    engine = create_engine(url)
+    engine = create_engine(url, **options)
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _: object) -> None:
@@ -116,7 +116,7 @@ def with_own_transactions(url: str) -> Engine:
 def test_conformance_with_the_callers_engine(at: int, name: str, sqlite_file: Path) -> None:
     """Each check with one of two engines; both ask the same of SQLite, and begin otherwise."""
     make = (create_engine, with_own_transactions)[at % 2]
-    engine = make(f"sqlite:///{sqlite_file}")
+    engine = make(f"sqlite:///{sqlite_file}", connect_args={"timeout": 60})  # of a busy machine
     dict(archive_conformance(lambda: SQLAlchemyArchive(engine)))[name]()
     engine.dispose()
 

@@ -216,11 +216,20 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
 @pytest.mark.needs("steering")
 @pytest.mark.needs("pinned")
 @pytest.mark.needs("standing")
-@pytest.mark.slow
-@pytest.mark.parametrize("work", ["buffered", "at once"])
-@pytest.mark.parametrize("evict", [False])
-@pytest.mark.parametrize("vector", [True])
-@pytest.mark.parametrize("is_all", [False, True])
+@pytest.mark.needs("recall")
+@pytest.mark.needs("inject")
+@pytest.mark.needs("meaning")
+@pytest.mark.parametrize(
+    (*SETTINGS, "is_all"),
+    [
+        ("sqlite", "thread", "buffered", False, True, False),
+        ("sqlite", "resource", "at once", False, True, False),
+        ("postgres", "resource", "buffered", False, True, False),
+        ("sqlite", "resource", "buffered", False, True, True),
+        ("postgres", "thread", "at once", False, True, True),
+    ],
+    indirect=["url"],
+)
 def test_no_byte_of_what_a_person_did_in_a_deleted_thread_is_left(
     home: Home, *, is_all: bool
 ) -> None:

@@ -171,7 +171,7 @@ def test_nothing_is_removed_before_the_shared_log_has_it(files: SQLAlchemyArchiv
 # --- Deletion ------------------------------------------------------------------------------------
 
 
-def test_a_deleted_resource_is_not_shown_when_revisions_meet_again(
+def test_a_deleted_resource_is_not_shown_when_its_log_begins_anew(
     files: SQLAlchemyArchive,
 ) -> None:
     saver = InMemorySaver()
@@ -183,11 +183,9 @@ def test_a_deleted_resource_is_not_shown_when_revisions_meet_again(
     assert agent.state("work")[0]["revision"] == revision
     agent.memory.delete_resource("ada")
     other = Agent(sharing(files), saver)
-    number = 0
-    while files.record_revision("ada") < revision:
+    for number in range(6):
         other.say("home", number)
-        number += 1
-    assert files.record_revision("ada") == revision
+    assert files.record_revision("ada") > revision
     record, messages = agent.state("work")
     record = {**record, "cursor": ["work.h5.a"]}  # nothing of its own is due
     done = agent.memory.step(record, [*messages, said("work", 90)], config=config("work"))

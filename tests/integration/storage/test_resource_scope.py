@@ -280,7 +280,7 @@ def test_custom_instructions_and_titles_reach_the_question_about_several(
     several = [
         call["messages"]
         for call in model.calls
-        if call["role"] == "observer" and "Conversations to observe" in call["messages"][-1].text
+        if call["role"] == "observer" and "## Conversations\n" in call["messages"][-1].text
     ]
     assert several
     assert all("Mind the codes." in messages[0].text for messages in several)
@@ -769,7 +769,7 @@ def test_other_threads_stay_in_view_when_they_can_not_be_observed(
     files: SQLAlchemyArchive,
 ) -> None:
     def broken(messages: list[BaseMessage]) -> str:
-        is_others = any("Conversations to observe" in message.text for message in messages)
+        is_others = any("## Conversations\n" in message.text for message in messages)
         return "no" if is_others else "(none)"
 
     memory = sharing(files, extractive(observer=broken), observation={"message_tokens": 500})
