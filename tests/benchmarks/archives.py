@@ -16,7 +16,15 @@ from sqlalchemy import text
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-from langgraph_om.archive.sql.texts import mark
+
+try:
+    from langgraph_om.archive.sql.texts import mark
+except ImportError:  # a former version, beside which this one is measured
+    from langgraph_om.archive.sql import texts
+
+    def mark(kind: str, name: str) -> str:
+        return str(getattr(texts, f"mark_{kind}")(name))
+
 
 BATCH = 10_000
 

@@ -432,7 +432,10 @@ def measure(run: Run, parts: Sequence[str]) -> Iterator[Row]:
             run.notes.append(f"The part {name!r} is left out: no module {missing[0]!r}.")
             continue
         started = time.perf_counter()
-        yield from part(run)
+        try:
+            yield from part(run)
+        except ChildProcessError as error:  # what others have measured is kept
+            run.notes.append(f"The part {name!r} broke off: {error}.")
         progress(f"{name}: {time.perf_counter() - started:.0f} s")
 
 
