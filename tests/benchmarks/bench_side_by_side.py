@@ -1,18 +1,21 @@
 """One conversation through agents with other memories, Mastra's among them, in one run by turns.
 
     npm install --prefix FOLDER --legacy-peer-deps \\
-        @mastra/memory @mastra/core @mastra/libsql zod node@22
+        @mastra/memory@latest @mastra/core@latest @mastra/libsql@latest zod node@22
     python tests/benchmarks/bench_side_by_side.py [--mastra FOLDER] [--turns N] [--threshold N]
 
 Each agent lives in a process of its own, and all take a turn before one takes its next. A turn has
 three calls of a tool. A step is the time from an answer of the Actor's model to its next question,
-by the clock, and by the processor, background work included. The models answer at once.
+by the clock, and by the processor, background work included. The models answer at once. Bytes are
+those of the databases with their logs written to them. Without a version, an older npm takes one
+of Mastra for an older Node.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import tempfile
 import time
@@ -115,8 +118,7 @@ def serve(kind: str, file: Path, threshold: int, folder: Path) -> None:
                 each.calls.clear()
             pairs = zip(marks[::2], marks[1::2], strict=True)
             waits = [[1000 * (b - a) for a, b in zip(*pair, strict=True)] for pair in pairs]
-            stored = sum(each.stat().st_size for each in folder.iterdir())
-            tell({"waits": waits, "bytes": stored, "resident": resident_bytes()})
+            tell({"waits": waits, "resident": resident_bytes()})
 
 
 # --- All of them by turns ------------------------------------------------------------------------
@@ -139,13 +141,23 @@ class Figures(NamedTuple):
 class Agent(Worker):
     """An agent in another process."""
 
-    def __init__(self, command: list[str], tree: Path) -> None:
+    def __init__(self, command: list[str], tree: Path, folder: Path) -> None:
         super().__init__(command, tree)
         self.turns: list[dict[str, Any]] = []
+        self.stored = [0]
+        """Bytes of its databases: none, after the first half of the turns, and at the end."""
+        self._folder = folder
 
     def turn(self) -> None:
         """Let it take a turn."""
         self.turns.append(self.ask())
+
+    def weigh(self) -> None:
+        """Note how large its databases are, with all that waits in their logs written to them."""
+        for database in self._folder.glob("*.db"):
+            with closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.stored.append(sum(each.stat().st_size for each in self._folder.iterdir()))
 
     def figures(self) -> Figures:
         """Return what its turns took, the first half of them left out."""
@@ -157,14 +169,14 @@ class Agent(Worker):
             return median([wall for wall, _ in waits]), median([cpu for _, cpu in waits])
 
         walls = sorted(sum(wall for wall, _ in turn["waits"]) for turn in counted)
-        grown = counted[-1]["bytes"] - self.turns[half - 1]["bytes"]
+        *_, before, after = self.stored
         return Figures(
             middle(slice(0, 1)),
             middle(slice(1, STEPS)),
             middle(slice(STEPS, None)),
             sum(cpu for turn in counted for _, cpu in turn["waits"]) / len(counted),
             walls[len(walls) * 99 // 100],
-            grown / len(counted),
+            (after - before) / len(counted),
             counted[-1]["resident"],
         )
 
@@ -208,13 +220,15 @@ def hold(
                 script = mastra / "mastra_turns.mjs"  # its imports are looked up from here
                 script.write_text((HERE / script.name).read_text("utf-8"), "utf-8")
                 command = [str(mastra / "node_modules" / ".bin" / "node"), str(script), *arguments]
-            agent = Agent(command, trees.get(tree, ROOT))
+            agent = Agent(command, trees.get(tree, ROOT), folder)
             agents[kind] = stack.enter_context(closing(agent))
         order = list(agents)
-        for _ in range(turns):
+        for at in range(1, turns + 1):
             order = [*order[1:], order[0]]
             for kind in order:
                 agents[kind].turn()
+                if at in {turns // 2, turns}:
+                    agents[kind].weigh()
         return {kind: agent.figures() for kind, agent in agents.items()}
 
 

@@ -1,7 +1,7 @@
 // One conversation through an agent of Mastra: with observational memory, or with its newest messages.
 // node mastra_turns.mjs KIND FILE THRESHOLD FOLDER   (KIND: newest or observational)
 // A line of input asks for a turn; a line of JSON tells what it took. bench_side_by_side.py starts it.
-import { readFileSync, statSync, readdirSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { createInterface } from 'node:readline'
@@ -64,7 +64,6 @@ const memory = new Memory({
   options: kind === 'observational' ? { observationalMemory: om } : { lastMessages: 90 },
 })
 const agent = new Agent({ id: 'a', name: 'a', instructions: 'You help.', model: actor, memory, tools: { lookup } })
-const bytes = () => readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)
 
 let at = -1
 for await (const line of createInterface({ input: process.stdin })) {
@@ -78,6 +77,6 @@ for await (const line of createInterface({ input: process.stdin })) {
   marks.push(['asked', performance.now(), cpu()])
   const waits = []
   for (let i = 0; i + 1 < marks.length; i += 2) waits.push([marks[i + 1][1] - marks[i][1], (marks[i + 1][2] - marks[i][2]) * 1000])
-  console.log(JSON.stringify({ waits, bytes: bytes(), resident: process.memoryUsage().rss, asked: asked - before }))
+  console.log(JSON.stringify({ waits, resident: process.memoryUsage().rss, asked: asked - before }))
 }
 process.exit(0)
