@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
+from langgraph_om.features.archive import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
 
 

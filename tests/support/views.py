@@ -44,9 +44,8 @@ def recall_of(scope: str) -> Any:
     """What tells the Actor of recall; `None` where that is taken out."""
     if find_spec("langgraph_om.features.recall") is None:
         return None
-    from langgraph_om.features.recall import Recall  # noqa: PLC0415
+    from langgraph_om.features.recall import Recall, RetrievalConfig  # noqa: PLC0415
     from langgraph_om.features.recall.answer import write_guidance  # noqa: PLC0415
-    from langgraph_om.features.recall.config import RetrievalConfig  # noqa: PLC0415
 
     config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
     return Recall(config, None, write_guidance(config.scope, "recall_search", None), 1)

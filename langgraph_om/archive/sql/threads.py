@@ -35,7 +35,6 @@ from langgraph_om.archive.protocol import (
     describe_shared_log,
 )
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
-from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
     check_name,
     check_span,
@@ -47,6 +46,7 @@ from langgraph_om.archive.sql.schema import (
     job_thread_rows,
     message_rows,
     record_rows,
+    sweep_index,
     text_rows,
     thread_rows,
 )

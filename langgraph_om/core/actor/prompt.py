@@ -27,7 +27,6 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import (
     ShownMessages,
     count_left_out,
@@ -36,7 +35,7 @@ from langgraph_om.core.actor.shown import (
 )
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.blocks import holds_bound_reasoning
-from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.dates import annotate, observation_date, track_fence
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     content_digest,

@@ -24,8 +24,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
-from langgraph_om.core.record.strays import has_strays
+from langgraph_om.core.record.record import CURSOR_TAIL, has_strays, select_own_groups
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
 

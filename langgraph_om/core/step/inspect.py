@@ -32,8 +32,7 @@ from langgraph_om.core.plan import (
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.strays import check_observed
-from langgraph_om.core.record.window import Window, select_live_chunks
+from langgraph_om.core.record.window import Window, check_observed, select_live_chunks
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActorWindow,

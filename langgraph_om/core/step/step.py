@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import Framing, View, make_view
-from langgraph_om.core.acts import Act, Listing
-from langgraph_om.core.additions import Additions, Log, ShownValue
+from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows, Thresholds
