@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, time
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,7 +35,8 @@ def assemble(
         max_input_tokens=max_input_tokens,
         features=with_hints(*([] if recall is None else [recall]), *features.all),
     )
-    view = prompt.make_view(settings, record, messages, window, today)
+    now = datetime.combine(today, time(), UTC)
+    view = prompt.make_view(settings, record, messages, window, now, day=today)
     return prompt.assemble(view, record, system=system, with_reasoning=with_reasoning)
 
 

@@ -163,8 +163,9 @@ def _read_unobserved(
     gone_on = go_on(before, record, messages, counts, is_counted=is_counted)
     if gone_on is not None:
         rest, known, read = gone_on
-        new = messages[rest.start + len(rest.entries) :]
-        usable = counts if is_counted or not read else {**read, **counts}
+        new, usable = messages[rest.start + len(rest.entries) :], counts
+        if read and not is_counted:
+            usable = {**{each.key: [each.digest, each.tokens] for each in read}, **counts}
         span = extend_span(rest, record["cursor"], new, usable, counter, is_counted=is_counted)
         if span is not None:
             return span, NO_STRAYS, known

@@ -360,7 +360,8 @@ def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
 
 def _state_step(step: Step) -> None:
     """State both windows, as the Actor is called next."""
-    window, view, number = step.window, step.view, _count_step(step.record, step.window)
+    window, view, turn = step.window, step.view, step.record["turn"]
+    number = turn["step"] + 1 if turn["request"] == window.request else 0
     head = track_head(step.record, view, step.now)
     step.note({"type": "stepped", "request": window.request, "step": number, "head": head})
     limit = step.settings.max_input_tokens
@@ -384,12 +385,6 @@ def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
         "record_id": record["id"],
         "thread_id": record["thread_id"],
     }
-
-
-def _count_step(record: MemoryRecord, window: Window) -> int:
-    turn = record["turn"]
-    step: int = turn["step"] + 1 if turn["request"] == window.request else 0
-    return step
 
 
 def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
