@@ -25,17 +25,12 @@ from langgraph_om.archive.protocol import (
     ArchivedThread,
     Deleted,
     ListedThread,
-    ListingArchive,
     MessageArchive,
-    MovingArchive,
-    StoreNotingArchive,
     StoreUse,
     ThreadEnd,
-    ThreadEndsArchive,
     describe_shared_log,
 )
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
-from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
     check_name,
     check_span,
@@ -48,6 +43,7 @@ from langgraph_om.archive.sql.schema import (
     job_thread_rows,
     message_rows,
     record_rows,
+    sweep_index,
     text_rows,
     thread_rows,
 )
@@ -191,9 +187,7 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
     _NAME.run(connection, [{"of_thread": locked.id, **values}])
 
 
-class SQLThreads(
-    ThreadEndsArchive, ListingArchive, StoreNotingArchive, MovingArchive, MessageArchive
-):
+class SQLThreads(MessageArchive):
     """The threads of an archive in SQL."""
 
     _database: Database
