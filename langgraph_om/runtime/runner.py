@@ -693,6 +693,8 @@ class StepRunner:
         self.looks.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
+        if isinstance(self.buffering, BackgroundBuffering):
+            self.buffering.withdraw(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
