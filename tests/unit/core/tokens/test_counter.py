@@ -298,7 +298,7 @@ ODD_VALUES: list[Any] = [
     recursive(lambda: {"type": "tool_use"}),
     recursive(lambda: {"type": "non_standard"}),
     deep(8),
-    nested_list(100_000),
+    nested_list(10_000),
 ]
 
 
