@@ -332,10 +332,7 @@ def test_a_new_group_changes_only_what_follows_it() -> None:
     before = content(prompt(remembering(*texts), talk(3), system="x"))
     after = content(prompt(remembering(*texts, "Date: Mar 4, 2026\n* new"), talk(3), system="x"))
     assert before[:4] == after[:4]
-    assert after[4:] == [
-        block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"),
-        block(END),
-    ]
+    assert after[4:] == [block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"), block(END)]
 
 
 def test_a_day_that_goes_on_has_one_heading() -> None:

@@ -85,9 +85,7 @@ WITHOUT_TAGS = {
         f"{LOG}\n</observations>\n{TEA}", f"{LOG}\n\n{TEA}"
     ),
     "the opening tag is missing, no marks": kept("* tea\n* milk\n</observations>", "* tea\n* milk"),
-    "the opening tag is missing before prose": refused(
-        "Here you go:\n* tea\n</observations>",
-    ),
+    "the opening tag is missing before prose": refused("Here you go:\n* tea\n</observations>"),
     "a plain list": refused("- tea\n- milk"),
     "a plain list after reasoning": refused("<think>\n- tea?\n</think>\n- tea"),
     "a numbered plan": refused("1. Read the file\n2. Fix the bug\n3. Run the tests"),

@@ -163,11 +163,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nothing", [], {}),
     ("None", [None, None], {}),
     ("an empty edit", [{}], {}),
-    (
-        "opened",
-        [opened()],
-        {"id": "om-t", "thread_id": "t", "resource_id": "r", "scope": "thread"},
-    ),
+    ("opened", [opened()], {"id": "om-t", "thread_id": "t", "resource_id": "r", "scope": "thread"}),
     (
         "opened again under another name, as in a copied thread",
         [opened("t"), opened("u")],
@@ -197,11 +193,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "stamps": dict.fromkeys(("m0", "m1"), "2026-03-02T09:00:00+00:00"),
         },
     ),
-    (
-        "stepped",
-        [stepped("m0", 2)],
-        {"turn": {"request": "m0", "step": 2}, "head": HEAD},
-    ),
+    ("stepped", [stepped("m0", 2)], {"turn": {"request": "m0", "step": 2}, "head": HEAD}),
     (
         "observed",
         [observed(None, 0, 1, hints={"current_task": "Ship it", "suggested_response": None})],
@@ -219,10 +211,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             observed("m0", 1, 1, hints={"current_task": "D"}),
         ],
         {
-            "log": [
-                noted("observe-None-0-0", "m0", "m0"),
-                noted("observe-m0-1-1", "m1", "m1"),
-            ],
+            "log": [noted("observe-None-0-0", "m0", "m0"), noted("observe-m0-1-1", "m1", "m1")],
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
@@ -274,11 +263,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         [
             observed(None, 0, 0),
             reflected(
-                ["observe-None-0-0"],
-                failures=0,
-                still_large=1,
-                at_tokens=60,
-                retry_at_tokens=70,
+                ["observe-None-0-0"], failures=0, still_large=1, at_tokens=60, retry_at_tokens=70
             ),
         ],
         {
@@ -319,13 +304,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "the turn was ended",
         [TRIPPED],
-        {
-            "tripwire": {
-                "operation": "observation",
-                "reason": "no answer",
-                "last_message": "m3",
-            }
-        },
+        {"tripwire": {"operation": "observation", "reason": "no answer", "last_message": "m3"}},
     ),
     (
         "the next step clears the tripwire",
@@ -340,12 +319,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "an edit is merged by key",
         [opened(), {"current_task": "By hand", "log": []}],
-        {
-            "id": "om-t",
-            "thread_id": "t",
-            "resource_id": "r",
-            "current_task": "By hand",
-        },
+        {"id": "om-t", "thread_id": "t", "resource_id": "r", "current_task": "By hand"},
     ),
 ]
 

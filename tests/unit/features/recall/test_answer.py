@@ -224,10 +224,7 @@ def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> Non
     ],
 )
 def test_bare_dates_are_days_of_the_memory(
-    scope: Literal["thread", "resource"],
-    bounds: dict[str, str],
-    *,
-    is_listed: bool,
+    scope: Literal["thread", "resource"], bounds: dict[str, str], *, is_listed: bool
 ) -> None:
     auckland = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
     source = StateSource("t1", entries_of(TALK))
