@@ -32,7 +32,7 @@ if _typing.TYPE_CHECKING:
         ReflectionOptions,
     )
     from langgraph_om.features.extract import Extractor
-    from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
+    from langgraph_om.features.recall import RetrievalConfig, RetrievalOptions
     from langgraph_om.features.summarize import Summary
     from langgraph_om.features.working.memory import WorkingMemory
     from langgraph_om.inspection import MemoryView
@@ -134,7 +134,7 @@ _NAMES = {
         *("ObservationConfig", "ObservationOptions", "ReflectionConfig", "ReflectionOptions"),
     ),
     "features.extract": ("Extractor",),
-    "features.recall.config": ("RetrievalConfig", "RetrievalOptions"),
+    "features.recall": ("RetrievalConfig", "RetrievalOptions"),
     "features.summarize": ("Summary",),
     "features.working.memory": ("WorkingMemory",),
     "inspection": ("MemoryView",),

@@ -21,7 +21,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.cli.doctor import diagnose
 from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
-from langgraph_om.core.acts import Act, Listing
+from langgraph_om.core.additions import Act, Listing
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import list_items

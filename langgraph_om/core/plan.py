@@ -463,7 +463,7 @@ def _decide_buffering(
     # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
     # fails does not make it wait, so it would be tried again without an end.
     log, covered = log_tokens(record), count_covered(live)
-    interval = thresholds.interval_at(_project_log(record, window, thresholds))
+    interval = thresholds.interval_at(_project_log(record, window, thresholds, log))
     if (
         interval is not None
         and not window.strays.messages
@@ -493,13 +493,13 @@ def _decide_buffering(
     return Decision("buffer", "reflection") if may_begin(record, "reflection", log) else PROCEED
 
 
-def _project_log(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
+def _project_log(record: MemoryRecord, window: Window, thresholds: Thresholds, log: int) -> int:
     """Count the log's tokens once a reflection that lies ready takes its place.
 
     With one budget it does so before a turn would wait, and the window has more room then. A
     question about less would be mostly rules. While reasoning waits for its tools, nothing does.
     """
-    log, buffered = log_tokens(record), record["reflection"]
+    buffered = record["reflection"]
     if buffered is None or log < thresholds.observation_tokens:
         return log
     if is_reasoning_under_way(window) or not _has_buffered_reflection(record):

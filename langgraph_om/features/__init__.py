@@ -34,8 +34,7 @@ from langgraph_om.features.moving import Movable, MoveActs
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
-from langgraph_om.features.recall import Recall, Recallable
-from langgraph_om.features.recall.config import RecallOptions
+from langgraph_om.features.recall import Recall, Recallable, RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules

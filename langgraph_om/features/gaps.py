@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.actor.dates import describe_duration
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.content.dates import describe_duration
 from langgraph_om.core.observe.transcript import TimedMessage, format_weekday, to_local
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature

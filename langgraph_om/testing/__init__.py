@@ -13,9 +13,8 @@ from __future__ import annotations
 from langgraph_om.testing.archive import archive_conformance
 from langgraph_om.testing.checks import Provider, check_message_sequence, executor_conformance
 from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
-from langgraph_om.testing.offline import RecordedCall, Reply, Role
+from langgraph_om.testing.offline import RecordedCall, Reply, Role, ScriptedChatModel
 from langgraph_om.testing.rough import RoughObserver, RoughReflector
-from langgraph_om.testing.scripted import ScriptedChatModel
 
 __all__ = [
     "ExtractiveObserver",

@@ -14,12 +14,16 @@ from databases import copy_rows
 from sqlalchemy import text
 
 from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
 
 try:
-    from langgraph_om.archive.sql.texts import mark
+    from langgraph_om.archive.sql.schema import put_index_in_order
 except ImportError:  # a former version, beside which this one is measured
+    from langgraph_om.archive.sql.index import put_index_in_order
+
+try:
+    from langgraph_om.archive.sql.texts import mark
+except ImportError:  # the same
     from langgraph_om.archive.sql import texts
 
     def mark(kind: str, name: str) -> str:

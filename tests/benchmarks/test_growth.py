@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.dates import annotate
+from langgraph_om.core.content.dates import annotate
 from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output

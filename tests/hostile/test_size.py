@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.dates import annotate
 from langgraph_om.core.actor.shown import _collect_exchanges
+from langgraph_om.core.content.dates import annotate
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, escape, sanitize
 from langgraph_om.core.observe.log_excerpt import select_previous

@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
 from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
-from langgraph_om.archive.sql import index
+from langgraph_om.archive.sql import schema
 from langgraph_om.core.items import list_items
 from support.agents import (
     on_thread,
@@ -503,7 +503,7 @@ def test_a_file_serves_with_and_without_fts5(
     url = f"sqlite:///{tmp_path / 'archive.db'}"
 
     def add_and_find(key: str, *, has_fts5: bool) -> set[str]:
-        monkeypatch.setattr(index, "has_fts5", lambda _: has_fts5)
+        monkeypatch.setattr(schema, "has_fts5", lambda _: has_fts5)
         with closing(SQLAlchemyArchive(url)) as archive:
             said = [(key, HumanMessage(f"walnuts {key}"), True)]
             archive.append(key, "ana", said, after=None, now=NOON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, time
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,7 +35,8 @@ def assemble(
         max_input_tokens=max_input_tokens,
         features=with_hints(*([] if recall is None else [recall]), *features.all),
     )
-    view = prompt.make_view(settings, record, messages, window, today)
+    now = datetime.combine(today, time(), UTC)
+    view = prompt.make_view(settings, record, messages, window, now, day=today)
     return prompt.assemble(view, record, system=system, with_reasoning=with_reasoning)
 
 
@@ -43,9 +44,8 @@ def recall_of(scope: str) -> Any:
     """What tells the Actor of recall; `None` where that is taken out."""
     if find_spec("langgraph_om.features.recall") is None:
         return None
-    from langgraph_om.features.recall import Recall  # noqa: PLC0415
+    from langgraph_om.features.recall import Recall, RetrievalConfig  # noqa: PLC0415
     from langgraph_om.features.recall.answer import write_guidance  # noqa: PLC0415
-    from langgraph_om.features.recall.config import RetrievalConfig  # noqa: PLC0415
 
     config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
     return Recall(config, None, write_guidance(config.scope, "recall_search", None), 1)

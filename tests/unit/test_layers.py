@@ -22,8 +22,8 @@ HOUSE = (
     "<- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search "
-    "<- record, config, acts <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "content, wire, prompts <- items <- additions <- events, tokens, effects, forms, search "
+    "<- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 

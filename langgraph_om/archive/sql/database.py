@@ -48,8 +48,13 @@ from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.archive.sql.index import is_index_in_order, put_index_in_order
-from langgraph_om.archive.sql.schema import VERSION, metadata, schema_rows
+from langgraph_om.archive.sql.schema import (
+    VERSION,
+    is_index_in_order,
+    metadata,
+    put_index_in_order,
+    schema_rows,
+)
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 # The statements of each step, written once; an SQLite of our own is given them directly.

@@ -20,6 +20,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Dialect,
     ForeignKey,
     Index,
@@ -30,10 +31,12 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
 from langgraph_om.core.config.options import Hint, Rule
 from langgraph_om.core.content.text import compile_late
+from langgraph_om.core.search import JOINERS
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 # --- Column types --------------------------------------------------------------------------------
@@ -364,3 +367,122 @@ deletion_rows = Table(  # ids only, never a text; no foreign keys, as what they 
     Column("at", DOUBLE_PRECISION),  # when it was last; seconds since 1970, database's clock
     Index("om_deletions_of_resource", "resource_id"),
 )
+
+
+# --- The index over the words of `om_texts` ------------------------------------------------------
+
+# FTS5 in SQLite, an inverted index (GIN) in PostgreSQL. Both are given words that are ready
+# (`core.search.words`) and no text to take apart: FTS5's `ascii` tokenizer parts them at blanks
+# alone, and so does PostgreSQL, which indexes an array of numbers: a word's hash behind the hash of
+# whose the text is. So both find the same, in every language and without an extension, and what
+# others have said makes no search in PostgreSQL slower. Two words of one number only make a text be
+# looked at that does not match.
+#
+# In SQLite triggers keep the index in step with the table, in the same transaction. An SQLite that
+# was compiled without FTS5 drops the triggers, so that writing works, and reads the rows instead;
+# one with FTS5 that opens the same file later builds the index anew.
+
+MARK: Final = "="
+"""What a word begins with that says whose a text is, and of whom; no word of a text does."""
+
+_TOKEN_CHARACTERS: Final = (MARK + JOINERS).replace("'", "''''")
+
+_MAKE_FOR_SQLITE: Final = (
+    f"""
+    CREATE VIRTUAL TABLE IF NOT EXISTS om_text_words USING fts5(
+        words, content='om_texts', content_rowid='id', detail='none', columnsize=0,
+        tokenize="ascii tokenchars '{_TOKEN_CHARACTERS.replace("''''", "''")}'"
+    )
+    """,
+    "INSERT INTO om_text_words(om_text_words) VALUES ('rebuild')",
+    """
+    CREATE TRIGGER om_texts_inserted AFTER INSERT ON om_texts BEGIN
+        INSERT INTO om_text_words(rowid, words) VALUES (new.id, new.words);
+    END
+    """,
+    """
+    CREATE TRIGGER om_texts_deleted AFTER DELETE ON om_texts BEGIN
+        INSERT INTO om_text_words(om_text_words, rowid, words)
+        VALUES ('delete', old.id, old.words);
+    END
+    """,
+    """
+    CREATE TRIGGER om_texts_updated AFTER UPDATE OF words ON om_texts BEGIN
+        INSERT INTO om_text_words(om_text_words, rowid, words)
+        VALUES ('delete', old.id, old.words);
+        INSERT INTO om_text_words(rowid, words) VALUES (new.id, new.words);
+    END
+    """,
+)
+_TRIGGERS: Final = ("om_texts_inserted", "om_texts_deleted", "om_texts_updated")
+
+WORD_KEYS: Final = "om_word_keys"
+_MAKE_FOR_POSTGRESQL: Final = (
+    # What it says of cost and parallel work keeps the planner from calling it for all texts there
+    # are, and from starting workers for a hundred rows.
+    f"""
+    CREATE OR REPLACE FUNCTION {WORD_KEYS}(words TEXT) RETURNS BIGINT[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL RESTRICTED COST 10000 AS $$
+    SELECT array_agg(whose.high | (hashtext(word)::bigint & 4294967295))
+    FROM (
+        SELECT ('x' || substr(words, coalesce(
+            nullif(strpos(words, '{MARK}r'), 0), strpos(words, '{MARK}t')
+        ) + 2, 8))::bit(32)::bigint << 32 AS high OFFSET 0
+    ) AS whose, unnest(string_to_array(words, ' ')) AS word
+    $$
+    """,  # noqa: S608
+    # New keys wait in a list, which every search reads: a short one.
+    f"""
+    CREATE INDEX IF NOT EXISTS om_texts_keys ON om_texts USING gin ({WORD_KEYS}(words))
+    WITH (gin_pending_list_limit = 128)
+    """,
+)
+
+
+def has_fts5(connection: Connection) -> bool:
+    """Return whether this SQLite was compiled with FTS5."""
+    try:
+        found = connection.exec_driver_sql("SELECT name FROM pragma_module_list")
+        return "fts5" in set(found.scalars())
+    except DBAPIError:  # not compiled in, either
+        return False
+
+
+def is_index_in_order(connection: Connection) -> bool:
+    """Return whether the index is what this database can have; PostgreSQL's always is."""
+    if connection.dialect.name != "sqlite":
+        return True
+    return has_word_triggers(connection) == has_fts5(connection)
+
+
+def put_index_in_order(connection: Connection) -> None:
+    """Make the index, or let go of one that this SQLite cannot keep; nothing when all is well."""
+    if connection.dialect.name != "sqlite":
+        for statement in _MAKE_FOR_POSTGRESQL:
+            connection.exec_driver_sql(statement)
+        return
+    has_triggers, can_search = has_word_triggers(connection), has_fts5(connection)
+    if can_search and not has_triggers:
+        for statement in _MAKE_FOR_SQLITE:
+            connection.exec_driver_sql(statement)
+    elif has_triggers and not can_search:
+        for name in _TRIGGERS:
+            connection.exec_driver_sql(f"DROP TRIGGER {name}")
+
+
+def sweep_index(connection: Connection) -> None:
+    """Take the words of deleted texts out of SQLite's index, which else keeps them until it merges.
+
+    PostgreSQL's is swept by its vacuum, like all that is deleted there.
+    """
+    if connection.dialect.name == "sqlite" and has_word_triggers(connection):
+        connection.exec_driver_sql("INSERT INTO om_text_words(om_text_words) VALUES ('optimize')")
+
+
+def has_word_triggers(connection: Connection) -> bool:
+    """Return whether triggers keep SQLite's index in step with the table."""
+    found = connection.exec_driver_sql(
+        "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND name IN (?, ?, ?)",
+        _TRIGGERS,
+    )
+    return bool(found.scalar() == len(_TRIGGERS))

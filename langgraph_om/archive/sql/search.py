@@ -36,8 +36,8 @@ from sqlalchemy import (
 from langgraph_om.archive.protocol import ArchivedHit, SearchableArchive, check_scope
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.index import MARK, MAX_MATCHES, find_matches
 from langgraph_om.archive.sql.schema import (
+    MARK,
     check_time,
     decode_message,
     group_rows,
@@ -46,7 +46,7 @@ from langgraph_om.archive.sql.schema import (
     text_rows,
     thread_rows,
 )
-from langgraph_om.archive.sql.texts import mark
+from langgraph_om.archive.sql.texts import MAX_MATCHES, find_matches, mark
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (

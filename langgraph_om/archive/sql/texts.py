@@ -1,4 +1,4 @@
-"""What is searched: a row for each piece of a message or of a group, with its words.
+"""What is searched and how: a row for each piece of a message or of a group, with its words.
 
 The words begin with marks, which say whose the text is and who said it, so that the index itself
 looks at nothing else. They are digests: who asks for one resource meets no other's, and what is
@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import ColumnElement, Connection, bindparam, func, update
+from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, func, text, update
 
 from langgraph_om.archive.sql.database import Change, insert_into
-from langgraph_om.archive.sql.index import MARK
-from langgraph_om.archive.sql.schema import text_rows
+from langgraph_om.archive.sql.schema import MARK, WORD_KEYS, has_word_triggers, text_rows
 from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search import (
     Kind,
@@ -158,3 +158,106 @@ def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         # The id is not asked for.
         _PUTS[dialect] = Change(kept.inline())
     _PUTS[dialect].run(connection, rows)
+
+
+# --- Finding words -------------------------------------------------------------------------------
+
+MAX_MATCHES: Final = 500
+"""Of a word that is in more texts, the newest are taken; it tells little anyway."""
+
+
+def find_matches(
+    connection: Connection,
+    words: Sequence[str],
+    marks: Sequence[str],
+    limits: str,
+    values: dict[str, Any],
+    *,
+    newest: bool = False,
+) -> list[list[int]]:
+    """Return for each word which texts hold it; of very many, `MAX_MATCHES`.
+
+    Args:
+        marks: Marks that a text must have, all of them.
+        limits: Further conditions in SQL about `om_texts`, each begun by `AND`.
+        values: What these refer to.
+        newest: Whether these are the newest, for which all have to be read, or any.
+    """
+    if connection.dialect.name != "sqlite":
+        queries = [_join_for_keys(word, marks) for word in words]
+        statement = _build_for_keys(limits, newest)
+        rows = connection.execute(statement, {"queries": queries, **values}).all()
+    else:
+        has_index = has_word_triggers(connection)
+        for number, word in enumerate(words):
+            asked = (*marks, word)
+            if has_index:
+                bound = {f"query_{number}": " AND ".join(f'"{each}"' for each in asked)}
+            else:
+                bound = {f"query_{number}_{at}": f" {each} " for at, each in enumerate(asked)}
+            values = {**values, **bound}
+        statement = _build_statement(has_index, len(words), len(marks), limits, newest)
+        rows = connection.execute(statement, values).all()
+    found: dict[int, str | None] = {row[0]: row[1] for row in rows}
+    return [
+        [*map(int, (found.get(n) or "").split(","))] if found.get(n) else []
+        for n in range(len(words))
+    ]
+
+
+@lru_cache(maxsize=8)
+def _build_for_keys(limits: str, newest: bool) -> TextClause:  # noqa: FBT001
+    """Write PostgreSQL's statement, the same for any words: to plan it takes long."""
+    # The sum keeps the planner from reading all texts backwards in hope of matches.
+    end = f"{'ORDER BY id + 0 DESC' if newest else ''} LIMIT {MAX_MATCHES}"
+    # The first key is that of all texts of whose they are, which the others imply.
+    holds = f"{WORD_KEYS}(words) @> ({WORD_KEYS}(asked.query))[2:]"
+    select = f"SELECT id FROM om_texts WHERE {holds} {limits} {end}"  # noqa: S608
+    ids = f"SELECT string_agg(CAST(id AS TEXT), ',') FROM ({select}) AS one"  # noqa: S608
+    asked = "unnest(CAST(:queries AS TEXT[])) WITH ORDINALITY AS asked(query, number)"
+    return text(f"SELECT asked.number - 1, ({ids}) FROM {asked}")  # noqa: S608
+
+
+def _join_for_keys(word: str, marks: Sequence[str]) -> str:
+    """Write a word as a text that begins with whose it is, as the texts do."""
+    whose = next((mark for mark in marks if mark.startswith(f"{MARK}r")), marks[0])
+    return " ".join((whose, *(mark for mark in marks if mark != whose), word))
+
+
+@lru_cache(maxsize=256)
+def _build_statement(
+    has_index: bool,  # noqa: FBT001
+    words: int,
+    marks: int,
+    limits: str,
+    newest: bool,  # noqa: FBT001
+) -> TextClause:
+    """Write SQLite's statement once, so that it is compiled and prepared once too.
+
+    It depends on the number of words alone.
+    """
+    order = f"ORDER BY {'om_text_words.rowid' if has_index else 'id'} DESC" if newest else ""
+    select = _select_from_fts5 if has_index else _select_by_reading
+    selects = (
+        f"{select(number, marks, limits)} {order} LIMIT {MAX_MATCHES}" for number in range(words)
+    )
+    # A row for each word, as rows are what takes time.
+    rows = (
+        f"SELECT {number}, group_concat(id) FROM ({select}) AS word_{number}"  # noqa: S608
+        for number, select in enumerate(selects)
+    )
+    return text(" UNION ALL ".join(rows))
+
+
+def _select_from_fts5(number: int, marks: int, limits: str) -> str:
+    join = "JOIN om_texts ON om_texts.id = om_text_words.rowid" if limits else ""
+    return (
+        f"SELECT om_text_words.rowid AS id FROM om_text_words {join} "  # noqa: S608
+        f"WHERE om_text_words MATCH :query_{number} {limits}"
+    )
+
+
+def _select_by_reading(number: int, marks: int, limits: str) -> str:
+    names = (f"query_{number}_{at}" for at in range(marks + 1))
+    holds = " AND ".join(f"instr(' ' || words || ' ', :{name}) > 0" for name in names)
+    return f"SELECT id FROM om_texts WHERE {holds} {limits}"  # noqa: S608

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
+from itertools import repeat
+from operator import call
 from typing import Any
 
 from langchain_core.messages import (
@@ -25,7 +27,6 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import (
     ShownMessages,
     count_left_out,
@@ -34,7 +35,7 @@ from langgraph_om.core.actor.shown import (
 )
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.blocks import holds_bound_reasoning
-from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.dates import annotate, observation_date, track_fence
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     content_digest,
@@ -83,6 +84,8 @@ class View:
 
     day: date
     """The day that relative dates are relative to, in the memory's time zone."""
+    log: str
+    """Names the log by its groups."""
     memory: Sequence[str]
     """What the system message says of the memory, in pieces; none where there is none."""
     reminder: str
@@ -114,8 +117,9 @@ def make_view(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     window: Window,
-    day: date,
+    now: datetime,
     *,
+    day: date | None = None,
     texts: Texts = NO_TEXTS,
     limit: int | None = None,
 ) -> View:
@@ -123,12 +127,12 @@ def make_view(
 
     Args:
         messages: The whole conversation; no message is changed.
-        day: The day that relative dates are relative to; that of the record's head holds still
-            between changes of the log.
+        day: The day that relative dates are relative to; `None`: it is chosen.
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window, texts)
+    log, asides = _name_log(record), list_asides(settings, record, window, texts)
+    day = day or _choose_day(settings, record, window, log, now)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -139,6 +143,7 @@ def make_view(
         shown = shown.replace_messages(settings.features.show)
     return View(
         day,
+        log,
         render_memory(settings, record, day, span=window.span),
         choose_reminder(record, dropped),
         shown,
@@ -268,7 +273,7 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
     Observer and the Reflector write, and neither sees these lines.
     """
     told = _list_instructions(settings, record, has_memory=bool(record["log"]))
-    said: int = sum(feature.instruction_tokens() for feature, _ in told)
+    said: int = sum(feature.instruction_tokens() for feature in told)
     # A token of an id has two characters or more.
     said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(record["log"])))
     apart = settings.features.of("memory_block", record)
@@ -318,7 +323,7 @@ def render_memory(
     frame = settings.features.first("frame")
     framing: Framing = frame(settings, record, groups) if frame is not None else Framing()
     has_memory = bool(log or apart or framing.is_needed)
-    told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
+    told = [*_list_instructions(settings, record, has_memory=has_memory).values()]
     if not has_memory:
         return ["\n\n".join(told)] if told else []
     rules = settings.features.join_texts("tell_hints", "actor")
@@ -338,18 +343,18 @@ def render_memory(
 
 def _list_instructions(
     settings: Settings, record: MemoryRecord, *, has_memory: bool
-) -> list[tuple[Any, str]]:
-    """Return the features that the system message says something of, with that."""
+) -> dict[Any, str]:
+    """Return what the system message says of features, by the feature."""
     hooks = settings.features.having("instructions")
-    return [
-        (write.__self__, text) for write in hooks if (text := write(record, has_memory=has_memory))
-    ]
+    return {
+        write.__self__: text for write in hooks if (text := write(record, has_memory=has_memory))
+    }
 
 
 def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
     """Return what features show behind groups; it is not annotated, as ids are not dates."""
     writers = settings.features.having("line_after")
-    return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
+    return ["\n".join(filter(None, map(call, writers, repeat(group)))) for group in groups]
 
 
 def _build_log_blocks(
@@ -426,7 +431,7 @@ def track_head(
         "after": known if is_same else shown.newest,
         "seen": shown.newest,
         "digest": digest,
-        "log": _digest_log(record),
+        "log": view.log,
         "as_of": view.day.isoformat(),
         "at": iso(now),
     }
@@ -438,14 +443,16 @@ def find_day(record: MemoryRecord, today: date) -> date:
     return date.fromisoformat(head["as_of"]) if head is not None else today
 
 
-def choose_day(settings: Settings, record: MemoryRecord, window: Window, now: datetime) -> date:
+def _choose_day(
+    settings: Settings, record: MemoryRecord, window: Window, log: str, now: datetime
+) -> date:
     """Choose the day that relative dates are relative to from now on.
 
     It moves when the log has changed, and after a pause in which the provider's cache has lost the
     prompt anyway; never while reasoning waits for its tools, which the change would make invalid.
     """
     today, former = now.astimezone(settings.timezone).date(), record.get("head")
-    if former is None or former["log"] != _digest_log(record):
+    if former is None or former["log"] != log:
         return today
     pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
     if pause > settings.cache_seconds and not is_reasoning_under_way(window):
@@ -453,7 +460,7 @@ def choose_day(settings: Settings, record: MemoryRecord, window: Window, now: da
     return date.fromisoformat(former["as_of"])
 
 
-def _digest_log(record: MemoryRecord) -> str:
+def _name_log(record: MemoryRecord) -> str:
     """Name the log by its groups, whose texts never change but by hand."""
     return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -22,6 +22,10 @@ FIXED_TOKENS = 600
 
 _REMINDER_TOKENS = 80
 """What the reminder of left-out messages costs where there are no observations."""
+
+
+_PLAIN: Final = frozenset({HumanMessage, ToolMessage})
+"""Classes of messages that hold no reasoning; a look at each message takes longer."""
 
 
 class ShownMessages(NamedTuple):
@@ -66,12 +70,11 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     Args:
         dropped: How many of these are left out, from `count_left_out`.
     """
-    entries = window.entries[dropped:]
-    request = _find_pinned_request(window, dropped)
-    calls = _find_missing_calls(window, dropped, messages)
+    at, calls = window.span.find(window.request), _find_missing_calls(window, dropped, messages)
+    request = window.entries[at].message if 0 <= at < dropped else window.request_message
     lead = [*filter(None, (request, *map(without_bound_reasoning, calls)))]
-    shown = ShownMessages(dropped, lead, entries, None, window.span)
-    return shown._replace(request=shown.find(window.request))
+    place = at - dropped if at >= dropped else None
+    return ShownMessages(dropped, lead, window.entries[dropped:], place, window.span)
 
 
 def write_messages(
@@ -96,7 +99,7 @@ def write_messages(
     stripped = {
         at
         for at, (_, message, *_) in enumerate(entries[:stop])
-        if type(message) is not HumanMessage and holds_bound_reasoning(message)
+        if type(message) not in _PLAIN and holds_bound_reasoning(message)
     }
     found = [shown.request, *map(shown.find, lines)]
     places = {*stripped, *(at for at in found if at is not None)}
@@ -146,11 +149,6 @@ def count_left_out(window: Window, log: int, limit: int, *, extra: int = 0) -> i
 
 
 # --- Which messages ------------------------------------------------------------------------------
-
-
-def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
-    left_out = (entry.message for entry in window.entries[:dropped] if entry.key == window.request)
-    return window.request_message or next(left_out, None)
 
 
 def _find_missing_calls(

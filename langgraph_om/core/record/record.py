@@ -369,5 +369,10 @@ def replace_groups(
     return [*log[:start], *groups, *log[stop:]], groups
 
 
+def has_strays(record: MemoryRecord) -> bool:
+    """Return whether there are messages before the window that are not observed."""
+    return bool(record["observed"] and record["observed"]["strays"])
+
+
 def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(takewhile(bool, map(eq, one, other)))

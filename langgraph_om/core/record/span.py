@@ -24,8 +24,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
-from langgraph_om.core.record.strays import has_strays
+from langgraph_om.core.record.record import CURSOR_TAIL, has_strays, select_own_groups
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
 
@@ -278,25 +277,18 @@ class Span:
             if counts.get(key) != [digest, tokens]:
                 break
             known += 1
-        is_new = all(entry.key not in counts for entry in self.entries[known:])
-        return known if is_new else None
+        rest = map(_get_key, self.entries[known:])
+        return known if counts.keys().isdisjoint(rest) else None
 
     def holds(self, messages: Sequence[BaseMessage]) -> bool:
         """Return whether these are its messages, whatever was changed in them."""
         # The same objects: of equal ones the view may differ, as pydantic takes `1` for `True`.
         return len(messages) == len(self.messages) and all(map(is_, messages, self.messages))
 
-    def is_unchanged(self, messages: Sequence[BaseMessage]) -> bool:
-        """Return whether these are its messages still, of which none was changed in place."""
-        return (
-            self.holds(messages)
-            and [*map(_get_id, messages)] == self.names
-            and [*map(_get_content, messages)] == self.contents
-        )
-
     def count_unchanged(self, messages: Sequence[BaseMessage]) -> int:
         """Count the first messages that are still its own, and were not changed in place."""
-        if self.is_unchanged(messages):
+        ids, contents = [*map(_get_id, messages)], [*map(_get_content, messages)]
+        if self.holds(messages) and ids == self.names and contents == self.contents:
             return len(messages)
         for at, (message, own) in enumerate(zip(messages, self.messages, strict=False)):
             is_read = message.id == self.names[at] and message.content == self.contents[at]
@@ -438,12 +430,12 @@ def go_on(
     counts: Mapping[str, TokenCount],
     *,
     is_counted: bool,
-) -> tuple[Span, int, Mapping[str, TokenCount]] | None:
+) -> tuple[Span, int, Sequence[Entry]] | None:
     """Return what of an earlier span is in the window still; `None` when anything is unusual.
 
     Returns:
-        The span, how many of its first entries the record counts, and the counts of what was read
-        behind it, for the case that it only came in another object.
+        The span, how many of its first entries the record counts, and what was read behind it, for
+        the case that it only came in another object.
     """
     if before is None or not before.is_plain or has_strays(record):
         return None
@@ -456,12 +448,11 @@ def go_on(
         return None
     span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
-        return span, len(span.entries), {}
+        return span, len(span.entries), ()
     unchanged = span.count_unchanged(seen)
     if span.entries and not unchanged:
         return None
-    read = {entry.key: [entry.digest, entry.tokens] for entry in span.entries[unchanged:]}
-    span = span.first(unchanged)
+    read, span = span.entries[unchanged:], span.first(unchanged)
     known = span.count_known(counts)
     return (span, known, read) if known is not None else None
 

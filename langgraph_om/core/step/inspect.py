@@ -32,8 +32,7 @@ from langgraph_om.core.plan import (
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.strays import check_observed
-from langgraph_om.core.record.window import Window, select_live_chunks
+from langgraph_om.core.record.window import Window, check_observed, select_live_chunks
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActorWindow,
@@ -361,7 +360,8 @@ def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
 
 def _state_step(step: Step) -> None:
     """State both windows, as the Actor is called next."""
-    window, view, number = step.window, step.view, _count_step(step.record, step.window)
+    window, view, turn = step.window, step.view, step.record["turn"]
+    number = turn["step"] + 1 if turn["request"] == window.request else 0
     head = track_head(step.record, view, step.now)
     step.note({"type": "stepped", "request": window.request, "step": number, "head": head})
     limit = step.settings.max_input_tokens
@@ -385,12 +385,6 @@ def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
         "record_id": record["id"],
         "thread_id": record["thread_id"],
     }
-
-
-def _count_step(record: MemoryRecord, window: Window) -> int:
-    turn = record["turn"]
-    step: int = turn["step"] + 1 if turn["request"] == window.request else 0
-    return step
 
 
 def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:

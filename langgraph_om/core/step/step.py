@@ -14,9 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import Framing, View, choose_day, make_view
-from langgraph_om.core.acts import Act, Listing
-from langgraph_om.core.additions import Additions, Log, ShownValue
+from langgraph_om.core.actor.prompt import Framing, View, make_view
+from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows, Thresholds
@@ -130,11 +129,8 @@ class Step:
 
     def make_view(self, limit: int | None = None) -> View:
         """Return what the Actor is shown within a limit of tokens; `None`: as configured."""
-        settings, record, window = self.settings, self.record, self.window
-        day = self.day or choose_day(settings, record, window, self.now)
-        return make_view(
-            settings, record, self.messages, window, day, texts=self.texts, limit=limit
-        )
+        known = (self.settings, self.record, self.messages, self.window, self.now)
+        return make_view(*known, day=self.day, texts=self.texts, limit=limit)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
@@ -544,10 +540,6 @@ class Feature:
     @property
     def hints(self) -> Sequence[str]:
         """Names of the hints that the Observer is asked for, of those in its `additions`."""
-
-    @property
-    def restated(self) -> Sequence[str]:
-        """Names of those of them that the Reflector may change."""
 
     def tell_hints(self, place: HintPlace) -> str:
         """Return what a prompt says of its hints in a place; empty for nothing."""

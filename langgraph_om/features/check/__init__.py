@@ -1,16 +1,20 @@
 """Check what the Observer wrote: what can be looked up has to stand in what it was shown.
 
-Lines that hold something else are named to it in one further question. What it does not mend is cut
+Looked up are numbers, identifiers, paths, versions and quotations. Lines that hold something else
+are named to it in one further question. What it does not mend is cut
 out of them, or the line is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Self
+from functools import cached_property
+from html import unescape
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -25,9 +29,14 @@ from langgraph_om.core.items import LineSpan, cut_spans, find_spans, read_head, 
 from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.reflect.facts import (
+    DAYS,
+    NUMBER_WORDS,
+    find_identifiers,
+    normalize,
+)
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Event
-from langgraph_om.features.check.words import Shown, cut_unfounded, find_unfounded
 
 NAME: Final = "check"
 
@@ -154,3 +163,252 @@ def _read_mended(text: str, doubtful: Sequence[_Doubtful], shown: Shown) -> dict
         if is_one and not any(find_unfounded(line, shown) for line in lines):
             mended[item] = parsed.observations
     return mended
+
+
+# --- Words that can be looked up -----------------------------------------------------------------
+
+# A word is founded where the Observer was shown it, in this or another form. The reading is by form
+# and errs on the mild side: times, dates and years are not looked up, since they may follow from
+# others, nor are numbers below 100. A capitalised word is not taken for a name.
+
+LEAST_NUMBER: Final = 100
+LEAST_QUOTED: Final = 4
+"""Characters of a quotation that is looked for, spaces apart."""
+_LEAST_PART: Final = 2
+"""Characters of a part of a path that is looked for."""
+_REWORDED: Final = 0.9
+"""How many of its words have to stand in what was shown."""
+_YEARS: Final = range(1900, 2101)
+_ROUNDED: Final = 0.06
+"""How far a number in thousands or millions may be from the one that was said."""
+
+_CLOSING_DATE: Final = compile_late(r"\((?:meaning|estimated)\b[^)]*\)", re.IGNORECASE)
+_TIME: Final = compile_late(r"(?<![\d.:])\d{1,2}:\d\d(?::\d\d)?(?![\d:])")
+_ISO_DAY: Final = compile_late(
+    r"(?<!\d)(?:\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4})(?!\d)"
+)
+_NUMBER: Final = compile_late(
+    r"(?<![^\W_])(?<!\d\.)\d+(?:[.,'’_\u00a0\u202f]\d+)*(?:[kKM](?![^\W_]))?"
+)
+_RUN: Final = compile_late(r"\d+")
+_VERSION: Final = compile_late(r"(?<![\w.])v?(\d+(?:\.\d+){2,}[\w.+-]*)")
+_SHAPELESS: Final = compile_late(
+    r"(?<!\w)(?=[a-z]*\d)(?=\d*[a-z])(?=(?:[a-z]*\d){3})[a-z\d]{6,}(?!\w)"
+)
+"""An id of letters and digits without a sign."""
+_QUOTED: Final = compile_late(
+    r"(?<!\w)\"([^\"\n]+)\"(?!\w)|[“„]([^“”„\n]+)[“”]|«([^«»\n]+)»|[「『]([^「」『』\n]+)[」』]"
+)
+_BETWEEN: Final = compile_late(r"[^\w.-]+")
+"""What parts the folders of a path, and the words of a text."""
+_FILE: Final = compile_late(r".+\.[a-z]\w{0,4}")
+"""A file with its extension, which is looked for as a whole."""
+_PASSED: Final = compile_late(r"[\s\"'“”‘’„‟«»‹›「」『』`´*_\\]+")
+"""What is passed over when texts are compared."""
+_GAP: Final = compile_late(r"\[?(?:…|\.\.\.)\]?")
+_TENS: Final = {"k": 1_000, "K": 1_000, "M": 1_000_000}
+_PHRASE: Final = compile_late(
+    rf"\b(?:(?P<times>{'|'.join(NUMBER_WORDS)}|a|\d+)[ -])?(?P<unit>hundred|thousand|million)\b"
+)
+
+
+def fold(text: str) -> str:
+    """Return a text in the form in which words are compared: without case, spaces and quotes."""
+    return _PASSED.sub("", unescape(normalize(text)).casefold())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Texts in which words of a note are looked up."""
+
+    texts: Sequence[str]
+
+    @cached_property
+    def _plain(self) -> Sequence[str]:
+        return [unescape(normalize(text)).casefold() for text in self.texts]
+
+    @cached_property
+    def _text(self) -> str:
+        return "\n".join(map(fold, self.texts))
+
+    @cached_property
+    def _tokens(self) -> frozenset[str]:
+        found = {token.strip("._-") for text in self._plain for token in _BETWEEN.split(text)}
+        return frozenset(chain(found, *(token.split(".") for token in found)))
+
+    @cached_property
+    def _runs(self) -> frozenset[str]:
+        return frozenset(run for text in self.texts for run in _RUN.findall(text))
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        """All numbers, as digits alone."""
+        matches = chain.from_iterable(map(_NUMBER.finditer, self._plain))
+        found = (_write_digits(match[0]) for match in matches)
+        return frozenset(chain(found, *map(_read_phrases, self._plain)))
+
+    def has(self, text: str) -> bool:
+        """Return whether a text stands there, whatever its case, spaces and quotation marks."""
+        return fold(text) in self._text
+
+    def has_number(self, number: str) -> bool:
+        """Return whether a number stands there, in one way of writing or another."""
+        digits = _write_digits(number)
+        if digits in self._numbers or digits in self._runs:
+            return True
+        unit = _TENS.get(number[-1], 1)
+        if unit == 1:
+            return False
+        value = float(number[:-1].replace(",", ".").replace("_", "")) * unit
+        return any(
+            abs(int(other) - value) <= _ROUNDED * value
+            for other in self._numbers | self._runs
+            if len(other) < 16  # noqa: PLR2004 no number that is rounded
+        )
+
+    def has_parts(self, name: str) -> bool:
+        """Return whether all parts of a name stand there, such as the folders of a path."""
+        parts = [part.strip("._-") for part in _BETWEEN.split(name.casefold())]
+        return all(map(self._has_part, filter(None, parts)))
+
+    def is_reworded(self, quotation: str) -> bool:
+        """Return whether the words of a quotation stand there, though not in this order."""
+        words = [word.strip("._-") for word in _BETWEEN.split(normalize(quotation).casefold())]
+        found = [word for word in words if word]
+        return bool(found) and sum(map(self._tokens.__contains__, found)) >= _REWORDED * len(found)
+
+    def _has_part(self, part: str) -> bool:
+        if part in self._tokens or len(part) < _LEAST_PART:
+            return True
+        pieces = part.split(".")
+        return not _FILE.fullmatch(part) and len(pieces) > 1 and self._tokens.issuperset(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Something in a note that can be looked up."""
+
+    kind: Literal["number", "version", "name", "quotation"]
+    text: str
+
+
+def find_unfounded(text: str, shown: Shown) -> list[Word]:
+    """Return the words of a note that stand nowhere in what was shown, in their order.
+
+    Args:
+        text: Lines of a note; bullet, mark and time may stand before.
+    """
+    plain = normalize(text)
+    found = [word for word in _list_checked(plain) if not _is_founded(word, shown)]
+    return sorted(
+        dict.fromkeys(found), key=lambda word: plain.casefold().find(word.text.casefold())
+    )
+
+
+def _list_checked(text: str) -> Iterator[Word]:
+    """Yield the words of a text that are looked up."""
+    for match in _QUOTED.finditer(text):
+        yield Word("quotation", match[match.lastindex or 0])
+    text = _CLOSING_DATE.sub(" ", text)
+    for form in (*DAYS, _ISO_DAY):
+        text = form.sub(" ", text)
+    for match in _VERSION.finditer(text):
+        yield Word("version", match[1].rstrip(".-+"))
+    for name in chain(find_identifiers(text), (match[0] for match in _SHAPELESS.finditer(text))):
+        yield Word("name", name)
+    for match in _NUMBER.finditer(_TIME.sub(" ", _VERSION.sub(" ", text))):
+        if not _is_small(match[0]):
+            yield Word("number", match[0])
+
+
+def _is_small(number: str) -> bool:
+    digits = "".join(_RUN.findall(number))
+    return int(digits[:30]) < LEAST_NUMBER or (len(digits) == len(number) and int(digits) in _YEARS)
+
+
+def _is_founded(word: Word, shown: Shown) -> bool:
+    if word.kind == "quotation":
+        parts = map(fold, _GAP.split(word.text.strip(" .,;:!?")))
+        return all(len(part) < LEAST_QUOTED or shown.has(part) for part in parts)
+    if word.kind == "number":
+        return shown.has_number(word.text)
+    return shown.has(word.text) or (word.kind == "name" and shown.has_parts(word.text))
+
+
+def _write_digits(number: str) -> str:
+    """Return a number as digits alone, without zeros that end its decimals."""
+    number = number.rstrip("kKM")
+    head, sign, decimals = number.rpartition(".")
+    if sign and "." not in head and len(decimals) != 3:  # noqa: PLR2004 else they are thousands
+        number = f"{head}{decimals.rstrip('0')}"
+    return "".join(_RUN.findall(number))
+
+
+def _read_phrases(text: str) -> Iterator[str]:
+    """Yield the numbers of phrases such as "two hundred"."""
+    for match in _PHRASE.finditer(text):
+        times = match["times"] or "1"
+        count = int(NUMBER_WORDS.get(times, times if times.isdigit() else "1"))
+        yield str(count * int(NUMBER_WORDS[match["unit"]]))
+
+
+# --- What becomes of a note that holds such words ------------------------------------------------
+
+
+_MOST_CUTS: Final = 20
+"""Words that are cut out of one line; with more of them, it goes."""
+_HEAD_CHARACTERS: Final = 12
+"""About what bullet, mark and time take, before which nothing is cut."""
+_PARENTHESIS: Final = compile_late(r"\s*\([^()]*\)")
+_MARKS_AROUND: Final = '"“”„«»「」『』'
+_UNIT: Final = compile_late(r"(?:[ \u00a0]?[%€$£]|[^\W\d_]{1,4}\b)?")
+"""What belongs to a number behind it, such as `ms`."""
+
+
+def cut_unfounded(item: str, shown: Shown) -> str:
+    """Return an item without what is not founded; empty where nothing can be kept.
+
+    A quotation in other words becomes ordinary text. Else the parenthesis goes that holds the word,
+    or a version or a number alone, or the clause behind a sign; or the whole line. With its first
+    line an item goes as a whole.
+    """
+    first, *below = item.split("\n")
+    kept = [_cut_line(line, shown) for line in (first, *below)]
+    return "\n".join(line for line in kept if line) if kept[0] else ""
+
+
+def _cut_line(line: str, shown: Shown) -> str:
+    for _ in range(_MOST_CUTS):
+        unfounded = find_unfounded(line, shown)
+        if not unfounded:
+            return line
+        shorter = _cut_word(line, unfounded[0], shown)
+        if shorter == line:
+            break
+        line = shorter
+    return ""
+
+
+def _cut_word(line: str, word: Word, shown: Shown) -> str:
+    """Return a line without a word; the line itself where it cannot be cut."""
+    folded = line.casefold()
+    start = folded.find(word.text.casefold())
+    stop = start + len(word.text)
+    if start < 0 or len(folded) != len(line):
+        return line
+    before, behind = line[:start], line[stop:]
+    is_whole = before[-1:] in _MARKS_AROUND and behind[:1] in _MARKS_AROUND
+    if word.kind == "quotation" and is_whole and shown.is_reworded(word.text):
+        return f"{before[:-1]}{line[start:stop]}{behind[1:]}"
+    for match in _PARENTHESIS.finditer(line, _HEAD_CHARACTERS):
+        if match.start() <= start and stop <= match.end():
+            return f"{line[: match.start()]}{line[match.end() :]}"
+    for sign in ("; ", ", "):
+        begin, end = line.rfind(sign, _HEAD_CHARACTERS, start), line.find(sign, stop)
+        if begin >= 0 and word.kind != "version":
+            return line[:begin] + (line[end:] if end >= 0 else "")
+    if word.kind in ("version", "number") and before.strip():
+        unit = _UNIT.match(behind)
+        rest = behind[unit.end() if unit is not None else 0 :]
+        return f"{before.rstrip('v#€$£~ ')}{rest}"
+    return line

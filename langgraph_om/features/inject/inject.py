@@ -31,9 +31,8 @@ from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord, Opened
-from langgraph_om.features.inject.config import InjectConfig
-from langgraph_om.features.recall import Recall
-from langgraph_om.features.recall.config import read_retrieval
+from langgraph_om.features.inject import InjectConfig
+from langgraph_om.features.recall import Recall, read_retrieval
 from langgraph_om.runtime.tools import find_store
 from langgraph_om.search.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 

@@ -38,7 +38,7 @@ from langgraph_om.core.search import Kind
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.recall.config import read_retrieval
+from langgraph_om.features.recall import read_retrieval
 from langgraph_om.runtime.tools import find_store
 from langgraph_om.search.source import (
     RecallHit,

@@ -11,8 +11,15 @@ from typing import Any, Final, Literal, NotRequired, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.acts import Act, Argument, Listing
-from langgraph_om.core.additions import Additions, ShownValue, as_event, name_fields
+from langgraph_om.core.additions import (
+    Act,
+    Additions,
+    Argument,
+    Listing,
+    ShownValue,
+    as_event,
+    name_fields,
+)
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of

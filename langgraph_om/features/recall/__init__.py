@@ -2,6 +2,9 @@
 
 Who asks comes from the run's configuration. What a storage fails at is answered like anything else
 that cannot be shown: memory failing is not the product failing.
+
+The option `retrieval` has settings of features that need recall, too. To remove one of these,
+delete the lines here that name it.
 """
 
 from __future__ import annotations
@@ -9,18 +12,30 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
+from pydantic import InstanceOf
+from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import find_label
+from langgraph_om.core.config.options import (
+    DefaultText,
+    Hint,
+    Preset,
+    Takes,
+    Text,
+    is_default,
+    one_of,
+)
 from langgraph_om.core.config.settings import Features, Identity, Setup
+from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import (
     find_parent_thread,
     hidden_id,
@@ -31,8 +46,10 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.inject import InjectField, InjectKeys
+from langgraph_om.features.meaning import VectorConfig, VectorOptions
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.arguments import (
     MODES,
@@ -40,7 +57,6 @@ from langgraph_om.features.recall.arguments import (
     RecallArgument,
     refuse_unknown_arguments,
 )
-from langgraph_om.features.recall.config import RetrievalConfig, read_retrieval
 from langgraph_om.features.recall.lists import read_answers
 from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.drivers import drive
@@ -59,6 +75,92 @@ from langgraph_om.search.source import (
     list_groups,
     list_searched,
 )
+
+logger = logging.getLogger("langgraph_om")
+
+_WIDEST: Final[Any] = DefaultText("resource")
+
+
+class RecallKeys(TypedDict, total=False):
+    """The keys of the option `retrieval` for the tool."""
+
+    scope: Annotated[Scope, one_of(Scope)]
+    """Whether the tool reaches other threads of the resource, or only its own thread. Left out, and
+    without an archive, it is its own thread."""
+    instructions: Text
+    """Added to the guidance the Actor gets about recall."""
+
+
+class RetrievalOptions(
+    InjectKeys,
+    VectorOptions,
+    RecallKeys,
+    total=False,
+):
+    """The option `retrieval` as a mapping; `RetrievalConfig` is the same as a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallConfig:
+    """The same as fields of `RetrievalConfig`."""
+
+    scope: Scope = _WIDEST
+    instructions: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalConfig(
+    InjectField,
+    VectorConfig,
+    RecallConfig,
+):
+    """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
+
+    `RetrievalOptions` says what each of its settings means.
+    """
+
+    keys = RetrievalOptions
+
+
+class RecallOptions(TypedDict, total=False):
+    """The option of recall."""
+
+    retrieval: Annotated[
+        bool | RetrievalConfig | RetrievalOptions,
+        Takes(bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
+        Hint("True, False, a RetrievalConfig or a mapping"),
+        Preset(value=False),
+    ]
+    """Whether the Actor gets the tool `recall`, which reads the messages behind observations: a
+    flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current thread; with
+    one, all threads of the resource. With `{"inject": True}` each new message of the user is
+    searched for, and shown with the hits."""
+
+
+def read_retrieval(setup: Setup) -> RetrievalConfig | None:
+    """Read the option `retrieval`: nothing when it is off.
+
+    Raises:
+        ConfigurationError: When a setting of it cannot be meant, or it reaches further than what
+            is kept.
+    """
+    value = setup.options["retrieval"]
+    if value is False:
+        return None
+    config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
+    check_config("retrieval", config)
+    if config.scope == "thread" or setup.options.get("archive") is not None:
+        return config
+    if not is_default(config.scope):
+        msg = (
+            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
+            "of other threads; set `archive`, or pass 'thread'"
+        )
+        raise ConfigurationError(msg)
+    return replace(config, scope="thread")
+
+
+# --- The tool ------------------------------------------------------------------------------------
 
 _WHAT: Final = (
     "Read earlier messages of this conversation word for word: those that your observations were "

@@ -28,8 +28,7 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed, select_own_groups
-from langgraph_om.core.record.strays import check_observed
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import Window, check_observed, open_window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.acts import Listing
 from langgraph_om.core.additions import (
     AddedChange,
     Additions,
     Advice,
+    Listing,
     Log,
     LogChange,
     as_event,

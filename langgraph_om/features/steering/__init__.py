@@ -11,10 +11,11 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, cast
 
-from langgraph_om.core.acts import Act, Argument
 from langgraph_om.core.additions import (
+    Act,
     AddedChange,
     Additions,
+    Argument,
     Log,
     as_event,
     name_fields,

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.acts import Act, Argument, Clearing
-from langgraph_om.core.additions import find_label
+from langgraph_om.core.additions import Act, Argument, Clearing, find_label
 from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import ConfigurationError
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.writer import ArchiveWriter
+from langgraph_om.features.archive import ArchiveWriter
 from langgraph_om.memory import runner_of
 from support.agents import (
     Agent,

@@ -559,7 +559,7 @@ def test_another_provider_begins_with_all_that_is_ready(
     ("provider", "model", "seconds"),
     [
         (None, "", 300),
-        ("anthropic", "claude-sonnet-4-5", 300),
+        ("anthropic", "claude-sonnet-5", 300),
         ("xai", "grok-4", 300),
         ("openai", "gpt-4o", 300),
         ("openai", "gpt-5", 300),
@@ -567,7 +567,7 @@ def test_another_provider_begins_with_all_that_is_ready(
         ("openai", "gpt-5.6", 3600),
         ("azure", "o4-mini", 3600),
         ("google_genai", "gemini-2.5-flash", 86_400),
-        ("google_vertexai", "claude-sonnet-4-5", 300),
+        ("google_vertexai", "claude-sonnet-5", 300),
         ("deepseek", "deepseek-chat", 3600),
         ("groq", "openai/gpt-oss-120b", 7200),
     ],

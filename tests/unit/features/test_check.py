@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.features.check.words import Shown, cut_unfounded, find_unfounded
+from langgraph_om.features.check import Shown, cut_unfounded, find_unfounded
 from langgraph_om.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.needs("check")

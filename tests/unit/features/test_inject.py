@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langgraph_om.features.inject.config import InjectConfig, InjectField, InjectKeys, InjectOptions
+from langgraph_om.features.inject import InjectConfig, InjectField, InjectKeys, InjectOptions
 from support.docstrings import assert_same
 
 

@@ -29,7 +29,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph.message import add_messages
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, scripted
+from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, offline
 from langgraph_om.testing import extractive as extractive_observer
 from langgraph_om.testing import extractive as extractive_reflector
 from support.examples import examples
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [(scripted, 4), (extractive_observer, 3), (extractive_reflector, 2), (checks, 4)],
+    [(offline, 4), (extractive_observer, 3), (extractive_reflector, 2), (checks, 4)],
 )
 def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
     known = {"ScriptedChatModel": ScriptedChatModel}

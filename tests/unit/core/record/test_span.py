@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_om.core.actor.prompt import assemble, choose_day, make_view, track_head
+from langgraph_om.core.actor.prompt import assemble, make_view, track_head
 from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.blocks import mark_other_view
 from langgraph_om.core.record.fold import fold
@@ -64,7 +64,7 @@ def view(
     record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
 ) -> View:
     settings = replace(SETTINGS, max_input_tokens=limit, features=GAPS)
-    made = make_view(settings, record, messages, window, choose_day(settings, record, window, NOW))
+    made = make_view(settings, record, messages, window, NOW)
     head = track_head(record, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])
     return View(head, assemble(made, stepped))

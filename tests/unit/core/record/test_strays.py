@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.strays import check_observed
+from langgraph_om.core.record.window import check_observed
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples

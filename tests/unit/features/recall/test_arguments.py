@@ -14,14 +14,14 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.config.options import is_default
 from langgraph_om.core.config.thresholds import as_config
-from langgraph_om.features.recall.answer import recall
-from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
-from langgraph_om.features.recall.config import (
+from langgraph_om.features.recall import (
     RecallConfig,
     RecallKeys,
     RetrievalConfig,
     RetrievalOptions,
 )
+from langgraph_om.features.recall.answer import recall
+from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.search.source import RecallHit, RecallThread, StateSource
 from support.counters import COUNTER
 from support.docstrings import assert_same

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.actor.dates import annotate, describe_day, write_gap
-from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.dates import annotate, describe_day, observation_date, write_gap
 from support.days import MONTHS, WORDS, days
 from support.examples import examples
 from support.material import texts
