@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -481,49 +481,26 @@ def test_it_does_not_matter_how_updates_are_batched(sent: list[Any], data: st.Da
 
 
 @given(histories())
-def test_a_cycle_takes_effect_once(sent: list[Any]) -> None:
-    record = fold(None, sent)
+def test_what_holds_after_each_update(sent: list[Any]) -> None:
+    record, newest = blank_record(), -1
+    for event in sent:
+        before, event_before = deepcopy(record), deepcopy(event)
+        after = fold(record, [event])
+        assert (record, event) == (before, event_before), "what is given is never changed"
+        record = after
+        reached = int(record["cursor"][-1][1:]) if record["cursor"] else -1
+        assert reached >= newest, "the cursor never moves back"
+        newest = reached
+        ids = [entry["id"] for entry in record["log"]]
+        assert len(ids) == len(set(ids)), "a group stands in the log once"
+        read = json.loads(json.dumps(record))
+        assert read == complete_record(read) == record, "a record is plain JSON"
     for event in sent:
         if event and event.get("type") == "observation-end":
-            assert fold(record, [event]) == record
+            assert fold(record, [event]) == record, "a cycle takes effect once"
 
 
 def test_a_failure_that_is_told_twice_counts_once() -> None:
     once = fold(None, [failed("observation")])
     assert fold(once, [failed("observation")]) == once
     assert once["usage"]["observation"]["calls"] == 1
-
-
-@given(histories())
-def test_what_is_given_is_never_changed(sent: list[Any]) -> None:
-    record = blank_record()
-    for event in sent:
-        before, event_before = deepcopy(record), deepcopy(event)
-        after = fold(record, [event])
-        assert record == before
-        assert event == event_before
-        record = after
-
-
-@given(histories())
-def test_the_cursor_never_moves_back(sent: list[Any]) -> None:
-    record = blank_record()
-    newest = -1
-    for event in sent:
-        record = fold(record, [event])
-        reached = int(record["cursor"][-1][1:]) if record["cursor"] else -1
-        assert reached >= newest
-        newest = reached
-
-
-@given(histories())
-def test_a_group_stands_in_the_log_once(sent: list[Any]) -> None:
-    ids = [entry["id"] for entry in fold(None, sent)["log"]]
-    assert len(ids) == len(set(ids))
-
-
-@given(histories())
-def test_a_record_is_plain_json(sent: list[Any]) -> None:
-    record = fold(None, sent)
-    assert json.loads(json.dumps(record)) == record
-    assert complete_record(cast("object", json.loads(json.dumps(record)))) == record
