@@ -139,7 +139,7 @@ def clocks_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if alias.asname
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "today", "utcnow"}:
             owner = ast.unparse(node.value).rpartition(".")[2]
             clock = f"{names.get(owner, owner)}.{node.attr}"
             if clock in CLOCKS:

@@ -144,8 +144,7 @@ argument_names = st.sampled_from([*RECALL_ARGUMENTS]) | st.text(max_size=5)
     st.sampled_from(["thread", "resource"]),
 )
 def test_nothing_a_model_writes_raises(
-    arguments: dict[str, Any],
-    scope: Literal["thread", "resource"],
+    arguments: dict[str, Any], scope: Literal["thread", "resource"]
 ) -> None:
     hits = [RecallHit(RecallThread("t2"), "g", 0.5, "text", "x0")]
     where = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
