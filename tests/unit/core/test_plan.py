@@ -101,11 +101,7 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
     "a backlog, in batches": (remembering(), talk(*[100] * 50), ("observe", 10)),
     "the end of a backlog": (remembering(), talk(*[100] * 11), ("observe", 9)),
     "only an open tool call": (remembering(), [called(2000, "c")], ("proceed", 0)),
-    "an open tool call at the end": (
-        remembering(),
-        [*talk(900), called(100, "c")],
-        ("observe", 1),
-    ),
+    "an open tool call at the end": (remembering(), [*talk(900), called(100, "c")], ("observe", 1)),
     "parallel calls, one result missing": (
         remembering(),
         [called(500, "c", "d"), answered(500, "c")],
@@ -160,11 +156,7 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
         talk(*HUNDREDS, 76),
         ("reflect", 0),
     ),
-    "the log, while a tool is running": (
-        remembering(2000),
-        [called(2000, "c")],
-        ("reflect", 0),
-    ),
+    "the log, while a tool is running": (remembering(2000), [called(2000, "c")], ("reflect", 0)),
     "a reflection that failed": (
         remembering(2100, attempts=waits("reflection", 2200)),
         talk(10),

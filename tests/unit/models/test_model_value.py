@@ -147,8 +147,7 @@ def test_settings_apply_to_what_is_known_or_not_yet_known(model: Any) -> None:
 
 
 @given(
-    st.dictionaries(st.integers(1, 500), st.integers(), min_size=1, max_size=6),
-    st.integers(0, 600),
+    st.dictionaries(st.integers(1, 500), st.integers(), min_size=1, max_size=6), st.integers(0, 600)
 )
 def test_the_smallest_tier_that_covers_the_input_is_taken(
     limits: Mapping[int, int], tokens: int
