@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
+from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.protocol import list_thread_ids
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.step.step import Feature
@@ -183,7 +183,7 @@ class Deletable:
             if hook in vars(type(keeper))
         ]
         used: set[StoreUse] = set(runner.store_uses)
-        if archive is not None and isinstance(archive, StoreNotingArchive):
+        if archive is not None:
             used |= archive.noted_stores()
         names = {keeper.store_use: keeper.kept_in_store for keeper in keepers}
         kept = [names[use] for use in sorted(used & names.keys())]

@@ -15,14 +15,10 @@ from langgraph_om.archive.protocol import (
     Claim,
     JobView,
     ListedThread,
-    ListingArchive,
     MessageArchive,
-    MovingArchive,
     SearchableArchive,
-    StoreNotingArchive,
     StoreUse,
     ThreadEnd,
-    ThreadEndsArchive,
 )
 
 if typing.TYPE_CHECKING:
@@ -35,15 +31,11 @@ __all__ = [
     "Claim",
     "JobView",
     "ListedThread",
-    "ListingArchive",
     "MessageArchive",
-    "MovingArchive",
     "SQLAlchemyArchive",
     "SearchableArchive",
-    "StoreNotingArchive",
     "StoreUse",
     "ThreadEnd",
-    "ThreadEndsArchive",
 ]
 
 

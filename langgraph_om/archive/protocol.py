@@ -4,7 +4,8 @@ Rules for every archive:
 
 1. Every method is synchronous, safe to call from several threads, and one transaction: it happens
    wholly or not at all.
-2. Nothing is answered across resources: who asks for one resource or thread sees that one alone.
+2. Nothing is answered across resources, `list_threads` apart: who asks for one resource or thread
+   sees that one alone.
 3. Writing the same thing twice is writing it once.
 4. Times are aware `datetime`s and come back in UTC. Leases alone follow the archive's own clock, so
    that workers whose clocks differ agree.
@@ -88,22 +89,6 @@ class JobView:
     """Seconds until the lease ends; negative when it has ended, 0 for a job that is done."""
 
 
-@runtime_checkable
-class ThreadEndsArchive(Protocol):
-    """An archive that lists threads with their ends at once; of others each is asked for."""
-
-    def thread_ends(
-        self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
-    ) -> list[ThreadEnd]:
-        """Return a resource's threads, newest updated first, with their last messages.
-
-        Those that were updated at the same time come in an order that holds still.
-
-        Args:
-            behind: Begin with the thread that comes behind this one, as it was when it was read.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class ListedThread:
     """A conversation as a list of all of them has it."""
@@ -111,67 +96,6 @@ class ListedThread:
     thread: ArchivedThread
     messages: int
     """How many the current branch has."""
-
-
-@runtime_checkable
-class ListingArchive(Protocol):
-    """An archive that lists the threads of everybody, page by page, for those who operate it.
-
-    It is the one part of an archive that answers across resources: whoever shows the list decides
-    who may see which thread.
-    """
-
-    def list_threads(
-        self,
-        *,
-        text: str = "",
-        resource_id: str | None = None,
-        limit: int,
-        behind: tuple[datetime, str] | None = None,
-    ) -> list[ListedThread]:
-        """Return threads, newest updated first, without those that run within others.
-
-        Args:
-            text: Keep threads with this text in their title, id or resource, in any case.
-            resource_id: Keep the threads of this resource; `None` for all.
-            behind: Begin behind the thread that was updated then and has this id.
-        """
-
-    def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
-        """Return the positions on the current branch of those of these messages that it has."""
-
-
-@runtime_checkable
-class StoreNotingArchive(Protocol):
-    """An archive that remembers what a store has, for deletions by whoever does not know of it."""
-
-    def note_store(self, use: StoreUse) -> None:
-        """Note that a LangGraph store has texts of threads, too."""
-
-    def noted_stores(self) -> set[StoreUse]:
-        """Return for what a store was ever used."""
-
-
-@runtime_checkable
-class MovingArchive(Protocol):
-    """An archive that gives a thread to another resource."""
-
-    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
-        """Give a thread to another resource, with its messages and groups; again is harmless.
-
-        From then on searches, lists and pages of the new resource have it, those of the former one
-        do not, and who still writes for the former one is refused. Threads that run within it go
-        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
-        about them, cannot finish.
-
-        Args:
-            resource_id: Whose it is; `None` for nobody's.
-            to_resource_id: Whose it is to be.
-
-        Raises:
-            ConfigurationError: When there is no such thread, it runs within another one, it is
-                neither the one's nor the other's, or one of them has a log that threads share.
-        """
 
 
 @runtime_checkable
@@ -269,6 +193,36 @@ class MessageArchive(Protocol):
             after: Keep threads created after this time.
         """
 
+    def thread_ends(
+        self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
+    ) -> list[ThreadEnd]:
+        """Return a resource's threads, newest updated first, with their last messages.
+
+        Those that were updated at the same time come in an order that holds still.
+
+        Args:
+            behind: Begin with the thread that comes behind this one, as it was when it was read.
+        """
+
+    def list_threads(
+        self,
+        *,
+        text: str = "",
+        resource_id: str | None = None,
+        limit: int,
+        behind: tuple[datetime, str] | None = None,
+    ) -> list[ListedThread]:
+        """Return threads of everybody, newest updated first, without those that run within others.
+
+        It is the one method that answers across resources, for those who operate the archive:
+        whoever shows the list decides who may see which thread.
+
+        Args:
+            text: Keep threads with this text in their title, id or resource, in any case.
+            resource_id: Keep the threads of this resource; `None` for all.
+            behind: Begin behind the thread that was updated then and has this id.
+        """
+
     def find(
         self,
         key: str,
@@ -316,6 +270,9 @@ class MessageArchive(Protocol):
 
     def last_position(self, thread_id: str) -> int | None:
         """Return the position of the last message of the current branch."""
+
+    def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return the positions on the current branch of those of these messages that it has."""
 
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
         """Return which of these messages are safely kept, on whatever branch."""
@@ -466,7 +423,24 @@ class MessageArchive(Protocol):
     def prune_jobs(self, *, older_than: float) -> int:
         """Forget jobs that are done or abandoned for more seconds than this; return how many."""
 
-    # --- Deletion --------------------------------------------------------------------------------
+    # --- Moving and deletion ---------------------------------------------------------------------
+
+    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
+        """Give a thread to another resource, with its messages and groups; again is harmless.
+
+        From then on searches, lists and pages of the new resource have it, those of the former one
+        do not, and who still writes for the former one is refused. Threads that run within it go
+        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
+        about them, cannot finish.
+
+        Args:
+            resource_id: Whose it is; `None` for nobody's.
+            to_resource_id: Whose it is to be.
+
+        Raises:
+            ConfigurationError: When there is no such thread, it runs within another one, it is
+                neither the one's nor the other's, or one of them has a log that threads share.
+        """
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
@@ -497,6 +471,15 @@ class MessageArchive(Protocol):
             resource_id: The resource to ask about; `None` for none.
             thread_ids: The threads to ask about.
         """
+
+    def note_store(self, use: StoreUse) -> None:
+        """Note that a LangGraph store has something of threads, too.
+
+        Whoever deletes or moves a thread may not know of the store.
+        """
+
+    def noted_stores(self) -> set[StoreUse]:
+        """Return for what a store was ever used."""
 
 
 # Search by words over an archive: what one answers that has an index, and how others are

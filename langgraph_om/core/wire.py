@@ -407,7 +407,7 @@ class Edited(TypedDict, total=False):
     """Items that were said in fewer words."""
 
 
-class ReflectionEnd(CycleEnd, Written, Stated, Replaced, Edited):
+class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     """The log is condensed."""
 
     type: Literal["observation-end"]

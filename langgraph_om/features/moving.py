@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.archive import MovingArchive, StoreNotingArchive
+from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function
@@ -108,7 +108,13 @@ class MoveActs(Handle):
 def _move(
     runner: StepRunner, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
 ) -> None:
-    archive = _check_archive(runner.archive, thread_id)
+    archive = runner.archive
+    if archive is None:
+        msg = (
+            f"the thread {thread_id!r} cannot be moved: without an `archive` a thread is whose the "
+            f"run says; run it with the other `resource_id`"
+        )
+        raise ConfigurationError(msg)
     if runner.settings.scope == "resource":
         raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
     keepers = _list_keepers(runner, archive, store, thread_id)
@@ -122,25 +128,8 @@ def _move(
     logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)
 
 
-def _check_archive(archive: Any, thread_id: str) -> MovingArchive:
-    """Return the archive, which knows whose a thread is."""
-    if isinstance(archive, MovingArchive):
-        return archive
-    if archive is None:
-        msg = (
-            f"the thread {thread_id!r} cannot be moved: without an `archive` a thread is whose the "
-            f"run says; run it with the other `resource_id`"
-        )
-    else:
-        msg = (
-            f"the thread {thread_id!r} cannot be moved: `archive` is {type(archive).__name__}, "
-            f"which has no `move_thread`; add the one of `MovingArchive`"
-        )
-    raise ConfigurationError(msg)
-
-
 def _list_keepers(
-    runner: StepRunner, archive: MovingArchive, store: Any, thread_id: str
+    runner: StepRunner, archive: MessageArchive, store: Any, thread_id: str
 ) -> list[Feature]:
     """Return the features that have something of a thread in the graph's store.
 
@@ -151,9 +140,7 @@ def _list_keepers(
 
     found = list_keepers(runner.settings.features)
     keepers = [keeper for keeper in found if "move_thread" in vars(type(keeper))]
-    used = {*runner.store_uses}
-    if isinstance(archive, StoreNotingArchive):
-        used |= archive.noted_stores()
+    used = runner.store_uses | archive.noted_stores()
     kept = [keeper.kept_in_store for keeper in keepers if keeper.store_use in used]
     if store is None and kept:
         msg = (

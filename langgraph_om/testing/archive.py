@@ -23,10 +23,9 @@ from langgraph_om.testing.archive_messages import (
     expect_that,
     list_keys,
     make_entries,
-    where_it_has,
 )
 
-# Checks of an archive: lists of threads. Those of a method that an archive does not have pass.
+# Checks of an archive: lists of threads.
 
 
 def _list_ends(archive: Any, name: str, **options: Any) -> list[tuple[str, int | None, str | None]]:
@@ -82,12 +81,6 @@ def parts_of_ends_meet(archive: Any, name: str) -> None:
     expect_refusal(lambda: archive.thread_ends(name, limit=-1), "`limit`", "-1")
 
 
-ENDS_CHECKS = tuple(
-    where_it_has("thread_ends", check)
-    for check in (ends_are_those_of_the_current_branch, parts_of_ends_meet)
-)
-
-
 def lists_have_everybodys_threads(archive: Any, name: str) -> None:
     """Page by page each thread comes once, newest first; a text is found in any of its names."""
     for number, owner in enumerate((f"{name}-ana", f"{name}-ana", f"{name}-b%_\\", None)):
@@ -126,8 +119,10 @@ def places_are_those_of_the_current_branch(archive: Any, name: str) -> None:
 
 
 LIST_CHECKS = (
-    where_it_has("list_threads", lists_have_everybodys_threads),
-    where_it_has("places", places_are_those_of_the_current_branch),
+    ends_are_those_of_the_current_branch,
+    parts_of_ends_meet,
+    lists_have_everybodys_threads,
+    places_are_those_of_the_current_branch,
 )
 
 
@@ -504,6 +499,15 @@ def a_move_meets_those_who_write(archive: Any, name: str) -> None:
         expect(found_by_r, [], "what the former resource finds")
 
 
+def uses_of_a_store_stay_known(archive: Any, name: str) -> None:
+    """All uses of a store stay known, whatever is deleted."""
+    archive.append(name, name, make_entries("a"), after=None, now=at(1))
+    for use in (name, f"{name}-2", name):
+        archive.note_store(use)
+    archive.delete_resource(name)
+    expect_that(archive.noted_stores() >= {name, f"{name}-2"}, "uses of a store")
+
+
 WORK_CHECKS = (
     groups_only_grow,
     one_writer_replaces_a_record,
@@ -515,14 +519,10 @@ WORK_CHECKS = (
     deleting_a_resource_leaves_nothing_of_it,
     what_was_deleted_stays_known_by_its_id,
     workers_do_not_lose_each_others_work,
-    *(
-        where_it_has("move_thread", check)
-        for check in (
-            a_moved_thread_is_the_new_resources_alone,
-            a_shared_log_is_not_parted,
-            a_move_meets_those_who_write,
-        )
-    ),
+    a_moved_thread_is_the_new_resources_alone,
+    a_shared_log_is_not_parted,
+    a_move_meets_those_who_write,
+    uses_of_a_store_stay_known,
 )
 
 
@@ -558,5 +558,5 @@ def archive_conformance(
 
         return run
 
-    checks = (*MESSAGE_CHECKS, *ENDS_CHECKS, *LIST_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
+    checks = (*MESSAGE_CHECKS, *LIST_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
     return [(check.__name__, bind(check)) for check in checks]

@@ -28,7 +28,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from langgraph_om.archive import ListingArchive
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import list_items
 from langgraph_om.core.page.html import (
@@ -260,7 +259,7 @@ def _choose_threads(memory: ObservationalMemory, graph: Any, client: Any) -> Thr
             raise ConfigurationError(msg) from error
         place = ServerThreads(get_client(), key)
     archive = memory.archive
-    return ArchivedThreads(archive, place) if isinstance(archive, ListingArchive) else place
+    return place if archive is None else ArchivedThreads(archive, place)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.archive import ListingArchive, MessageArchive
+from langgraph_om.archive import MessageArchive
 from langgraph_om.core.actor.prompt import PromptPart, list_parts
 from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.message_keys import keyed_conversation
@@ -96,8 +96,7 @@ class Conversation:
         """Return where messages stand; those that are not there, or not found, are left out."""
         wanted = set(keys)
         own = {key: self._kept + at for at, (key, _) in enumerate(self._own) if key in wanted}
-        archive: object = self._archive
-        kept = archive.places(self._thread, keys) if isinstance(archive, ListingArchive) else {}
+        kept = {} if self._archive is None else self._archive.places(self._thread, keys)
         return {**kept, **own}
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from operator import add
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from langgraph_om.archive import ArchivedThread, ListingArchive
+from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
@@ -222,7 +222,7 @@ class ServerThreads(Threads):
 class ArchivedThreads:
     """Threads that an archive lists, page by page, and that another place has the states of."""
 
-    def __init__(self, archive: ListingArchive, place: Threads) -> None:
+    def __init__(self, archive: MessageArchive, place: Threads) -> None:
         self._archive, self._place = archive, place
         self.complete, self.state, self.history = place.complete, place.state, place.history
         self.version, self.write = place.version, place.write

@@ -332,15 +332,14 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
 
 
 @pytest.mark.needs("hints")
-def test_current_task_of_a_reflection_is_redacted() -> None:
+def test_a_task_that_a_reflection_states_is_not_taken_over() -> None:
+    """The Observer has seen newer messages."""
     answer = (
         "<observations>\n* 🔴 short\n</observations>\n<current-task>Call Quuxley</current-task>"
     )
-    hide = {"after_reflection": lambda text, _: text.replace("Quuxley", "[number]")}
-    agent = agent_with(hide, log=130, model=scripted(reflector=answer))
+    agent = agent_with({}, log=130, model=scripted(reflector=answer))
     parts = converse(agent, 14)
     assert record_of(agent.graph, CONFIG)["generation"] > 0
-    assert "[number]" in everything(agent, parts)
     assert "Quuxley" not in everything(agent, parts)
 
 

@@ -25,13 +25,9 @@ from langgraph_om.archive.protocol import (
     ArchivedThread,
     Deleted,
     ListedThread,
-    ListingArchive,
     MessageArchive,
-    MovingArchive,
-    StoreNotingArchive,
     StoreUse,
     ThreadEnd,
-    ThreadEndsArchive,
     describe_shared_log,
 )
 from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
@@ -169,9 +165,7 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
     _NAME.run(connection, [{"of_thread": locked.id, **values}])
 
 
-class SQLThreads(
-    ThreadEndsArchive, ListingArchive, StoreNotingArchive, MovingArchive, MessageArchive
-):
+class SQLThreads(MessageArchive):
     """The threads of an archive in SQL."""
 
     _database: Database

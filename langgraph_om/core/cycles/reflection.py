@@ -42,7 +42,6 @@ from langgraph_om.core.wire import (
     BufferedReflection,
     CycleEnded,
     Group,
-    Hints,
     MemoryRecord,
 )
 from langgraph_om.errors import ObserverError
@@ -55,9 +54,7 @@ def reflect_cycle(
     cycle = describe_reflection(settings, record, started, mode="blocking")
     end = yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
     if end is not None:
-        yield from announce_found(
-            cycle.info, datetime.fromisoformat(end["at"]), {**end, "hints": {}}
-        )
+        yield from announce_found(cycle.info, datetime.fromisoformat(end["at"]), end)
 
 
 def describe_reflection(
@@ -86,7 +83,6 @@ class _Outcome:
     """Of the whole log after it."""
     text: str
     """What was written; after edits, the whole log."""
-    hints: Hints = field(default_factory=dict)
     edited: Mapping[str, int] = field(default_factory=dict)
     """Of edits, how many; see `wire.Edited`."""
     together: list[list[str]] | None = None
@@ -122,7 +118,7 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
         return info.end(tally, reflection={**buffered, **values}, **written)
     placed = place_reflection(sources, buffered) or Substitution([], [])
     replaced = {**placed._asdict(), **written, **values, **info.rest_after(found.tokens)}
-    return info.end(tally, hints=found.hints, **replaced)
+    return info.end(tally, **replaced)
 
 
 def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
@@ -226,7 +222,6 @@ def _rewrite(
 ) -> EffectFlow[_Outcome]:
     """Have the log written anew; one that is about several threads, each thread's for itself."""
     ids = [group["id"] for group in sources]
-    hints: Hints = {}
     rewrite = cycle.settings.features.first("rewrite")
     if rewrite is not None:
         if shown is None:
@@ -242,8 +237,8 @@ def _rewrite(
             reflected_at=iso(cycle.last_reply(tally)),
             counter=cycle.settings.counter,
         )
-        text, hints = result.text, {**result.hints}
-    return _Outcome(ids, groups, sum(group["tokens"] for group in groups), text, hints)
+        text = result.text
+    return _Outcome(ids, groups, sum(group["tokens"] for group in groups), text)
 
 
 def _rewrite_thread(
@@ -265,13 +260,9 @@ def _rewrite_thread(
         prompt=settings.observation.prompt,
     )
     result = yield from reflect(request, settings.counter, questions=questions)
-    restated = [name for names in settings.features.having("restated") for name in names]
-    hints = {name: hint for name, hint in result.hints.items() if name in restated}
-    said = {"observations": result.text, **hints}
-    kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", {"observations": result.text})
     text = check_left(kept, "after_reflection")
-    tokens = settings.counter.count_text(text)
-    return replace(result, text=text, tokens=tokens, hints={name: kept[name] for name in hints})
+    return Reflection(text, settings.counter.count_text(text))
 
 
 # --- Both ----------------------------------------------------------------------------------------

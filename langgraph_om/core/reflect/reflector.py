@@ -168,7 +168,6 @@ class Reflection:
 
     text: str
     tokens: int
-    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 class CondensedLog(Protocol):
@@ -268,7 +267,7 @@ def _read_answer(
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
         wanted = f"fewer than {request.target} are needed"
         return Trial(None, f"{problem}; {wanted}", is_shown=True)
-    return Trial(Reflection(parsed.observations, tokens, parsed.hints))
+    return Trial(Reflection(parsed.observations, tokens))
 
 
 # --- Both ----------------------------------------------------------------------------------------

@@ -541,10 +541,6 @@ class Feature:
     def hints(self) -> Sequence[str]:
         """Names of the hints that the Observer is asked for, of those in its `additions`."""
 
-    @property
-    def restated(self) -> Sequence[str]:
-        """Names of those of them that the Reflector may change."""
-
     def tell_hints(self, place: HintPlace) -> str:
         """Return what a prompt says of its hints in a place; empty for nothing."""
 

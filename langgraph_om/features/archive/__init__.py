@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
+from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.config.options import Hint, Preset, Takes
@@ -330,7 +330,7 @@ class ArchiveWriter:
 
         Arguments, result and errors are those of `MessageArchive.append`.
         """
-        if not self._has_noted_uses and isinstance(self.archive, StoreNotingArchive):
+        if not self._has_noted_uses:
             for use in self.store_uses:
                 self.archive.note_store(use)
             self._has_noted_uses = True

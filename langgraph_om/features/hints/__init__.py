@@ -123,7 +123,7 @@ class ContinuationHints(Feature):
         hints={TASK: lambda said: said or None, RESPONSE: str},
         closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
         tags=(tag_of(TASK), tag_of(RESPONSE)),
-        beside=dict.fromkeys(("observed", "reflected", "synced"), _take_over),
+        beside=dict.fromkeys(("observed", "synced"), _take_over),
         of_log=(TASK, RESPONSE),
         advice=list_advice,
     )
@@ -143,11 +143,6 @@ class ContinuationHints(Feature):
     def hints(self) -> Sequence[str]:
         """Return the names of those that are on."""
         return self._names
-
-    @property
-    def restated(self) -> Sequence[str]:
-        """Return the task, where it is on."""
-        return [name for name in self._names if name == TASK]
 
     @property
     def job_settings(self) -> Mapping[str, Any]:

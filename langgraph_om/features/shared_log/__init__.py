@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import MessageArchive, ThreadEnd, ThreadEndsArchive
+from langgraph_om.archive import ArchivedThread, MessageArchive, ThreadEnd
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.options import Preset, one_of
@@ -67,8 +67,8 @@ class Rest(NamedTuple):
 
     ends: list[ThreadEnd]
     """The threads, with their ends."""
-    next_part: Any
-    """Where the next part begins; `None` where this was the last."""
+    next_part: ArchivedThread | None
+    """Behind which thread the next part begins; `None` where this was the last."""
 
 
 MAX_HOLD_SECONDS = 5.0
@@ -109,7 +109,7 @@ class LogCache:
     def begin_anew(self) -> None:
         """Read the logs again in a forked process."""
         self._logs: Recent[tuple[int, SharedLog]] = Recent(MAX_LOGS)
-        self._rests: Recent[Any] = Recent(MAX_LOGS)
+        self._rests: Recent[ArchivedThread | None] = Recent(MAX_LOGS)
         """Per resource, where the look at its quiet threads goes on."""
         self._lock, self._left = threading.Lock(), threading.Condition()
         self._places: WeakValueDictionary[str, LogPlace] = WeakValueDictionary()
@@ -162,17 +162,6 @@ class LogCache:
         """Remember a log as it is at a revision."""
         self._logs.keep(resource_id, (revision, shared))
 
-    def find_threads(self, resource_id: str, limit: int) -> list[ThreadEnd]:
-        """Return a resource's threads with their ends, newest updated first.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        archive = self._archive
-        if isinstance(archive, ThreadEndsArchive):
-            return archive.thread_ends(resource_id, limit=limit)
-        return self._list_ends(resource_id, 0, limit)[0]
-
     def find_rest(self, resource_id: str, newest: Sequence[ThreadEnd], limit: int) -> Rest:
         """Return a part of a resource's threads behind its newest ones, the same until it is left.
 
@@ -182,21 +171,10 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        archive, start = self._archive, self._rests.recall(resource_id)
-        if isinstance(archive, ThreadEndsArchive):
-            last = newest[-1].thread
-            behind = last if start is None or start.updated > last.updated else start
-            ends = archive.thread_ends(resource_id, limit=limit, behind=behind)
-            return Rest(ends, ends[-1].thread if len(ends) == limit else None)
-        first = -(-len(newest) // limit)
-        page = first if start is None else start
-        ends, has_more = self._list_ends(resource_id, page, limit)
-        return Rest(ends, page + 1 if has_more else None)
-
-    def _list_ends(self, resource_id: str, page: int, limit: int) -> tuple[list[ThreadEnd], bool]:
-        archive = self._archive
-        threads, has_more = archive.threads(resource_id, page=page, limit=limit)
-        return [ThreadEnd(each, archive.last_position(each.id)) for each in threads], has_more
+        start, last = self._rests.recall(resource_id), newest[-1].thread
+        behind = last if start is None or start.updated > last.updated else start
+        ends = self._archive.thread_ends(resource_id, limit=limit, behind=behind)
+        return Rest(ends, ends[-1].thread if len(ends) == limit else None)
 
     def leave_rest(self, resource_id: str, rest: Rest) -> None:
         """Go on with the next part, because nothing is left to do in this one."""

@@ -436,7 +436,7 @@ def read_other_threads(
     resource = str(record["resource_id"])
     log = yield from call_storage("read_log", resource)
     shared = apply_changes(log, record["outbox"])
-    listed = yield from call_storage("find_threads", resource, MAX_THREADS)
+    listed = yield from call_storage("thread_ends", resource, limit=MAX_THREADS)
     rest: Any = None
     if len(listed) == MAX_THREADS:
         rest = yield from call_storage("find_rest", resource, listed, REST_THREADS)

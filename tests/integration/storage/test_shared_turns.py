@@ -368,33 +368,16 @@ def test_the_shared_record_names_one_message_of_threads_that_are_quiet(
 # --- More threads than are shown -----------------------------------------------------------------
 
 
-class WithoutEnds:
-    """An archive that does not list threads with their ends."""
-
-    def __init__(self, archive: SQLAlchemyArchive) -> None:
-        self._archive = archive
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "thread_ends":
-            raise AttributeError(name)
-        return getattr(self._archive, name)
-
-
-@pytest.mark.parametrize("has_ends", [True, False])
 @pytest.mark.parametrize("buffer_tokens", [False, 0.2])
 def test_what_a_thread_said_is_observed_once_too_many_are_newer(
-    files: SQLAlchemyArchive,
-    buffer_tokens: Any,
-    has_ends: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    files: SQLAlchemyArchive, buffer_tokens: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A little of it waits for a day, and then goes with that of others."""
     monkeypatch.setattr(read_threads, "MAX_THREADS", 10)
     monkeypatch.setattr(read_threads, "REST_THREADS", 5)
     clock, model = Clock(), extractive()
     observation = {"message_tokens": 20_000, "buffer_tokens": buffer_tokens}
-    archive: Any = files if has_ends else WithoutEnds(files)
-    agent = Agent(sharing(archive, model, observation=observation, clock=clock), InMemorySaver())
+    agent = Agent(sharing(files, model, observation=observation, clock=clock), InMemorySaver())
     for number in range(33):
         append(files, f"n{number:02}", 0, 1)
     for _ in range(3):

@@ -244,7 +244,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             observed(None, 0, 0),
             observed("m0", 1, 1),
             observed("m1", 2, 2),
-            reflected(["observe-None-0-0", "observe-m0-1-1"], hints={"current_task": "T"}),
+            reflected(["observe-None-0-0", "observe-m0-1-1"]),
         ],
         {
             "log": [
@@ -253,7 +253,6 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             ],
             "cursor": ["m0", "m1", "m2"],
             "generation": 1,
-            "current_task": "T",
             "usage": {
                 "observation": {"calls": 3, "inputTokens": 300, "outputTokens": 30},
                 "reflection": USAGE,

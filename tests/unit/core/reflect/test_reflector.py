@@ -134,10 +134,9 @@ def test_the_reflector_is_told_the_rules_the_log_was_written_by() -> None:
 
 
 @pytest.mark.needs("hints")
-def test_a_reflection_may_bring_the_current_task() -> None:
+def test_a_task_that_a_reflection_states_is_left_out() -> None:
     told = f"{dense(10)}\n<current-task>Go on</current-task>"
-    assert Talk([told]).run(reflect(LOG, Words())).hints == {"current_task": "Go on"}
-    assert Talk([dense(10)]).run(reflect(LOG, Words())).hints == {}
+    assert Talk([told]).run(reflect(LOG, Words())) == Talk([dense(10)]).run(reflect(LOG, Words()))
 
 
 TEN = [group("g", day_log(0, *(f"* 🟡 (09:{at:02}) one two three four" for at in range(10))))]
