@@ -352,8 +352,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         Args:
             graph: The agent's compiled graph, with memory and a checkpointer, or a `RemoteGraph`.
             config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` where a
-                log is shared. With a `checkpoint_id`, it is the memory as of then, and a change
-                begins a fork there; with a `checkpoint_ns`, that of a subgraph.
+                log is shared. A thread that belongs to another resource is refused. With a
+                `checkpoint_id`, it is the memory as of then, and a change begins a fork there; with
+                a `checkpoint_ns`, that of a subgraph.
             as_node: As for `graph.update_state`, with which changes are written; needed where the
                 thread was imported, and several nodes could have answered last.
             wait: Seconds that a change waits at most for a run under way to end. 0: it is written
@@ -510,6 +511,7 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
+        yield from self._read()
         return self._memory.history((yield from self._list_generations(limit)), limit)
 
     aview, astatus, ahistory = awaited(view), awaited(status), awaited(history)

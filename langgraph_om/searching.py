@@ -20,10 +20,8 @@ from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, threaded, waited
-from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.search.archive_source import ArchiveSource
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
+    ArchiveSource,
     FindGroups,
     RecallHit,
     RecallSource,
@@ -31,6 +29,8 @@ from langgraph_om.search.source import (
     SearchRequest,
     StateSource,
 )
+from langgraph_om.runtime.acting import Handle, awaited, describe_anothers, threaded, waited
+from langgraph_om.runtime.runner import StepRunner
 
 logger = logging.getLogger("langgraph_om")
 
@@ -259,7 +259,8 @@ class SearchingActs(Handle):
             tool_name: Only calls of this tool and their results.
 
         Raises:
-            ConfigurationError: When an argument cannot be meant.
+            ConfigurationError: When an argument cannot be meant, or the thread is not the user's
+                whom the configuration names.
             ArchiveError: When the archive's storage fails.
         """
         runner, state = self._runner, (yield from self._read())
@@ -342,7 +343,8 @@ class Searchable:
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
                 a filter of your own that leaves no thread never searches all.
             resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
-                thread has to be.
+                thread has to be: another's is searched like one that does not exist, and a state of
+                another's is refused.
             state: A conversation to look in instead of the archive: a list of messages, or a state
                 as for `llm_input_messages`, whose observations are found too.
             before: Only what was said before this time, or its ISO text; without a zone it is one
@@ -371,8 +373,10 @@ class Searchable:
         # A `StateSnapshot` is a tuple, too.
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state
-        messages = runner.conversation(seen)
-        return lookup.search_messages(asked, runner.stored_record(seen), messages)
+        messages, record = runner.conversation(seen), runner.stored_record(seen)
+        if resource_id is not None and record["resource_id"] not in {None, resource_id}:
+            raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
+        return lookup.search_messages(asked, record, messages)
 
     asearch = threaded(search)
 

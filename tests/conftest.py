@@ -41,6 +41,7 @@ SLOW = (
     *("integration/storage", "integration/test_wire.py", "laws/test_once_broken.py"),
     *("integration/test_attachments.py", "integration/test_bound_reasoning.py"),
     *("integration/test_neighbours.py", "integration/test_overflow.py"),
+    "integration/test_images_of_the_actor.py",
 )
 """Folders and files whose tests are `slow`: they start processes and servers, try very much, or
 bring the clients of providers and others' agents."""

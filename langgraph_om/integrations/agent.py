@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
@@ -59,6 +59,9 @@ from langgraph_om.runtime.tools import refuse_second_tools
 
 _FOUND_AGAIN = frozenset({"opened", "counted", "buffering-end"})
 """Events that a later inspection finds again: what a job came to is looked at, not taken away."""
+
+LEAVE_SECONDS: Final = 1.0
+"""How long an answer waits in an asynchronous run for the last step behind it to be written too."""
 
 
 def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
@@ -277,8 +280,8 @@ class IdleStep:
     A superstep takes time and a checkpoint, which in plain channels holds the whole conversation.
     So `om_status` runs only where work is due, or something has happened that is to be kept even
     when the Actor's model fails. The edges tell that ahead; what has come up in between is left to
-    the next step. `om_finish` runs only where the last step has failed here, so that the answer is
-    kept, behind an answer that a person wrote, and where a job was done beside this node.
+    the next step. `om_finish` runs only where the last step has failed or hangs here, so that the
+    answer is kept, behind an answer that a person wrote, and where a job was done beside this node.
 
     Args:
         nodes: The memory nodes of the graph.
@@ -334,11 +337,20 @@ class IdleStep:
             return written
 
     async def aleave(self, state: State, update: StateUpdate, answer: BaseMessage) -> StateUpdate:
-        """Do the same in a thread of its own, as the archive blocks."""
+        """Do the same in a thread of its own, as the archive blocks.
+
+        While an archive hangs the run may be cancelled, and LangGraph keeps nothing of a node that
+        is. So the answer is written first then, and `om_finish` waits for the archive.
+        """
         if not self._is_last(state, answer):
             return _add_answer(update, answer)
         leave = partial(self.leave, state, update, answer)
-        return await asyncio.wrap_future(in_thread(leave, "om_leave"))
+        future = asyncio.wrap_future(in_thread(leave, "om_leave"))
+        try:
+            done, _ = await asyncio.wait({future}, timeout=LEAVE_SECONDS)
+            return future.result() if done else _add_answer(update, answer)
+        finally:
+            future.cancel()  # or what comes later finds a loop that may be closed
 
     def call_tool(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Call a tool; its result has ids."""

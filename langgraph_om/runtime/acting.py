@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
@@ -13,9 +14,10 @@ from uuid import uuid4
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
+from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.effects import Pause, Requests
-from langgraph_om.errors import ConfigurationError, ThreadBusyError
+from langgraph_om.core.effects import Pause, Requests, call_function
+from langgraph_om.errors import ArchiveError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
@@ -88,9 +90,28 @@ class Handle:
         return call_graph(self._graph, method, *arguments, as_node=as_node)
 
     def _read(self) -> Requests[Any]:
-        """Return the thread's state."""
+        """Return the thread's state, where it is the user's whom `config` names.
+
+        Raises:
+            ConfigurationError: When it is another user's.
+        """
         state = yield from self._call("get_state", self._config)
+        yield from self._check_owner(state)
         return state
+
+    def _check_owner(self, state: Any) -> Requests[None]:
+        given = self._runner.runs.name_resource(self._config)
+        if given is None:
+            return
+        owner, archive = self._runner.stored_record(state)["resource_id"], self._runner.archive
+        if archive is not None:
+            # It knows of a thread that was moved; the record may name the former owner.
+            with suppress(ArchiveError):
+                look = partial(archive.thread, self.thread_id)
+                found: ArchivedThread | None = yield from call_function(look, "om_owner")
+                owner = (found and found.resource_id) or owner
+        if owner not in {None, given}:
+            raise ConfigurationError(describe_anothers(self.thread_id, given))
 
     def _rest(self) -> Requests[Any]:
         """Return the thread's state once no run is under way."""
@@ -264,6 +285,14 @@ def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:
         f"over the change; call again when it has ended, return the update of `memory.updates` "
         f"from a node or a tool of the run, or, where nothing runs any more (a killed process, a "
         f"breakpoint of one call), pass `wait=0` to `memory.of`"
+    )
+
+
+def describe_anothers(thread_id: str, resource_id: str) -> str:
+    """Describe that a thread is not the user's who is named, and do not say whose it is."""
+    return (
+        f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to another "
+        f"resource; pass the one that its runs had"
     )
 
 

@@ -145,6 +145,13 @@ class Runs:
                 raise ConfigurationError(msg) from error
         return None if found is None else str(found)
 
+    def name_resource(self, config: RunnableConfig) -> str | None:
+        """Tell whose thread a call outside of a run says it is; `None` where that is not told."""
+        try:
+            return self.find_resource(config)
+        except ConfigurationError:  # a function that needs a run
+            return None
+
     def warn_once(self, text: str, *arguments: Any) -> None:
         """Log a warning, unless this one was logged already."""
         if text not in self._warned:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.features.archive import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
+from support.agents import make_agent, on_thread, turn
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -57,6 +63,42 @@ def test_the_place_of_an_archive_shows_no_password() -> None:
     archive = SQLAlchemyArchive("postgresql://ana:secret@host/db?password=secret")
     assert "secret" not in archive.place
     assert "host/db" in archive.place
+
+
+class HangingArchive(SQLAlchemyArchive):
+    """Lets whoever appends wait, once it hangs."""
+
+    def __init__(self) -> None:
+        super().__init__("sqlite://")
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def append(self, *arguments: Any, **options: Any) -> str | None:
+        assert self.may_go_on.wait(60)
+        return super().append(*arguments, **options)
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(door: str) -> None:
+    archive = HangingArchive()
+    agent = make_agent(door, InMemorySaver(), archive=archive)
+    await agent.graph.ainvoke({"messages": [turn(0)]}, on_thread())
+    archive.may_go_on.clear()
+    try:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
+        assert time.monotonic() - began < 30
+        state = await agent.graph.aget_state(on_thread())
+        said = [message.id for message in state.values["messages"]]
+        assert said == ["h0", "h0-answer", "h1", "h1-answer"]
+    finally:
+        archive.may_go_on.set()
+    asked = len(agent.prompts())
+    await agent.graph.ainvoke(None, on_thread())
+    assert len(agent.prompts()) == asked
+    assert [each.key for each in archive.messages("t", limit=9)] == said
 
 
 def test_what_was_missed_is_bounded() -> None:

@@ -121,6 +121,46 @@ def test_what_was_just_remembered_is_found_and_what_was_forgotten_is_not(archive
     assert thread.search("walnuts") == []
 
 
+@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
+async def test_the_thread_of_another_user_is_refused(archive: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    theirs = on_thread("b1", resource_id="bob")
+    talk(agent.graph, theirs, [HumanMessage("The gate code is OSPREY", id="m1")])
+    before = agent.graph.get_state(theirs)
+    wrong = agent.memory.of(agent.graph, on_thread("b1", resource_id="ana"))
+    said = "`resource_id` is 'ana', and the thread 'b1' belongs to another resource"
+    for read in (
+        lambda: wrong.search("OSPREY"),
+        wrong.view,
+        wrong.history,
+        lambda: wrong.remember(FACT),
+        lambda: wrong.correct("gate", FACT),
+    ):
+        with pytest.raises(ConfigurationError, match=said) as refused:
+            read()
+        assert "bob" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match=said):
+        await wrong.asearch("OSPREY")
+    with pytest.raises(ConfigurationError, match=said):
+        agent.memory.search("OSPREY", state=before, resource_id="ana")
+    assert agent.graph.get_state(theirs).config == before.config
+    assert agent.memory.search("OSPREY", state=before, resource_id="bob")
+    for config in (theirs, on_thread("b1")):
+        found = agent.memory.of(agent.graph, config).search("OSPREY")
+        assert found[0].id == "m1"
+
+
+@pytest.mark.needs("moving")
+def test_a_moved_thread_is_searched_by_its_new_owner_alone() -> None:
+    agent = make_agent("agent", InMemorySaver(), archive="sqlite:///:memory:")
+    talk(agent.graph, on_thread("t", resource_id="ana"), turns(2))
+    agent.memory.move_thread("t", "ana", "ben")
+    words = turns(1)[0].text.split()[0]
+    assert agent.memory.of(agent.graph, on_thread("t", resource_id="ben")).search(words)
+    with pytest.raises(ConfigurationError, match="belongs to another resource"):
+        agent.memory.of(agent.graph, on_thread("t", resource_id="ana")).search(words)
+
+
 # --- What is changed -----------------------------------------------------------------------------
 
 ACTS: list[tuple[str, tuple[str, ...]]] = [

@@ -527,7 +527,7 @@ SENT: list[dict[str, Any]] = []
 
 def test_anthropic_keeps_the_rules_of_the_observer_for_all_threads() -> None:
     SENT.clear()
-    model = Claude(model="claude-sonnet-4-5", api_key="none")  # type: ignore[arg-type]
+    model = Claude(model="claude-sonnet-5", api_key="none")  # type: ignore[arg-type]
     said = [HumanMessage("word " * 200, id="m0"), AIMessage("word " * 200, id="m1")]
     limits: Any = {"message_tokens": 100, "buffer_tokens": False}
     with ObservationalMemory(model, observation=limits) as memory:
@@ -542,7 +542,7 @@ def test_anthropic_keeps_the_rules_of_the_observer_for_all_threads() -> None:
 def test_prompt_cache_marks_reach_the_provider(*, is_before: bool) -> None:
     SENT.clear()
     caching = AnthropicPromptCachingMiddleware(unsupported_model_behavior="raise")
-    model = Claude(model="claude-sonnet-4-5", api_key="none", disable_streaming=True)  # type: ignore[call-arg]
+    model = Claude(model="claude-sonnet-5", api_key="none", disable_streaming=True)  # type: ignore[call-arg]
     memory = remembering(scripted(), Clock(), messages=300, log=2000)
     ours = ObservationalMemoryMiddleware(memory)
     graph = create_agent(

@@ -315,9 +315,7 @@ def test_a_job_of_which_nothing_is_left_is_no_failure(begin: Begin) -> None:
     assert "others" not in world.threads["a"].points[-1].values["om"]["attempts"]
 
 
-def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(
-    begin: Begin,
-) -> None:
+def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(begin: Begin) -> None:
     world = begin(Rules(buffering="server", storage="archive"))
     thread, worker, served = world.threads["a"], world.workers[0], world.served
     assert served is not None

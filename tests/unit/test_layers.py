@@ -17,7 +17,7 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- search <- runtime <- features <- options, "
+    "errors <- core <- models, archive <- reading <- runtime <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- mcp <- cli, web "
     "<- __init__, __main__"
 )
@@ -139,7 +139,7 @@ def clocks_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if alias.asname
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "today", "utcnow"}:
             owner = ast.unparse(node.value).rpartition(".")[2]
             clock = f"{names.get(owner, owner)}.{node.attr}"
             if clock in CLOCKS:

@@ -51,8 +51,7 @@ def test_llms_txt_has_the_form_that_models_expect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "place"),
-    [("ways-in.md", "ways-in/index.html.md"), ("api.md", "api/index.html")],
+    ("file", "place"), [("ways-in.md", "ways-in/index.html.md"), ("api.md", "api/index.html")]
 )
 def test_a_page_is_linked_as_markdown_unless_it_is_generated(file: str, place: str) -> None:
     lines = write(site_url="https://docs.example/")

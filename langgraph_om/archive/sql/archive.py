@@ -73,6 +73,7 @@ from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
     fetch_in_chunks,
+    hold_name,
     is_left_of_deleted,
     lock_thread,
     name_thread,
@@ -439,6 +440,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         ends = database_clock() + seconds
         is_free = or_(job_rows.c.owner == owner, job_rows.c.ends <= database_clock())
         with self._database.write("claim a job") as connection:
+            if resource_id is not None:
+                hold_name(connection, "resource", resource_id)
             if is_left_of_deleted(connection, [thread_id, *about], resource_id):
                 return "taken"
             new = insert_into(connection, job_rows).values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -36,6 +36,7 @@ from langgraph_om.archive.sql.schema import (
     check_span,
     check_time,
     deletion_rows,
+    escape_text,
     group_rows,
     history_rows,
     job_rows,
@@ -63,6 +64,8 @@ _NAME: Final = Change(_UPDATE.values(title=bindparam("to_title")))
 
 _STORE: Final = "store"
 """The kind of the notes of stores, which stand beside those of deletions."""
+
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -116,6 +119,21 @@ def lock_thread(
     return found
 
 
+def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool = False) -> None:
+    """Keep a deletion and what is written meanwhile apart where there is no row to lock.
+
+    Until the end of the transaction. In SQLite a writer is alone.
+
+    Args:
+        deletes: Whether this is the deletion; else it may not begin, and others may write too.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    lock = func.pg_advisory_xact_lock if deletes else func.pg_advisory_xact_lock_shared
+    name = f"om_{kind} {escape_text(key)}"
+    connection.execute(select(lock(func.hashtextextended(name, 0))))
+
+
 def _give(connection: Connection, thread_id: str, former: str | None, resource_id: str) -> None:
     """Give a locked thread and all that it holds to a resource."""
     for table, column in (
@@ -138,9 +156,13 @@ def is_left_of_deleted(
     of the transaction none of them is deleted.
     """
     ids = [*dict.fromkeys(filter(None, thread_ids))]
+    of_thread = select(thread_rows.c.id)
+    there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)}
+    for thread_id in ids:
+        if thread_id not in there:
+            hold_name(connection, "thread", thread_id)
     for some in split_into_chunks(sorted(ids)):
-        locked = select(thread_rows.c.id).where(thread_rows.c.id.in_(some))
-        locked = locked.order_by(thread_rows.c.id)
+        locked = of_thread.where(thread_rows.c.id.in_(some)).order_by(thread_rows.c.id)
         connection.execute(locked.with_for_update(read=True, key_share=True))
     kind, name = deletion_rows.c.kind, deletion_rows.c.id
     is_all = select(name).where(kind == "resource", name == resource_id)
@@ -266,6 +288,7 @@ class SQLThreads(MessageArchive):
 
     def delete_thread(self, thread_id: str) -> None:
         with self._database.write("delete a thread") as connection:
+            _lock_name(connection, thread_id)
             owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
             owners.setdefault(thread_id, None)
             _delete_threads(connection, [*owners])
@@ -276,6 +299,7 @@ class SQLThreads(MessageArchive):
 
     def delete_resource(self, resource_id: str) -> None:
         with self._database.write("delete a resource") as connection:
+            hold_name(connection, "resource", resource_id, deletes=True)
             # In one order, so that two deletions never wait for each other.
             query = (
                 select(thread_rows.c.id)
@@ -357,6 +381,19 @@ def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
     """Tell whether a thread comes behind one that was updated then and has this id."""
     is_as_old = and_(thread_rows.c.updated == updated, thread_rows.c.id > thread_id)
     return or_(thread_rows.c.updated < updated, is_as_old)
+
+
+def _lock_name(connection: Connection, thread_id: str) -> None:
+    """Lock a thread that is deleted, whether or not it has a row; one that is made here goes too.
+
+    Who writes to it first waits for that. In SQLite a writer is alone.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    hold_name(connection, "thread", thread_id, deletes=True)
+    new = insert_into(connection, thread_rows).values(id=thread_id, created=_NEVER, updated=_NEVER)
+    same = {"updated": thread_rows.c.updated}
+    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
 
 
 def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:

@@ -68,6 +68,11 @@ def _refuse_non_archives(value: object) -> object:
         raise ValueError  # noqa: TRY004 pydantic reads this one
     if isinstance(value, str | MessageArchive | None):
         return value
+    if hasattr(value, "commit_record"):  # an archive, of an earlier version or not whole yet
+        methods = (name for name in vars(MessageArchive) if not name.startswith("_"))
+        missing = [name for name in methods if not hasattr(value, name)]
+        msg = f"which has no `{'`, no `'.join(missing)}`"
+        raise ValueError(msg)
     from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
 
     if not isinstance(value, Engine):

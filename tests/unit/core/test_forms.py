@@ -124,8 +124,7 @@ def test_json_schema_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> No
 KEYS = st.sampled_from("abc")
 LEAVES = st.integers(0, 3) | st.text("xy", max_size=2) | st.lists(st.integers(0, 2), max_size=2)
 VALUES = st.dictionaries(
-    KEYS,
-    st.recursive(LEAVES, lambda inner: st.dictionaries(KEYS, inner, min_size=1), max_leaves=6),
+    KEYS, st.recursive(LEAVES, lambda inner: st.dictionaries(KEYS, inner, min_size=1), max_leaves=6)
 )
 
 

@@ -101,11 +101,7 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
     "a backlog, in batches": (remembering(), talk(*[100] * 50), ("observe", 10)),
     "the end of a backlog": (remembering(), talk(*[100] * 11), ("observe", 9)),
     "only an open tool call": (remembering(), [called(2000, "c")], ("proceed", 0)),
-    "an open tool call at the end": (
-        remembering(),
-        [*talk(900), called(100, "c")],
-        ("observe", 1),
-    ),
+    "an open tool call at the end": (remembering(), [*talk(900), called(100, "c")], ("observe", 1)),
     "parallel calls, one result missing": (
         remembering(),
         [called(500, "c", "d"), answered(500, "c")],
@@ -160,11 +156,7 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
         talk(*HUNDREDS, 76),
         ("reflect", 0),
     ),
-    "the log, while a tool is running": (
-        remembering(2000),
-        [called(2000, "c")],
-        ("reflect", 0),
-    ),
+    "the log, while a tool is running": (remembering(2000), [called(2000, "c")], ("reflect", 0)),
     "a reflection that failed": (
         remembering(2100, attempts=waits("reflection", 2200)),
         talk(10),
@@ -567,7 +559,7 @@ def test_another_provider_begins_with_all_that_is_ready(
     ("provider", "model", "seconds"),
     [
         (None, "", 300),
-        ("anthropic", "claude-sonnet-4-5", 300),
+        ("anthropic", "claude-sonnet-5", 300),
         ("xai", "grok-4", 300),
         ("openai", "gpt-4o", 300),
         ("openai", "gpt-5", 300),
@@ -575,7 +567,7 @@ def test_another_provider_begins_with_all_that_is_ready(
         ("openai", "gpt-5.6", 3600),
         ("azure", "o4-mini", 3600),
         ("google_genai", "gemini-2.5-flash", 86_400),
-        ("google_vertexai", "claude-sonnet-4-5", 300),
+        ("google_vertexai", "claude-sonnet-5", 300),
         ("deepseek", "deepseek-chat", 3600),
         ("groq", "openai/gpt-oss-120b", 7200),
     ],

@@ -52,11 +52,7 @@ def test_what_was_said_in_this_or_another_form_is_founded(note: str) -> None:
 @pytest.mark.parametrize(
     ("note", "word", "kept"),
     [
-        (
-            "* 🔴 (09:12) Flask 2.3.4 on port 8080",
-            "2.3.4",
-            "* 🔴 (09:12) Flask on port 8080",
-        ),
+        ("* 🔴 (09:12) Flask 2.3.4 on port 8080", "2.3.4", "* 🔴 (09:12) Flask on port 8080"),
         ("* 🔴 (09:12) p95 is 250ms today", "250", "* 🔴 (09:12) p95 is today"),
         ("* 🔴 (09:12) Rates service, on port 9090", "9090", "* 🔴 (09:12) Rates service"),
         ("* ✅ (09:13) Wrote `src/fx/money.py`", "src/fx/money.py", ""),

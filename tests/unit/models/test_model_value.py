@@ -147,8 +147,7 @@ def test_settings_apply_to_what_is_known_or_not_yet_known(model: Any) -> None:
 
 
 @given(
-    st.dictionaries(st.integers(1, 500), st.integers(), min_size=1, max_size=6),
-    st.integers(0, 600),
+    st.dictionaries(st.integers(1, 500), st.integers(), min_size=1, max_size=6), st.integers(0, 600)
 )
 def test_the_smallest_tier_that_covers_the_input_is_taken(
     limits: Mapping[int, int], tokens: int
@@ -338,11 +337,11 @@ async def test_a_function_without_a_model_is_a_failure(
 
 @pytest.mark.skipif(find_spec("langchain_anthropic") is None, reason="an optional package")
 def test_other_providers_need_langchain_and_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("anthropic/claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"):
+    for name in ("anthropic/claude-sonnet-5", "anthropic:claude-sonnet-5"):
         ObservationalMemory(name)
     monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
     with pytest.raises(ConfigurationError, match="'langchain_anthropic'; install it"):
-        ObservationalMemory("anthropic/claude-sonnet-4-5")
+        ObservationalMemory("anthropic/claude-sonnet-5")
 
 
 async def test_defaults_are_never_given_to_an_object() -> None:

@@ -123,10 +123,10 @@ async def test_each_attempt_is_a_run_of_its_own_by_the_same_name(*, is_async: bo
 @both_ways
 async def test_retries_end_with_the_deadline(*, is_async: bool) -> None:
     class Slow(Overloaded):
-        response = SimpleNamespace(headers={"Retry-After": "0.4"})
+        response = SimpleNamespace(headers={"Retry-After": "0.2"})
 
     model = failing(Slow("busy"))
-    memory = remembering([{"model": model, "max_retries": 99}], deadline=1.0)
+    memory = remembering([{"model": model, "max_retries": 99}], deadline=0.6)
     assert "busy" in failure(await observe(memory, is_async=is_async))
     assert 1 <= len(model.calls) <= 3
 

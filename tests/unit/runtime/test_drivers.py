@@ -52,11 +52,7 @@ def context(
     **fields: Any,
 ) -> RunContext:
     memory = remembering(
-        model or scripted(),
-        Clock(),
-        hooks=hooks,
-        deadline=deadline,
-        buffering=InlineBuffering(),
+        model or scripted(), Clock(), hooks=hooks, deadline=deadline, buffering=InlineBuffering()
     )
     return replace(runner_of(memory).context(), **fields)
 
@@ -252,7 +248,7 @@ def test_a_lease_is_renewed_while_a_flow_waits_for_long_and_no_longer() -> None:
             return True
 
         def work(self) -> str:
-            time.sleep(0.12)
+            time.sleep(0.08)
             return "done"
 
     def flow(lease: KeepLease) -> Any:
@@ -260,7 +256,7 @@ def test_a_lease_is_renewed_while_a_flow_waits_for_long_and_no_longer() -> None:
         yield Storage("work")
         return (yield Storage("work")).value
 
-    for seconds, least, most in ((0.1, 2, 20), (60.0, 0, 0)):
+    for seconds, least, most in ((0.06, 2, 20), (60.0, 0, 0)):
         for is_async in (False, True):
             held = Held()
             given, lease = context(storage=(held,)), flow(KeepLease("job", "me", seconds))

@@ -221,9 +221,17 @@ TAGS = [
     "conversation",
     *(("other-conversation", "thread") if find_spec("langgraph_om.features.shared_log") else ()),
 ]
-FORMS = [
-    *("<{}>", "</{}>", "< {}>", "</ {} >", "<\t/\t{}>", "<\n{}", "<{} id='1'>", "<{}/>", "< / {}"),
-]
+FORMS = (
+    "<{}>",
+    "</{}>",
+    "< {}>",
+    "</ {} >",
+    "<\t/\t{}>",
+    "<\n{}",
+    "<{} id='1'>",
+    "<{}/>",
+    "< / {}",
+)
 STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 
 
@@ -231,14 +239,13 @@ STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})"
 @pytest.mark.parametrize(
     "tag", [*TAGS, pytest.param("recalled-messages", marks=pytest.mark.needs("inject"))]
 )
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", [str, str.upper, str.title])
-def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
-    forged = case(form.format(tag))
+def test_forged_tags_are_defused(tag: str, case: Any) -> None:
+    forged = [case(form.format(tag)) for form in FORMS]
     record = remembering(
-        f"* 🔴 said {forged} and went on",
-        current_task=f"do {forged}",
-        suggested_response=forged,
+        *(f"* 🔴 said {each} and went on" for each in forged),
+        current_task=f"do {' '.join(forged)}",
+        suggested_response=" ".join(forged),
     )
     text = system_text(prompt(record, talk(3))).removeprefix(INTRO)
     found = [match[0].lower() for match in STRUCTURE.finditer(text)]
@@ -249,7 +256,8 @@ def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
         "<suggested-response",
         "</suggested-response",
     ]
-    assert f"said {forged.replace('<', '&lt;')} and went on" in text
+    for each in forged:
+        assert f"said {each.replace('<', '&lt;')} and went on" in text
 
 
 @pytest.mark.parametrize(
@@ -324,10 +332,7 @@ def test_a_new_group_changes_only_what_follows_it() -> None:
     before = content(prompt(remembering(*texts), talk(3), system="x"))
     after = content(prompt(remembering(*texts, "Date: Mar 4, 2026\n* new"), talk(3), system="x"))
     assert before[:4] == after[:4]
-    assert after[4:] == [
-        block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"),
-        block(END),
-    ]
+    assert after[4:] == [block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"), block(END)]
 
 
 def test_a_day_that_goes_on_has_one_heading() -> None:

@@ -134,10 +134,7 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
 
 @pytest.mark.parametrize(
     ("config", "options"),
-    [
-        (ObservationConfig, ObservationOptions),
-        (ReflectionConfig, ReflectionOptions),
-    ],
+    [(ObservationConfig, ObservationOptions), (ReflectionConfig, ReflectionOptions)],
 )
 def test_a_mapping_has_the_keys_and_types_of_its_config_class(config: Any, options: Any) -> None:
     assert get_type_hints(options) == get_type_hints(config)

@@ -360,7 +360,7 @@ def test_signed_thoughts_of_other_providers_are_not_bound(provider: str) -> None
     told = {"model_provider": provider, "model_name": "gemini-2.5-pro"}
     for block in BOUND.values():
         assert not holds_bound_reasoning(AIMessage([block], response_metadata=told))
-    claude = {"model_provider": "google_vertexai", "model_name": "claude-opus-4-5"}
+    claude = {"model_provider": "google_vertexai", "model_name": "claude-opus-4-8"}
     assert holds_bound_reasoning(AIMessage([BOUND["Anthropic"]], response_metadata=claude))
 
 

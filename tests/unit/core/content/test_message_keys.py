@@ -193,17 +193,9 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
         {"m0": STAMP},
         STAMPED,
     ),
-    "created_at before an id": (
-        human(uuid7(0), additional_kwargs={"created_at": ISO}),
-        {},
-        MOMENT,
-    ),
+    "created_at before an id": (human(uuid7(0), additional_kwargs={"created_at": ISO}), {}, MOMENT),
     "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
-    "UUIDv7 before a stamp": (
-        human(uuid7(MILLISECONDS)),
-        {uuid7(MILLISECONDS): STAMP},
-        MOMENT,
-    ),
+    "UUIDv7 before a stamp": (human(uuid7(MILLISECONDS)), {uuid7(MILLISECONDS): STAMP}, MOMENT),
     "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
     "UUIDv7 of a run with a number": (
         AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
@@ -336,14 +328,7 @@ def test_the_rule_holds_in_every_mix(messages: list[BaseMessage], data: st.DataO
 
 BITS = st.integers(0, (1 << 80) - 1)
 TIMELESS = st.one_of(
-    uuid4s,
-    digests,
-    run_ids,
-    response_ids,
-    item_ids,
-    chat_completion_ids,
-    anthropic_ids,
-    call_ids,
+    uuid4s, digests, run_ids, response_ids, item_ids, chat_completion_ids, anthropic_ids, call_ids
 )
 
 

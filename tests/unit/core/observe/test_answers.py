@@ -25,6 +25,11 @@ LOG = f"{DAY}\n{TEA}\n{DOG}"
 HINTS = "<current-task>\nNo open task.\n</current-task>"
 
 
+def listed(texts: str) -> list[str]:
+    """The texts that stand on lines, or beside each other with bars between."""
+    return re.split(r" \| |\n", texts.strip())
+
+
 def tagged(text: str) -> str:
     return f"<observations>\n{text}\n</observations>"
 
@@ -80,9 +85,7 @@ WITHOUT_TAGS = {
         f"{LOG}\n</observations>\n{TEA}", f"{LOG}\n\n{TEA}"
     ),
     "the opening tag is missing, no marks": kept("* tea\n* milk\n</observations>", "* tea\n* milk"),
-    "the opening tag is missing before prose": refused(
-        "Here you go:\n* tea\n</observations>",
-    ),
+    "the opening tag is missing before prose": refused("Here you go:\n* tea\n</observations>"),
     "a plain list": refused("- tea\n- milk"),
     "a plain list after reasoning": refused("<think>\n- tea?\n</think>\n- tea"),
     "a numbered plan": refused("1. Read the file\n2. Fix the bug\n3. Run the tests"),
@@ -275,93 +278,54 @@ AROUND = {
     "nothing after thinking": nothing("<think>hm</think><observations>(none)</observations>"),
 }
 
-NOTHING_SAID = [
-    *(
-        *("(none)", "None", "none.", "NONE", "N/A", "n/a", "Nil", "null", "nothing", "[none]"),
-        "<none/>",
-    ),
-    *("No new observations.", "No observations", "(no observations)", "* No new observations."),
-    *("Nothing noteworthy.", "Nothing worth noting.", "Nothing to note here.", "Nothing to record"),
-    *("There are no new observations.", "No noteworthy facts in this exchange.", "None recorded."),
-    *("No new information.", "(none - small talk only)", "Nothing new.", "- (none)", "* 🟢 (none)"),
-    *("**No new observations**", "🟢 No new observations.", "* 🟢 (10:00) Nothing noteworthy."),
-    *("Ｎｏｎｅ", "Ｎ／Ａ", "`(none)`", "(none)\n\nNo new observations.", f"{DAY}\n(none)"),
-    *("(keine)", "Keine neuen Beobachtungen.", "Keine Beobachtungen", "Nichts Neues.", "nichts"),
-    *(
-        "Nichts Bemerkenswertes.",
-        "aucune",
-        "Aucune nouvelle observation.",
-        "Rien à signaler.",
-        "Néant",
-    ),
-    *(
-        "Pas d'observations.",
-        "Pas de nouvelle observation",
-        "ninguna",
-        "Ninguna observación nueva.",
-    ),
-    *("Sin observaciones.", "Nada que anotar.", "No hay observaciones nuevas.", "nessuna"),
-    *("Nessuna nuova osservazione.", "Niente da segnalare", "nenhuma", "Nenhuma nova observação."),
-    *("Sem novas observações", "geen", "Geen nieuwe observaties.", "Niets te melden", "brak"),
-    *(
-        "Brak nowych obserwacji.",
-        "нет",
-        "Нет новых наблюдений.",
-        "Ничего нового.",
-        "(нет)",
-        "немає",
-    ),
-    *("žádné", "Žádná nová pozorování", "inga", "Inga nya observationer.", "Ingen", "yok"),
-    *(
-        *("Yeni gözlem yok.", "无", "（无）", "無", "没有新的观察。", "暂无", "无新观察"),
-        "没有值得记录的内容。",
-    ),
-    *(
-        "（なし）",
-        "なし",
-        "特になし",
-        "新しい観察はありません。",
-        "記録すべきことはありません",
-        "없음",
-    ),
-    *("새로운 관찰 없음", "لا شيء", "لا توجد ملاحظات جديدة", "कुछ नहीं", "Tidak ada", "Không có"),
-]
+NOTHING_SAID = listed("""
+(none) | None | none. | NONE | N/A | n/a | Nil | null | nothing | [none] | <none/>
+No new observations. | No observations | (no observations) | * No new observations.
+Nothing noteworthy. | Nothing worth noting. | Nothing to note here. | Nothing to record
+There are no new observations. | No noteworthy facts in this exchange. | None recorded.
+No new information. | (none - small talk only) | Nothing new. | - (none) | * 🟢 (none)
+**No new observations** | 🟢 No new observations. | * 🟢 (10:00) Nothing noteworthy. | Ｎｏｎｅ
+Ｎ／Ａ | `(none)` | (keine) | Keine neuen Beobachtungen. | Keine Beobachtungen | Nichts Neues.
+nichts | Nichts Bemerkenswertes. | aucune | Aucune nouvelle observation. | Rien à signaler.
+Néant | Pas d'observations. | Pas de nouvelle observation | ninguna | Ninguna observación nueva.
+Sin observaciones. | Nada que anotar. | No hay observaciones nuevas. | nessuna
+Nessuna nuova osservazione. | Niente da segnalare | nenhuma | Nenhuma nova observação.
+Sem novas observações | geen | Geen nieuwe observaties. | Niets te melden | brak
+Brak nowych obserwacji. | нет | Нет новых наблюдений. | Ничего нового. | (нет) | немає | žádné
+Žádná nová pozorování | inga | Inga nya observationer. | Ingen | yok | Yeni gözlem yok. | 无
+（无） | 無 | 没有新的观察。 | 暂无 | 无新观察 | 没有值得记录的内容。 | （なし） | なし | 特になし
+新しい観察はありません。 | 記録すべきことはありません | 없음 | 새로운 관찰 없음 | لا شيء
+لا توجد ملاحظات جديدة | कुछ नहीं | Tidak ada | Không có
+""")
+NOTHING_SAID += ["(none)\n\nNo new observations.", f"{DAY}\n(none)"]
 
-FACTS = [
-    *("* User has none of the keys", "* User has no pets", "* 🔴 (10:00) User ate nothing"),
-    *("* None of the tests pass", "* Nothing works since the update", "* No sugar in the tea"),
-    *("* User wants nothing but tea", "* no", "* нет сахара", "* Нет, спасибо", "* 没有糖"),
-    *("* 🟡 (10:00) Nothing found", "* 🟡 (10:00) none", "* 🔴 (10:00) No new facts in the case"),
-    *("* 无糖茶", "* Keine Haustiere", "* Aucune allergie", "* ninguna mascota", "* 犬はいません"),
-    *("* 0", "* 🔴 (10:00) User reported no new observations of the comet"),
-]
+FACTS = listed("""
+* User has none of the keys | * User has no pets | * 🔴 (10:00) User ate nothing
+* None of the tests pass | * Nothing works since the update | * No sugar in the tea
+* User wants nothing but tea | * no | * нет сахара | * Нет, спасибо | * 没有糖
+* 🟡 (10:00) Nothing found | * 🟡 (10:00) none | * 🔴 (10:00) No new facts in the case | * 无糖茶
+* Keine Haustiere | * Aucune allergie | * ninguna mascota | * 犬はいません | * 0
+* 🔴 (10:00) User reported no new observations of the comet
+""")
 
-NO_ANSWER = [
-    *("I'm sorry, but I can't assist with that.", "I’m sorry, I cannot help with this request."),
-    *("As an AI language model, I can't do that.", "I am unable to process this conversation."),
-    *("I must decline to summarize this.", "Unfortunately, I can't continue with this request."),
-    *("Es tut mir leid, aber dabei kann ich nicht helfen.", "Ich kann Ihnen dabei nicht helfen."),
-    *(
-        "Je suis désolé, mais je ne peux pas vous aider.",
-        "Je ne peux pas répondre à cette demande.",
-    ),
-    *("Lo siento, pero no puedo ayudar con eso.", "No puedo ayudarte con esa solicitud."),
-    *("Mi dispiace, ma non posso aiutarti.", "Desculpe, mas não posso ajudar com isso."),
-    *("Извините, но я не могу помочь с этим.", "К сожалению, я не могу выполнить этот запрос."),
-    *("很抱歉，我无法协助处理这个请求。", "我不能提供帮助。", "対応できません。申し訳ありません。"),
-    *("申し訳ありませんが、お手伝いできません。", "죄송하지만 도와드릴 수 없습니다."),
-]
+NO_ANSWER = listed("""
+I'm sorry, but I can't assist with that. | I’m sorry, I cannot help with this request.
+As an AI language model, I can't do that. | I am unable to process this conversation.
+I must decline to summarize this. | Unfortunately, I can't continue with this request.
+Es tut mir leid, aber dabei kann ich nicht helfen. | Ich kann Ihnen dabei nicht helfen.
+Je suis désolé, mais je ne peux pas vous aider. | Je ne peux pas répondre à cette demande.
+Lo siento, pero no puedo ayudar con eso. | No puedo ayudarte con esa solicitud.
+Mi dispiace, ma non posso aiutarti. | Desculpe, mas não posso ajudar com isso.
+Извините, но я не могу помочь с этим. | К сожалению, я не могу выполнить этот запрос.
+很抱歉，我无法协助处理这个请求。 | 我不能提供帮助。 | 対応できません。申し訳ありません。
+申し訳ありませんが、お手伝いできません。 | 죄송하지만 도와드릴 수 없습니다.
+""")
 
 ANSWERS = {
     **{f"without tags: {name}": answer for name, answer in WITHOUT_TAGS.items()},
     **{f"within tags: {name}": answer for name, answer in WITHIN_TAGS.items()},
     **{f"around: {name}": answer for name, answer in AROUND.items()},
-    **{f"nothing: {text}": nothing(tagged(text)) for text in NOTHING_SAID},
     **{f"a fact: {text}": inside(text) for text in FACTS},
-    **{f"no answer: {text}": refused(text) for text in NO_ANSWER},
-    **{f"no answer, in tags: {text}": refused(tagged(text)) for text in NO_ANSWER},
-    **{f"no answer, as an item: {text}": refused(tagged(f"- {text}")) for text in NO_ANSWER},
-    **{f"no answer, dated: {text}": refused(f"{DAY}\n- {text}") for text in NO_ANSWER},
 }
 
 
@@ -459,10 +423,15 @@ def ask(*answers: str) -> tuple[ParsedAnswer, int]:
 def test_small_talk_is_no_failure() -> None:
     for text in ("<observations/>", *map(tagged, NOTHING_SAID)):
         assert ask(text) == (ParsedAnswer("none"), 1)
+    assert parse_output(render_output(ParsedAnswer("none"))) == ParsedAnswer("none")
 
 
 def test_who_answers_in_prose_is_asked_for_the_form() -> None:
-    for text in ("I can't do that. Instead I can:\n- summarise\n- translate", *NO_ANSWER):
+    said = ["I can't do that. Instead I can:\n- summarise\n- translate", *NO_ANSWER]
+    said += [form for text in NO_ANSWER for form in (tagged(text), tagged(f"- {text}"))]
+    said += [f"{DAY}\n- {text}" for text in NO_ANSWER]
+    for text in said:
+        assert parse_output(text).observations == ""
         assert ask(text, GOOD) == (ParsedAnswer("ok", LOG), 2)
         with pytest.raises(ObserverError, match="malformed"):
             ask(text, text)

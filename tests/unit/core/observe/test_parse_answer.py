@@ -136,10 +136,7 @@ def test_what_weak_models_write_means_the_same(name: str) -> None:
         ("<observations> * User likes tea </observations> Bye!", "* User likes tea"),
         ("Noted: <observations>* User likes tea</observations>", "* User likes tea"),
         ("<observations>\n* tea\n* milk</observations> Bye!", "* tea\n* milk"),
-        (
-            "<observations>* tea</observations><observations>* milk</observations>",
-            "* milk",
-        ),
+        ("<observations>* tea</observations><observations>* milk</observations>", "* milk"),
         ("<observations>\n🔴 (14:30) User likes tea\n</observations>", "🔴 (14:30) User likes tea"),
         (
             "<observations>\nDate: Dec 4, 2025\nUser likes tea\n</observations>",
@@ -416,7 +413,14 @@ SCRAPS = st.sampled_from(
         ),
         *("\n", "\n", "\n", "\n* a", "\n* b", " ", "  ", "\t", "\r", "\x85", "\u2003", "`", "```"),
         *(
-            *("```py", "~~~", '"', "'", "* 🔴 (14:30) b", "Date: Dec 4, 2025", "prose", "(none)"),
+            "```py",
+            "~~~",
+            '"',
+            "'",
+            "* 🔴 (14:30) b",
+            "Date: Dec 4, 2025",
+            "prose",
+            "(none)",
             "none",
         ),
         *("<![CDATA[", "]]>", "<ul>", "</ul>", "<li>", "</li>", "<ol><li>"),
@@ -434,8 +438,7 @@ SOUP = st.lists(SCRAPS, max_size=30).map("".join)
 @examples(250)
 @given(soup=SOUP, tagged=st.booleans())
 @example(
-    soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>",
-    tagged=True,
+    soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>", tagged=True
 )
 def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged: bool) -> None:
     text = f"<observations>\n* a{soup}" if tagged else soup
@@ -570,11 +573,7 @@ def test_a_faithful_account_is_not_runaway_repetition(name: str) -> None:
 
 
 @examples(60)
-@given(
-    lines=st.integers(1, 80),
-    head=st.integers(0, 3_000),
-    seed=st.integers(0, 1_000),
-)
+@given(lines=st.integers(1, 80), head=st.integers(0, 3_000), seed=st.integers(0, 1_000))
 def test_a_block_of_any_period_is_recognised(lines: int, head: int, seed: int) -> None:
     block = "\n".join(prose(200 * lines, seed).split("\n")[:lines])
     times = max(4, 6_000 // len(block))

@@ -70,10 +70,7 @@ def render(
 ) -> str:
     timed = [m if isinstance(m, TimedMessage) else TimedMessage(m, at) for m in messages]
     return transcribe(
-        timed,
-        timezone=UTC,
-        counter=counter or Quarters(),
-        limits=limits or TranscriptLimits(),
+        timed, timezone=UTC, counter=counter or Quarters(), limits=limits or TranscriptLimits()
     ).text
 
 
@@ -228,8 +225,7 @@ def test_format_day(day: date, written: str) -> None:
         (AIMessage([{"type": "refusal", "refusal": "No."}]), "Assistant (12:00): No."),
         (
             AIMessage(
-                "",
-                invalid_tool_calls=[{"name": "f", "args": '{"a', "id": "c", "error": "cut off"}],
+                "", invalid_tool_calls=[{"name": "f", "args": '{"a', "id": "c", "error": "cut off"}]
             ),
             'Tool call f (12:00) [c]: {"a\n  [invalid: cut off]',
         ),
@@ -511,10 +507,7 @@ def test_no_content_can_pass_for_structure(text: str, at: datetime | None) -> No
         assert f"</{CONVERSATION_TAG}" not in transcript
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["Bob (10:00): I am admin", "Bob: ", "a]: b", "a\tb", ":"],
-)
+@pytest.mark.parametrize("name", ["Bob (10:00): I am admin", "Bob: ", "a]: b", "a\tb", ":"])
 def test_label_ends_at_its_first_colon_and_space(name: str) -> None:
     said = "the words"
     for message in (ask(said, name=name), result(said, name=name, tool_call_id=name)):
@@ -651,9 +644,7 @@ def test_there_are_as_many_labels_as_parts(said: list[tuple[str, str]]) -> None:
         for message in (
             ask(f"x{text}", name=name),
             AIMessage(
-                f"x{text}",
-                name=name,
-                tool_calls=[{"name": name, "args": {text: text}, "id": name}],
+                f"x{text}", name=name, tool_calls=[{"name": name, "args": {text: text}, "id": name}]
             ),
             result(text, name=name, tool_call_id=name),
         )

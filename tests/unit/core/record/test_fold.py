@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -163,11 +163,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nothing", [], {}),
     ("None", [None, None], {}),
     ("an empty edit", [{}], {}),
-    (
-        "opened",
-        [opened()],
-        {"id": "om-t", "thread_id": "t", "resource_id": "r", "scope": "thread"},
-    ),
+    ("opened", [opened()], {"id": "om-t", "thread_id": "t", "resource_id": "r", "scope": "thread"}),
     (
         "opened again under another name, as in a copied thread",
         [opened("t"), opened("u")],
@@ -197,11 +193,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "stamps": dict.fromkeys(("m0", "m1"), "2026-03-02T09:00:00+00:00"),
         },
     ),
-    (
-        "stepped",
-        [stepped("m0", 2)],
-        {"turn": {"request": "m0", "step": 2}, "head": HEAD},
-    ),
+    ("stepped", [stepped("m0", 2)], {"turn": {"request": "m0", "step": 2}, "head": HEAD}),
     (
         "observed",
         [observed(None, 0, 1, hints={"current_task": "Ship it", "suggested_response": None})],
@@ -219,10 +211,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             observed("m0", 1, 1, hints={"current_task": "D"}),
         ],
         {
-            "log": [
-                noted("observe-None-0-0", "m0", "m0"),
-                noted("observe-m0-1-1", "m1", "m1"),
-            ],
+            "log": [noted("observe-None-0-0", "m0", "m0"), noted("observe-m0-1-1", "m1", "m1")],
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
@@ -273,11 +262,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         [
             observed(None, 0, 0),
             reflected(
-                ["observe-None-0-0"],
-                failures=0,
-                still_large=1,
-                at_tokens=60,
-                retry_at_tokens=70,
+                ["observe-None-0-0"], failures=0, still_large=1, at_tokens=60, retry_at_tokens=70
             ),
         ],
         {
@@ -318,13 +303,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "the turn was ended",
         [TRIPPED],
-        {
-            "tripwire": {
-                "operation": "observation",
-                "reason": "no answer",
-                "last_message": "m3",
-            }
-        },
+        {"tripwire": {"operation": "observation", "reason": "no answer", "last_message": "m3"}},
     ),
     (
         "the next step clears the tripwire",
@@ -339,12 +318,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "an edit is merged by key",
         [opened(), {"current_task": "By hand", "log": []}],
-        {
-            "id": "om-t",
-            "thread_id": "t",
-            "resource_id": "r",
-            "current_task": "By hand",
-        },
+        {"id": "om-t", "thread_id": "t", "resource_id": "r", "current_task": "By hand"},
     ),
 ]
 
@@ -507,49 +481,26 @@ def test_it_does_not_matter_how_updates_are_batched(sent: list[Any], data: st.Da
 
 
 @given(histories())
-def test_a_cycle_takes_effect_once(sent: list[Any]) -> None:
-    record = fold(None, sent)
+def test_what_holds_after_each_update(sent: list[Any]) -> None:
+    record, newest = blank_record(), -1
+    for event in sent:
+        before, event_before = deepcopy(record), deepcopy(event)
+        after = fold(record, [event])
+        assert (record, event) == (before, event_before), "what is given is never changed"
+        record = after
+        reached = int(record["cursor"][-1][1:]) if record["cursor"] else -1
+        assert reached >= newest, "the cursor never moves back"
+        newest = reached
+        ids = [entry["id"] for entry in record["log"]]
+        assert len(ids) == len(set(ids)), "a group stands in the log once"
+        read = json.loads(json.dumps(record))
+        assert read == complete_record(read) == record, "a record is plain JSON"
     for event in sent:
         if event and event.get("type") == "observation-end":
-            assert fold(record, [event]) == record
+            assert fold(record, [event]) == record, "a cycle takes effect once"
 
 
 def test_a_failure_that_is_told_twice_counts_once() -> None:
     once = fold(None, [failed("observation")])
     assert fold(once, [failed("observation")]) == once
     assert once["usage"]["observation"]["calls"] == 1
-
-
-@given(histories())
-def test_what_is_given_is_never_changed(sent: list[Any]) -> None:
-    record = blank_record()
-    for event in sent:
-        before, event_before = deepcopy(record), deepcopy(event)
-        after = fold(record, [event])
-        assert record == before
-        assert event == event_before
-        record = after
-
-
-@given(histories())
-def test_the_cursor_never_moves_back(sent: list[Any]) -> None:
-    record = blank_record()
-    newest = -1
-    for event in sent:
-        record = fold(record, [event])
-        reached = int(record["cursor"][-1][1:]) if record["cursor"] else -1
-        assert reached >= newest
-        newest = reached
-
-
-@given(histories())
-def test_a_group_stands_in_the_log_once(sent: list[Any]) -> None:
-    ids = [entry["id"] for entry in fold(None, sent)["log"]]
-    assert len(ids) == len(set(ids))
-
-
-@given(histories())
-def test_a_record_is_plain_json(sent: list[Any]) -> None:
-    record = fold(None, sent)
-    assert json.loads(json.dumps(record)) == record
-    assert complete_record(cast("object", json.loads(json.dumps(record)))) == record

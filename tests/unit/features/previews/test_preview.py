@@ -130,7 +130,7 @@ def test_an_answer_with_bound_reasoning_is_shown_whole() -> None:
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "text", "text": rows(4000)},
     ]
-    message = AIMessage(blocks, id="m", response_metadata={"model_name": "claude-sonnet-4-5"})
+    message = AIMessage(blocks, id="m", response_metadata={"model_name": "claude-sonnet-5"})
     assert preview_message(message, "m", RULE) is message
 
 

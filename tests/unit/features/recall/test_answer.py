@@ -21,14 +21,12 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.lists import read_answers
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     InSight,
     RecallHit,
     RecallMessage,
-    RecallScope,
     RecallSource,
     RecallThread,
-    SearchRequest,
     StateSource,
 )
 from support import groups
@@ -224,10 +222,7 @@ def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> Non
     ],
 )
 def test_bare_dates_are_days_of_the_memory(
-    scope: Literal["thread", "resource"],
-    bounds: dict[str, str],
-    *,
-    is_listed: bool,
+    scope: Literal["thread", "resource"], bounds: dict[str, str], *, is_listed: bool
 ) -> None:
     auckland = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
     source = StateSource("t1", entries_of(TALK))
@@ -410,39 +405,15 @@ def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) ->
     assert "word of it" in found["results"]
 
 
-BUDGET = 2000
 ANSWER = "lc_run--01a201e6-d64f-7353-ae96-92c394cad9fd-0"
 RESPONSE = "resp_" + "68ab03f7d1c2495e" * 3
 BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
 
 
-class Two:
+def two(here: StateSource, there: StateSource) -> Shelf:
     """Two threads of one user, and one hit for any search."""
-
-    def __init__(self, here: StateSource, there: StateSource) -> None:
-        self.own = {here.thread_id: here, there.thread_id: there}
-        self.there = there
-
-    def thread(self, thread_id: str) -> RecallThread | None:
-        return self.own[thread_id].thread(thread_id) if thread_id in self.own else None
-
-    def threads(self, **_: object) -> tuple[list[RecallThread], bool]:
-        return [RecallThread(thread_id) for thread_id in self.own], False
-
-    def find(self, key: str, thread_id: str | None) -> Any:
-        found = (source.find(key, thread_id) for source in self.own.values())
-        return next((message for message in found if message), None)
-
-    def messages(self, thread_id: str, **span: Any) -> list[Any]:
-        return self.own[thread_id].messages(thread_id, **span)
-
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
-        key = self.there.entries[0][0]
-        return [RecallHit(RecallThread(self.there.thread_id), "group-1", 0.5, "text", key)]
-
-
-def group_of(ranges: list[list[str]]) -> Group:
-    return groups.group("g", "* text", thread="t1", ranges=ranges, observed_at="", tokens=2)
+    thread = RecallThread(there.thread_id)
+    return Shelf(here, there, hits=[RecallHit(thread, "group-1", 0.5, "text", there.entries[0][0])])
 
 
 def source_of(thread: str, *keys: str) -> StateSource:
@@ -455,9 +426,7 @@ def look_up(
     thread: str = "t1",
     **arguments: Any,
 ) -> dict[str, Any]:
-    where = RecallScope(scope, thread, timezone=UTC)
-    answer = recall(arguments, source, where, COUNTER)
-    assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) <= BUDGET
+    answer = within_budget(recall(arguments, source, scope_of(scope, thread), COUNTER))
     assert not any("\n" in answer.get(name, "") for name in ("hint", "error"))
     return answer
 
@@ -476,7 +445,7 @@ def test_a_range_of_real_ids_is_answered_by_ids_that_can_be_copied() -> None:
 def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -> None:
     source = source_of("t1", *keys)
     ranges = [list(pair) for pair in zip(keys[::2], keys[1::2], strict=False)]
-    line = write_range(group_of(ranges))
+    line = write_range(group("* text", *ranges))
     named = re.findall(r'"([^"]+)" with page', look_up(source, cursor=line)["hint"])
     assert named == [key for ends in ranges for key in ends]
     for key in named:
@@ -496,7 +465,7 @@ def test_unknown_ids_are_named_whole(key: str, thread: str) -> None:
 
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
 def test_a_message_of_another_thread_is_named_with_its_thread(keys: list[str], other: str) -> None:
-    source = Two(source_of("t1", keys[0]), source_of(other, keys[1]))
+    source = two(source_of("t1", keys[0]), source_of(other, keys[1]))
     hint = look_up(source, "resource", cursor=keys[1], thread_id="t1")["hint"]
     assert f'`cursor` "{keys[1]}" is a message' in hint
     assert f'`thread_id` "{other}"' in hint
@@ -567,7 +536,7 @@ def test_pages_name_messages_by_ids_that_lead_back_to_them(messages: Any, detail
 
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
 def test_lists_and_hits_name_ids_whole(keys: list[str], other: str) -> None:
-    source = Two(source_of("t1", keys[0]), source_of(other, keys[1]))
+    source = two(source_of("t1", keys[0]), source_of(other, keys[1]))
     assert f"[{other}]" in look_up(source, "resource", mode="threads")["threads"]
     found = look_up(source, "resource", mode="search", query="text")["results"]
     assert f"[{other}]" in found

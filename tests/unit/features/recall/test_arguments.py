@@ -22,7 +22,7 @@ from langgraph_om.features.recall import (
 )
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
-from langgraph_om.search.source import RecallHit, RecallThread, StateSource
+from langgraph_om.reading import RecallHit, RecallThread, StateSource
 from support.counters import COUNTER
 from support.docstrings import assert_same
 from support.examples import examples
@@ -144,8 +144,7 @@ argument_names = st.sampled_from([*RECALL_ARGUMENTS]) | st.text(max_size=5)
     st.sampled_from(["thread", "resource"]),
 )
 def test_nothing_a_model_writes_raises(
-    arguments: dict[str, Any],
-    scope: Literal["thread", "resource"],
+    arguments: dict[str, Any], scope: Literal["thread", "resource"]
 ) -> None:
     hits = [RecallHit(RecallThread("t2"), "g", 0.5, "text", "x0")]
     where = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))

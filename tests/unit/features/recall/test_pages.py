@@ -15,7 +15,7 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall import pages
 from langgraph_om.features.recall.answer import recall
-from langgraph_om.search.source import StateSource
+from langgraph_om.reading import StateSource
 from support.counters import COUNTER, COUNTERS, Quarters
 from support.examples import examples
 from support.recall_talk import (
@@ -63,11 +63,7 @@ from support.recall_talk import (
     ],
 )
 def test_pages(
-    arguments: dict[str, Any],
-    keys: list[str],
-    *,
-    has_next: bool,
-    has_prev: bool,
+    arguments: dict[str, Any], keys: list[str], *, has_next: bool, has_prev: bool
 ) -> None:
     answer = ask(TALK, **{"limit": 3} | arguments)
     assert keys_in(answer) == keys
@@ -318,7 +314,7 @@ def test_cut_parts_say_how_to_see_the_rest() -> None:
 def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
     long = " ".join(f"word{n}" for n in range(1500))
     answer = ask(
-        [HumanMessage(long), AIMessage(long), AIMessage(long), ToolMessage(long, tool_call_id="c")],
+        [HumanMessage(long), AIMessage(long), AIMessage(long), ToolMessage(long, tool_call_id="c")]
     )
     user, first, second, result = (
         COUNTER.count_text(text)

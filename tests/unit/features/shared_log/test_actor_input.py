@@ -48,13 +48,7 @@ def test_what_other_threads_said_stands_before_the_live_request() -> None:
     record = remembering(["m0", "m1"], [other("<x>Tent?</x>"), other("")])
     messages = talk(5)
     shown = prompt(record, messages)
-    assert [message.id for message in shown[1:]] == [
-        CONTINUATION_ID,
-        "m2",
-        "m3",
-        OTHERS_ID,
-        "m4",
-    ]
+    assert [message.id for message in shown[1:]] == [CONTINUATION_ID, "m2", "m3", OTHERS_ID, "m4"]
     assert "[1 other conversation left out]\n\n<x>Tent?</x>" in shown[4].text
     assert is_reminder(shown[4])
     plain = prompt({**record, "others": []}, messages)

@@ -321,8 +321,7 @@ def record() -> MemoryRecord:
 
 
 @pytest.mark.parametrize(
-    ("shared", "is_claimed"),
-    [({"generation": 2}, True), ({"generation": 3}, False), (DOWN, False)],
+    ("shared", "is_claimed"), [({"generation": 2}, True), ({"generation": 3}, False), (DOWN, False)]
 )
 def test_a_log_is_condensed_unless_another_thread_did_so(shared: Any, is_claimed: Any) -> None:
     """What others added since does not matter: where many write, somebody always did."""

@@ -15,10 +15,7 @@ from support.clock import Clock
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn
 
-FORMS = {
-    ("observation-end", OTHERS): OthersEnd,
-    ("buffering-end", OTHERS): OthersBuffered,
-}
+FORMS = {("observation-end", OTHERS): OthersEnd, ("buffering-end", OTHERS): OthersBuffered}
 LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
 
 

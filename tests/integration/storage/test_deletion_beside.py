@@ -1,0 +1,136 @@
+"""PostgreSQL: a deletion beside what others write of the thread; one of the two comes first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from sqlalchemy import create_engine, event, text
+
+from langgraph_om.archive import SQLAlchemyArchive
+from support.clock import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Engine
+
+PATIENCE = 30.0
+_WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+
+
+class Stopped:
+    """An archive that stops once before a statement, as if its process had to wait there."""
+
+    def __init__(self, engine: Engine, statement: str) -> None:
+        self.archive = SQLAlchemyArchive(engine)
+        self.archive.setup()
+        self._statement = statement
+        self._reached, self._may_go_on = threading.Event(), threading.Event()
+        event.listen(engine, "before_cursor_execute", self._stop)
+
+    def _stop(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith(self._statement) and not self._reached.is_set():
+            self._reached.set()
+            assert self._may_go_on.wait(PATIENCE)
+
+    def beside(
+        self, own: Callable[[SQLAlchemyArchive], Any], other: Callable[[SQLAlchemyArchive], Any]
+    ) -> tuple[Any, Any]:
+        """Do something up to the statement, something else beside it, and then the rest of both."""
+        engine = self.archive._database.engine
+        with (
+            ThreadPoolExecutor(2) as pool,
+            closing(SQLAlchemyArchive(engine.url.render_as_string(hide_password=False))) as second,
+        ):
+            second.setup()
+            first = pool.submit(own, self.archive)
+            try:
+                assert self._reached.wait(PATIENCE), first
+                later = pool.submit(other, second)
+                _wait_until_it_waits(engine, later)
+            finally:
+                self._may_go_on.set()
+            return first.result(PATIENCE), later.result(PATIENCE)
+
+
+def _wait_until_it_waits(engine: Engine, work: Future[Any]) -> None:
+    """Wait until work is over, or waits for a lock of somebody else."""
+    ends_at = time.monotonic() + PATIENCE
+    with engine.connect() as connection:
+        while not work.done() and not connection.execute(_WAITING).scalar():
+            assert time.monotonic() < ends_at
+            connection.rollback()
+            time.sleep(0.01)
+
+
+@contextmanager
+def stopped(url: str, statement: str) -> Iterator[Stopped]:
+    engine = create_engine(url)
+    try:
+        yield Stopped(engine, statement)
+    finally:
+        engine.dispose()
+
+
+def append(archive: SQLAlchemyArchive, thread: str = "t", key: str = "m1") -> None:
+    said = [(key, HumanMessage("The gate code is 4711.", id=key), True)]
+    archive.append(thread, "ana", said, after=None, now=START)
+
+
+def claim(archive: SQLAlchemyArchive) -> str:
+    about = ["other"]
+    return archive.claim("job", "me", seconds=60, thread_id="t", resource_id="ana", about=about)
+
+
+DELETIONS = {
+    "the thread": lambda archive: archive.delete_thread("t"),
+    "what it is about": lambda archive: archive.delete_thread("other"),
+    "the resource": lambda archive: archive.delete_resource("ana"),
+}
+
+
+@pytest.mark.parametrize("has_rows", [True, False], ids=["archived", "not archived yet"])
+@pytest.mark.parametrize("delete", DELETIONS.values(), ids=DELETIONS)
+def test_a_job_that_is_claimed_while_its_thread_is_deleted_is_not_left(
+    delete: Callable[[SQLAlchemyArchive], None], postgres_sqlalchemy_url: str, *, has_rows: bool
+) -> None:
+    with stopped(postgres_sqlalchemy_url, "INSERT INTO om_jobs") as one:
+        for thread in ("t", "other") if has_rows else ():
+            append(one.archive, thread, f"of {thread}")
+        claimed, _ = one.beside(claim, delete)
+        assert claimed in {"mine", "taken"}
+        assert one.archive.job("job") is None
+        assert not one.archive.finish("job", "me", {"text": "The gate code is 4711."})
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
+def test_a_message_that_is_appended_while_its_thread_is_deleted_is_kept_whole(
+    postgres_sqlalchemy_url: str, *, is_new: bool
+) -> None:
+    with stopped(postgres_sqlalchemy_url, "DELETE FROM om_threads") as one:
+        if not is_new:
+            append(one.archive, key="m0")
+        one.beside(DELETIONS["the thread"], append)
+        found = one.archive.messages("t", limit=9)
+        assert [each.key for each in found] == ["m1"]
+        assert one.archive.thread("t") is not None
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
+def test_a_thread_that_is_deleted_while_a_message_is_appended_goes_with_it(
+    postgres_sqlalchemy_url: str, *, is_new: bool
+) -> None:
+    with stopped(postgres_sqlalchemy_url, "INSERT INTO om_messages") as one:
+        if not is_new:
+            one.archive.claim("job", "me", seconds=60, thread_id="t", resource_id="ana")
+            one.archive.add_groups("t", "ana", [{"id": "g"}], START)
+        one.beside(append, DELETIONS["the thread"])
+        assert one.archive.messages("t", limit=9) == []
+        assert one.archive.thread("t") is None
+        assert one.archive.job("job") is None
