@@ -20,10 +20,8 @@ from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, describe_anothers, threaded, waited
-from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.search.archive_source import ArchiveSource
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
+    ArchiveSource,
     FindGroups,
     RecallHit,
     RecallSource,
@@ -31,6 +29,8 @@ from langgraph_om.search.source import (
     SearchRequest,
     StateSource,
 )
+from langgraph_om.runtime.acting import Handle, awaited, describe_anothers, threaded, waited
+from langgraph_om.runtime.runner import StepRunner
 
 logger = logging.getLogger("langgraph_om")
 

@@ -558,7 +558,6 @@ def search_archive(
     thread_id: str | None,
     resource_id: str | None,
     limit: int,
-    offset: int = 0,
     branches: Mapping[str, str] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> list[ArchivedHit]:
@@ -576,7 +575,6 @@ def search_archive(
             resource_id=resource_id,
             **asdict(wanted),
             limit=limit,
-            offset=offset,
             branches=branches,
             groups=groups,
         )
@@ -593,7 +591,7 @@ def search_archive(
         hits += (ArchivedHit(thread, found) for found in search_texts(query, rows, log, wanted))
         if room <= 0:
             break
-    return sorted(hits, key=lambda hit: -hit.found.score)[offset : offset + limit]
+    return sorted(hits, key=lambda hit: -hit.found.score)[:limit]
 
 
 def _list_threads(

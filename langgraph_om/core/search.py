@@ -362,11 +362,6 @@ class Filter:
     """It calls this tool, or is a result of it."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether everything passes."""
-        return self == Filter()
-
-    @property
     def is_of_messages(self) -> bool:
         """Whether observations, which have no role and no tool, pass never."""
         return self.role is not None or self.tool_name is not None

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -26,6 +27,7 @@ from langgraph.types import Command
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.plan import plan
 from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.window import find_newest_human
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
@@ -48,7 +50,7 @@ from langgraph_om.integrations.state_graph import (
 )
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, name_actor
-from langgraph_om.runtime.drivers import drive, in_thread
+from langgraph_om.runtime.drivers import adrive, drive, in_thread
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.runner import StepRunner
@@ -172,7 +174,9 @@ def create_memory_agent(
     builder.add_node("agent", node, input_schema=view)
     entry.draw_edge(builder, START)
     if all_tools:
-        tool_node = ToolNode(all_tools, wrap_tool_call=_name_result, awrap_tool_call=_aname_result)
+        tool_node = ToolNode(
+            all_tools, wrap_tool_call=entry.call_tool, awrap_tool_call=entry.acall_tool
+        )
         builder.add_node("tools", tool_node)
         entry.draw_edge(builder, "tools")
     entry.draw_ways_on(builder, has_tools=bool(all_tools))
@@ -221,25 +225,24 @@ def _build_actor_node(
     def agent(state: Any) -> dict[str, Any]:
         known, update, step = entry.enter(state)
         tries = SecondTries(runner, known, prompt, model=name)
-        return entry.leave(known, update, tries.ask(choose().invoke, show(known, step)))
+        try:
+            answer = tries.ask(choose().invoke, show(known, step))
+        except Exception:
+            entry.stop(known)
+            raise
+        return entry.leave(known, update, answer)
 
     async def aagent(state: Any) -> dict[str, Any]:
         known, update, step = await entry.aenter(state)
         tries = SecondTries(runner, known, prompt, model=name)
-        answer = await tries.aask(choose().ainvoke, show(known, step))
+        try:
+            answer = await tries.aask(choose().ainvoke, show(known, step))
+        except Exception:
+            await entry.astop(known)
+            raise
         return await entry.aleave(known, update, answer)
 
     return PlainNode(agent, name="agent", afunction=aagent)
-
-
-def _name_result(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-    return _with_ids(execute(request))
-
-
-async def _aname_result(
-    request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
-) -> Any:
-    return _with_ids(await execute(request))
 
 
 def _with_ids(result: Any) -> Any:
@@ -348,6 +351,43 @@ class IdleStep:
             return future.result() if done else _add_answer(update, answer)
         finally:
             future.cancel()  # or what comes later finds a loop that may be closed
+
+    def call_tool(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+        """Call a tool; its result has ids."""
+        try:
+            return _with_ids(execute(request))
+        except Exception:
+            self.stop(request.state, request.runtime.config)
+            raise
+
+    async def acall_tool(
+        self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Do the same as `call_tool` without blocking the event loop."""
+        try:
+            return _with_ids(await execute(request))
+        except Exception:
+            await self.astop(request.state, request.runtime.config)
+            raise
+
+    def stop(self, state: State, config: RunnableConfig | None = None) -> None:
+        """Archive what waits for an answer, as the run fails or is interrupted."""
+        with suppress(Exception):  # the next turn archives it; the error of the run counts
+            drive(self._stop(state, config), self._nodes.runner.context(config))
+
+    async def astop(self, state: State, config: RunnableConfig | None = None) -> None:
+        """Do the same as `stop` without blocking the event loop."""
+        with suppress(Exception):
+            await adrive(self._stop(state, config), self._nodes.runner.context(config))
+
+    def _stop(self, state: State, config: RunnableConfig | None) -> RunFlow[None]:
+        runner, messages = self._nodes.runner, self._nodes.runner.conversation(state)
+        # A request that nothing has followed waits for the next turn.
+        if not runner.runs.may_write(config) or find_newest_human(messages) == len(messages) - 1:
+            return
+        record, who = runner.record(state), runner.identity(config)
+        step = Step(runner.settings_of(record), record, messages, who, runner.clock())
+        yield from runner.prepare_tool(step)
 
     def _is_last(self, state: State, answer: BaseMessage) -> bool:
         if getattr(answer, "tool_calls", None) or answer.id is None or "om" not in state:

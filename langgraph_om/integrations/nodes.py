@@ -192,13 +192,15 @@ class MemoryNodes:
         """Inspect the state before a call of the Actor's model.
 
         Args:
-            acts: Whether to do at once what asks no model: the Actor is next, whatever is due.
+            acts: Whether to do at once what asks no model: the Actor is next, whatever is due. Its
+                node tells of a run that stops without an answer, but for one out of supersteps.
         """
         runner = self.runner
         if not runner.runs.is_on():
             return Inspection(self._update([]))
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
-        scope = RunScope(runner, state=state)
+        is_caught = acts and not _must_proceed(state)
+        scope = RunScope(runner, state=state, is_caught=is_caught)
         if runner.runs.is_read_only():
             yield from runner.read(scope, record, messages, who)
             return Inspection({**self._update([]), **scope.changes})

@@ -33,6 +33,7 @@ from langgraph_om.core.config.options import (
     check_number,
     check_seconds,
 )
+from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.runtime.leases import Leases, share_leases
@@ -156,6 +157,11 @@ class _Job:
     loop: asyncio.AbstractEventLoop | None = None
     """The event loop of the run that asked for it, where it can be awaited there."""
     awaited: Callable[[], Awaitable[JobResult]] | None = None
+    threads: Sequence[str] = ()
+    """The thread it works for, and those that its result tells of."""
+    resource_id: str | None = None
+    is_withdrawn: bool = False
+    """Whether what it comes to is not to be kept any more."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     task: asyncio.Task[None] | None = None
     is_ending: bool = False
@@ -262,7 +268,8 @@ class BackgroundBuffering(Executor):
             busy = key in self._running or any(
                 job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
             )
-            job = _Job(cycle_id, key, work)
+            threads = (thread_id, *about)
+            job = _Job(cycle_id, key, work, threads=threads, resource_id=resource_id)
             awaited = getattr(work, "awaited", None)  # of a job whose models can be awaited
             if self._tasks and awaited is not None:
                 job.loop, job.awaited = _find_loop(), awaited
@@ -351,6 +358,28 @@ class BackgroundBuffering(Executor):
                 self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
+    def withdraw(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Give up the jobs of a thread, or of all threads of a resource, and forget their results.
+
+        One that is at work goes on, and what it comes to is kept nowhere.
+        """
+
+        def is_meant(job: _Job) -> bool:
+            if resource_id is not None and job.resource_id == resource_id:
+                return True
+            return thread_id is not None and any(belongs_to(key, thread_id) for key in job.threads)
+
+        with self._lock:
+            for job in filter(is_meant, [*self._asked, *self._waiting]):
+                self._end(job, None)
+                self._release(job)
+            self._asked = {job for job in self._asked if not is_meant(job)}
+            self._waiting = deque(job for job in self._waiting if not is_meant(job))
+            for job in [each for each in self._jobs.values() if is_meant(each)]:
+                job.is_withdrawn = True
+                del self._jobs[job.cycle_id]
+                self._release(job)
+
     def close(self, timeout: float = 5.0) -> bool:
         with self._lock:
             self.is_closed = True
@@ -374,12 +403,16 @@ class BackgroundBuffering(Executor):
         if self._leases is not None:
             self._leases.leave(job.cycle_id)
 
+    def _release(self, job: _Job) -> None:
+        if self._leases is not None:
+            self._leases.release(job.cycle_id)
+
     def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job, and let go of the run that asked; without a result, of all."""
         job.work, job.awaited, job.loop, job.task, job.result = None, None, None, None, result
         job.context = contextvars.Context()
-        if result is None:
-            self._jobs.pop(job.cycle_id, None)
+        if result is None and self._jobs.get(job.cycle_id) is job:
+            del self._jobs[job.cycle_id]
         job.done.set()
         self._lock.notify_all()
 
@@ -490,6 +523,8 @@ class BackgroundBuffering(Executor):
 
     def _keep(self, job: _Job, result: JobResult | None) -> JobResult | None:
         """Keep what came of a job for all workers, and return what counts."""
+        if job.is_withdrawn:
+            return None
         if self._leases is None:
             return result
         if result is None:

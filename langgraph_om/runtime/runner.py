@@ -113,6 +113,8 @@ class RunScope:
     """By feature, what it keeps for the turn."""
     given: dict[str, Any] = field(default_factory=dict)
     """By name, what the caller of a step hands in for features."""
+    is_caught: bool = False
+    """Whether features are told where the run stops without an answer."""
 
 
 @dataclass
@@ -660,6 +662,11 @@ class StepRunner:
             yield from read(step)
         return step
 
+    def prepare_tool(self, step: Step) -> RunFlow[None]:
+        """Have features bring up to date what is read of a conversation outside of inspections."""
+        for prepare in step.settings.features.having("before_tool"):
+            yield from prepare(step)
+
     def read_texts(self, state: Any) -> dict[str, str]:
         """Return, by feature, what it shows that a graph's state holds."""
         hooks = self.settings.features.having("read_text")
@@ -693,6 +700,8 @@ class StepRunner:
         self.looks.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
+        if isinstance(self.buffering, BackgroundBuffering):
+            self.buffering.withdraw(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 

@@ -25,7 +25,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.search import split_words
-from langgraph_om.search.source import RecallHit, RecallThread, drop_unlike, join_hits, to_hit
+from langgraph_om.reading import RecallHit, RecallThread, drop_unlike, join_hits, to_hit
 
 FIRST = 8
 DIMENSIONS = 512

@@ -22,7 +22,7 @@ from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall
-from langgraph_om.search.source import RecallScope, StateSource
+from langgraph_om.reading import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.answer_floods import ANSWER_FLOODS
 from support.floods import FLOODS, flood

@@ -21,14 +21,14 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     RecallHit,
     RecallScope,
     RecallThread,
     SearchRequest,
     StateSource,
 )
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.counters import COUNTERS
 from support.examples import examples

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     RecallHit,
     RecallMessage,
     RecallScope,

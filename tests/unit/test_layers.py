@@ -17,7 +17,7 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- search <- runtime <- features <- options, "
+    "errors <- core <- models, archive <- reading <- runtime <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- mcp <- cli, web "
     "<- __init__, __main__"
 )

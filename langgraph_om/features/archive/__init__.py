@@ -40,6 +40,7 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import (
     ADDITIONS,
+    PATIENCE_SECONDS,
     StepArchive,
     ThreadMemory,
     archive_new,
@@ -67,6 +68,11 @@ def _refuse_non_archives(value: object) -> object:
         raise ValueError  # noqa: TRY004 pydantic reads this one
     if isinstance(value, str | MessageArchive | None):
         return value
+    if hasattr(value, "commit_record"):  # an archive, of an earlier version or not whole yet
+        methods = (name for name in vars(MessageArchive) if not name.startswith("_"))
+        missing = [name for name in methods if not hasattr(value, name)]
+        msg = f"which has no `{'`, no `'.join(missing)}`"
+        raise ValueError(msg)
     from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
 
     if not isinstance(value, Engine):
@@ -141,7 +147,7 @@ class Archiving(Feature):
             step.now,
             changed={*step.changed, *overlooked},
             request=step.window.request,
-            may_wait=_may_wait(step),
+            patience=_find_patience(step),
         )
         step.apply(events)
         if step.record["cursor"] != cursor:
@@ -205,17 +211,20 @@ class Archiving(Feature):
         self._writer.delete_resource(resource_id)
 
 
-def _may_wait(step: Step) -> bool:
-    """Return whether a request may be archived with its answer, as a checkpoint has it until then.
+def _find_patience(step: Step) -> float | None:
+    """Return for how many seconds what is new may wait for the answer, as a checkpoint has it.
 
     Other threads read a log that they share, with what is not observed yet. The archive refuses
     another user, who must not be answered first.
     """
     scope: RunScope | None = step.scope
     if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
-        return False
-    is_same_user = step.former["resource_id"] == step.record["resource_id"]
-    return is_same_user and is_checkpointed(scope.config)
+        return None
+    if step.former["resource_id"] != step.record["resource_id"]:
+        return None
+    if not is_checkpointed(scope.config):
+        return None
+    return PATIENCE_SECONDS if scope.is_caught else 0.0
 
 
 # --- What a process writes -----------------------------------------------------------------------

@@ -250,6 +250,9 @@ def find_all_unarchived(
     return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
 
 
+PATIENCE_SECONDS = 10.0
+"""Results of tools wait for the answer no longer than this from their turn's request on: others may
+search the thread meanwhile."""
 LONG_SECONDS = 1.0
 """A turn that waited longer than this, for an archive that failed then, does not wait again."""
 
@@ -278,12 +281,13 @@ def archive_new(
     *,
     changed: Collection[str] = (),
     request: str | None = None,
-    may_wait: bool = False,
+    patience: float | None = None,
 ) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        may_wait: Whether a request that alone is new may be archived with what follows it.
+        patience: For how many seconds what is new of a turn may wait for what follows it; a request
+            that alone is new waits for longer. `None`: nothing waits.
 
     Returns:
         The archive for what else this step asks of it, `None` where it is to be left alone; and
@@ -304,8 +308,10 @@ def archive_new(
         yield Storage("note_missed", (thread, missed))
         return None, []
     try:
-        patient = request if may_wait and not memory.missed else None
-        events = yield from _append_new(archive, record, messages, missed, memory, patient=patient)
+        patience = None if memory.missed else patience
+        events = yield from _append_new(
+            archive, record, messages, missed, memory, request=request, patience=patience
+        )
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
         return None, []
@@ -329,7 +335,7 @@ class StepArchive:
     seconds: float = 0.0
     """How long its calls have taken."""
     waiting: tuple[str | None, Sequence[tuple[str, BaseMessage]]] = (None, ())
-    """The request that waits to be archived with what follows it, and what stands before it."""
+    """What waits to be archived with what follows it, and what stands before it."""
 
     @classmethod
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
@@ -388,6 +394,15 @@ class StepArchive:
         self.branch = branch
         return True
 
+    def may_wait(self, entries: Keyed, request: str | None, patience: float) -> bool:
+        """Return whether what is new of a turn may wait: its request, and what followed it soon."""
+        keys = [key for key, _ in entries]
+        if request is None or not keys or request in keys[1:]:
+            return False
+        begun = self.settings.time_of(*entries[0], self.stamps)
+        is_recent = begun is not None and (self.now - begun).total_seconds() < patience
+        return keys == [request] or is_recent
+
     def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
         """Archive what waits, and say so; where the thread was deleted, the next step sees to it.
 
@@ -441,7 +456,8 @@ def _append_new(
     changed: Collection[str],
     memory: ThreadMemory,
     *,
-    patient: str | None = None,
+    request: str | None = None,
+    patience: float | None = None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
@@ -449,7 +465,7 @@ def _append_new(
     behind that. What was deleted is left out.
 
     Args:
-        patient: The key of a request that waits where nothing else is to be archived.
+        patience: For how many seconds what is new may wait where nothing else is to be archived.
     """
     last = view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
@@ -471,7 +487,8 @@ def _append_new(
     has_other_log = memory.has_other_log and (log or last is not None)
     is_quiet = is_there and last is not None and not groups and not has_other_log
     # Directly behind the last one that it has: after the former answer there was a last step.
-    if is_quiet and after == last and [key for key, _ in new] == [patient]:
+    may_wait = is_quiet and after == last and patience is not None
+    if may_wait and archive.may_wait(new, request, patience or 0):
         archive.waiting = (after, new)
         return noted
     is_believed, is_right = memory.is_known and last is not None, True
@@ -491,16 +508,17 @@ def _append_new(
 
 
 def _take_for_archived(record: MemoryRecord, messages: Sequence[BaseMessage]) -> MemoryRecord:
-    """Count a request as archived that waited for its answer, as the thread was deleted meanwhile.
+    """Count as archived what waited for an answer, as the thread was deleted meanwhile.
 
-    The last step knew of it already, so it was said before.
+    The Actor was shown it in the last step, so it was said before.
     """
-    request, last = record["turn"]["request"], view(record).get("archived")
-    for message in reversed(messages) if last is not None and request is not None else ():
+    head, last = record.get("head"), view(record).get("archived")
+    seen = head["seen"] if head is not None else None
+    for message in reversed(messages) if last is not None and seen is not None else ():
         key = key_of(message)
         if key == last:
             break
-        if key == request:
+        if key == seen:
             return cast("MemoryRecord", {**record, "archived": key})
     return record
 
@@ -535,7 +553,7 @@ def complete_thread(
     known = yield from archive.archived_keys([str(archived)] if is_told else keys)
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
-        whole = cast("MemoryRecord", whose)
+        whole = _take_for_archived(cast("MemoryRecord", whose), messages)
         noted = yield from look_for_deletion(whole, archive.call)
         entries = drop_deleted(fold(whole, [noted]), entries)
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)

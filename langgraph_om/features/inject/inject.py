@@ -33,8 +33,8 @@ from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord, Opened
 from langgraph_om.features.inject import InjectConfig
 from langgraph_om.features.recall import Recall, read_retrieval
+from langgraph_om.reading import RecallHit, RecallMessage, RecallSource, SearchRequest
 from langgraph_om.runtime.tools import find_store
-from langgraph_om.search.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 
 TAG: Final = "recalled-messages"
 

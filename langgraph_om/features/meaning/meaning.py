@@ -39,8 +39,7 @@ from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import read_retrieval
-from langgraph_om.runtime.tools import find_store
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     RecallHit,
     RecallThread,
     SearchError,
@@ -48,6 +47,7 @@ from langgraph_om.search.source import (
     list_groups,
     read_said,
 )
+from langgraph_om.runtime.tools import find_store
 
 ROOT: Final = "langgraph_om"
 NOBODY: Final = "-"

@@ -58,14 +58,8 @@ from langgraph_om.features.recall.arguments import (
     refuse_unknown_arguments,
 )
 from langgraph_om.features.recall.lists import read_answers
-from langgraph_om.runtime.acting import threaded
-from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import values_of
-from langgraph_om.runtime.telemetry import record_search
-from langgraph_om.runtime.tools import MemoryTool
-from langgraph_om.search.archive_source import ArchiveSource, read_hidden_id
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
+    ArchiveSource,
     InSight,
     RecallHit,
     RecallScope,
@@ -74,7 +68,14 @@ from langgraph_om.search.source import (
     StateSource,
     list_groups,
     list_searched,
+    read_hidden_id,
 )
+from langgraph_om.runtime.acting import threaded
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.telemetry import record_search
+from langgraph_om.runtime.tools import MemoryTool
 
 logger = logging.getLogger("langgraph_om")
 
@@ -364,8 +365,7 @@ class Recall(Feature):
         step = Step(runner.settings_of(record), record, messages, who, runner.clock())
         try:
             if not runner.runs.is_read_only(config):
-                for prepare in settings.features.having("before_tool"):
-                    drive(prepare(step), runner.context(config))
+                drive(runner.prepare_tool(step), runner.context(config))
             in_sight = InSight()
             if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
                 called = messages if is_called else ()

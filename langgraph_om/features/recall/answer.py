@@ -28,7 +28,7 @@ from langgraph_om.features.recall.arguments import (
 )
 from langgraph_om.features.recall.lists import answer_search, answer_threads
 from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, Wanted
-from langgraph_om.search.source import RecallMessage, RecallScope, RecallSource
+from langgraph_om.reading import RecallMessage, RecallScope, RecallSource
 
 
 def recall(

@@ -22,7 +22,7 @@ from langgraph_om.core.content.text import (
 from langgraph_om.core.search import Filter, cut_excerpt, distinct_words, find_words, query_words
 from langgraph_om.features.recall.arguments import RecallRequest, RefusedError, quote
 from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, show_time
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     InSight,
     RecallHit,
     RecallScope,

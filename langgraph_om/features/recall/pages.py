@@ -27,7 +27,7 @@ from langgraph_om.core.content.text import (
 )
 from langgraph_om.core.search import name_calls
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.search.source import RecallMessage, RecallScope
+from langgraph_om.reading import RecallMessage, RecallScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import BackgroundBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from support.agents import make_agent, on_thread, say, scripted, talk, turn, turns
+from support.agents import make_agent, on_thread, record_of, say, scripted, talk, turn, turns
 from support.clock import START
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
@@ -115,33 +115,84 @@ def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArc
     assert archive.thread("trip") is None
 
 
-def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -> None:
-    """The worker hears nothing of the deletion, which may be another process's."""
-    file, may_claim = tmp_path / "archive.db", threading.Event()
+class ClaimsLate(SQLAlchemyArchive):
+    """Answers a claim once it may."""
 
-    class Waits(SQLAlchemyArchive):
-        def claim(self, *job: Any, **about: Any) -> Any:
-            assert may_claim.wait(60)
-            return super().claim(*job, **about)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.may_claim = threading.Event()
 
-    working = Waits(f"sqlite:///{file}")
-    agent = make_agent(
+    def claim(self, *job: Any, **about: Any) -> Any:
+        assert self.may_claim.wait(60)
+        return super().claim(*job, **about)
+
+
+def buffering_in(archive: SQLAlchemyArchive, buffering: BackgroundBuffering | None = None) -> Any:
+    return make_agent(
         "agent",
         InMemorySaver(),
         messages=400,
         observation={"buffer_tokens": 0.2},
-        buffering=BackgroundBuffering(),
-        archive=working,
+        buffering=buffering or BackgroundBuffering(),
+        archive=archive,
     )
+
+
+def results_in(archive: SQLAlchemyArchive) -> list[str]:
+    with archive._database.read("look") as connection:
+        return list(connection.exec_driver_sql("SELECT result FROM om_jobs").scalars())
+
+
+def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -> None:
+    """The worker hears nothing of the deletion, which may be another process's."""
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    working = ClaimsLate(url)
+    agent = buffering_in(working)
     parts = talk(agent.graph, ANA, turns(2))
     assert any(part["type"] == "data-om-buffering-start" for part in parts)
-    with closing(SQLAlchemyArchive(f"sqlite:///{file}")) as elsewhere:
+    with closing(SQLAlchemyArchive(url)) as elsewhere:
         ObservationalMemory(scripted(), archive=elsewhere).delete_thread("trip")
-        may_claim.set()
+        working.may_claim.set()
         assert agent.memory.flush(60)
-        with elsewhere._database.read("look") as connection:
-            jobs = connection.exec_driver_sql("SELECT id, result FROM om_jobs").all()
-    assert jobs == []
+        assert results_in(elsewhere) == []
+
+
+@pytest.mark.parametrize("whose", ["thread", "resource"])
+def test_a_job_that_waits_for_its_lease_is_given_up_though_its_thread_goes_on(
+    tmp_path: Path, whose: str
+) -> None:
+    with closing(ClaimsLate(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        agent = buffering_in(archive)
+        parts = talk(agent.graph, ANA, turns(2))
+        assert any(part["type"] == "data-om-buffering-start" for part in parts)
+        if whose == "thread":
+            agent.memory.delete_thread("trip", checkpointer=agent.graph.checkpointer)
+        else:
+            agent.memory.delete_resource("ana", checkpointer=agent.graph.checkpointer)
+        say(agent.graph, ANA, turn(7))
+        archive.may_claim.set()
+        assert agent.memory.flush(60)
+        assert results_in(archive) == []
+        assert kept(archive, "trip") == (2, 0)
+
+
+def test_results_of_a_deleted_thread_are_forgotten_in_the_process_too(
+    archive: SQLAlchemyArchive,
+) -> None:
+    buffering = BackgroundBuffering()
+    agent = buffering_in(archive, buffering)
+    for config in (ANA, ANAS_OTHER):
+        talk(agent.graph, config, turns(2))
+    assert agent.memory.flush(60)
+    trip, work = (
+        [job["cycle_id"] for job in record_of(agent.graph, config)["pending"].values()]
+        for config in (ANA, ANAS_OTHER)
+    )
+    assert all(buffering.peek(key) for key in [*trip, *work])
+    agent.memory.delete_thread("trip")
+    assert [buffering.peek(key) for key in trip] == [None]
+    assert all(buffering.peek(key) for key in work)
+    assert len(results_in(archive)) == 1
 
 
 # --- Text that stands somewhere else -------------------------------------------------------------

@@ -6,15 +6,20 @@ is archived before where the checkpoint does not have it, or somebody reads the 
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, interrupt
 from sqlalchemy import create_engine
 
 from langgraph_om import (
@@ -24,6 +29,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.clock import Clock
 from support.postgres_tap import tapped
 
 pytestmark = pytest.mark.needs("archive", "evict", "recall")
@@ -241,6 +247,211 @@ def test_what_is_observed_is_archived_before(url: str) -> None:
         assert talk.agent.get_state(CONFIG).values["om"]["log"]
         assert len(talk.texts()) == 4
         assert any(text.startswith("Second?") for text in talk.during)
+
+
+# --- Results of tools ----------------------------------------------------------------------------
+
+
+class Errand(Talk):
+    """An agent that calls a tool three times in each turn but its first, then answers."""
+
+    def __init__(self, url: str, saver: InMemorySaver | None = None, **options: Any) -> None:
+        super().__init__(url, **options)
+        self.calls: list[int] = []
+        self.state: Any = None
+        self.use: Callable[[int], str] = lambda number: f"Result {number}."
+
+        @tool
+        def fetch(number: int, state: Annotated[Any, InjectedState]) -> str:
+            """Fetch a result."""
+            self.calls.append(number)
+            self.state = state
+            return self.use(number)
+
+        self.agent = create_memory_agent(
+            ScriptedChatModel(self._act), [fetch], memory=self.memory, checkpointer=saver
+        )
+
+    def _act(self, messages: list[BaseMessage]) -> AIMessage:
+        self.during = self.texts()
+        asked = max(at for at, message in enumerate(messages) if message.type == "human")
+        number = len([message for message in messages[asked:] if message.type == "tool"])
+        if self.deed is not None:
+            self.deed(number)
+        if number == 3 or messages[asked].text == "First?":
+            return AIMessage("Noted.")
+        call = {"name": "fetch", "args": {"number": number}, "id": f"c{number}"}
+        return AIMessage("", tool_calls=[call])
+
+    def results(self) -> list[str]:
+        """What the archive has of the results of tools."""
+        return [text for text in self.texts() if text.startswith("Result")]
+
+    def has_all(self) -> bool:
+        """Whether the archive has what the state has, in its order."""
+        state = self.agent.get_state(CONFIG).values["messages"]
+        return [each.key for each in self.archive.messages("t", limit=100)] == [
+            message.id for message in state
+        ]
+
+
+def test_a_turn_with_tools_is_one_transaction(postgres_database: str) -> None:
+    with tapped(postgres_database) as tap, closing(Errand(tap.url, InMemorySaver())) as errand:
+        errand.say("First?")
+        errand.say("Second?")
+        errand.archive.close()
+        errand.texts = lambda: ["Some."]
+        tap.reset()
+        errand.say("Third?")
+        assert tap.seen.transactions == 1
+        del errand.texts
+        assert errand.has_all()
+
+
+def test_results_wait_for_the_answer(url: str) -> None:
+    with closing(Errand(url, InMemorySaver())) as errand:
+        errand.say("First?")
+        errand.say("Second?")
+        assert errand.during == ["First?", "Noted."]
+        assert errand.results() == ["Result 0.", "Result 1.", "Result 2."]
+        assert errand.has_all()
+
+
+def test_results_of_a_turn_that_takes_long_do_not_wait(url: str) -> None:
+    clock = Clock(NOW)
+    with closing(Errand(url, InMemorySaver(), clock=clock)) as errand:
+        errand.say("First?")
+
+        def use(number: int) -> str:
+            clock.advance(seconds=6)
+            return f"Result {number}."
+
+        errand.use = use
+        errand.say("Second?")
+        # The second came twelve seconds after the question, the third six after the second's.
+        assert [text for text in errand.during if text.startswith("Result")] == [
+            "Result 0.",
+            "Result 1.",
+        ]
+        assert errand.has_all()
+
+
+class _CrashError(BaseException):
+    """The end of a process."""
+
+
+def _fail() -> str:
+    msg = "away"
+    raise ValueError(msg)
+
+
+def _crash() -> str:
+    raise _CrashError
+
+
+def _stop() -> str:
+    return str(interrupt("May I?"))
+
+
+@pytest.mark.parametrize("where", ["model", "tool", "interrupt", "supersteps"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_results_of_a_turn_without_an_answer_are_archived(
+    where: str, url: str, *, is_async: bool
+) -> None:
+    ends = {"tool": _fail, "interrupt": _stop}
+    with closing(Errand(url, InMemorySaver())) as errand:
+        errand.say("First?")
+        if where == "model":
+            errand.deed = lambda number: number == 2 and _fail()
+        elif where in ends:
+            errand.use = lambda number: ends[where]() if number == 2 else f"Result {number}."
+        limit = 6 if where == "supersteps" else 25
+        config = {**CONFIG, "recursion_limit": limit}
+        with suppress(ValueError, GraphRecursionError):
+            given = {"messages": [("user", "Second?")]}
+            if is_async:
+                await errand.agent.ainvoke(given, config)
+            else:
+                errand.agent.invoke(given, config)
+        assert errand.results() == ["Result 0.", "Result 1."]
+        errand.deed, errand.use = None, lambda number: f"Result {number}."
+        if where == "interrupt":
+            errand.agent.invoke(Command(resume="Result of a person."), CONFIG)
+        else:
+            errand.say("Third?")
+        assert errand.has_all()
+
+
+def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) -> None:
+    saver = InMemorySaver()
+    with closing(Errand(url, saver)) as dying, closing(Errand(url, saver)) as other:
+        dying.say("First?")
+        dying.use = lambda number: _crash() if number == 2 else f"Result {number}."
+        with pytest.raises(_CrashError):
+            dying.say("Second?")
+        assert dying.results() == []
+        other.say("Third?")
+        assert other.results() == [
+            *("Result 0.", "Result 1."),
+            *("Result 0.", "Result 1.", "Result 2."),
+        ]
+        assert other.has_all()
+
+
+def test_results_of_a_process_that_dies_are_archived_where_the_run_goes_on(url: str) -> None:
+    saver = InMemorySaver()
+    with closing(Errand(url, saver)) as dying, closing(Errand(url, saver)) as other:
+        dying.say("First?")
+        dying.use = lambda number: _crash() if number == 2 else f"Result {number}."
+        with pytest.raises(_CrashError):
+            dying.say("Second?")
+        other.agent.invoke(None, CONFIG)
+        assert other.calls == [2]
+        assert other.results() == ["Result 0.", "Result 1.", "Result 2."]
+        assert other.has_all()
+
+
+def test_recall_finds_results_that_wait(url: str) -> None:
+    with closing(Errand(url, InMemorySaver(), retrieval=True)) as errand:
+        errand.say("First?")
+        found: list[str] = []
+
+        def use(number: int) -> str:
+            if number == 2:
+                asked = errand.memory.recall(errand.state, mode="search", query="result")
+                found.append(str(asked))
+            return f"Result {number}."
+
+        errand.use = use
+        errand.say("Second?")
+        assert "Result 0." in found[0]
+        assert errand.has_all()
+
+
+@pytest.mark.parametrize("who", ["this process", "another"])
+@pytest.mark.parametrize("recalls", [False, True])
+def test_results_that_waited_are_not_archived_once_their_thread_is_deleted(
+    who: str, url: str, *, recalls: bool
+) -> None:
+    agent = Errand(url, InMemorySaver(), retrieval=True)
+    with closing(agent) as errand, closing(make_memory(url)) as other:
+        memory = errand.memory if who == "this process" else other
+
+        def use(number: int) -> str:
+            if number == 2 and recalls:
+                errand.memory.recall(errand.state, mode="search", query="result")
+            return f"Result {number}."
+
+        errand.use = use
+        errand.say("First?")
+        errand.deed = lambda number: number == 2 and memory.delete_thread("t")
+        errand.say("Second?")
+        assert {"Result 0.", "Result 1."}.isdisjoint(errand.results())
+        errand.deed = None
+        errand.say("Third?")
+        assert errand.results()[-3:] == ["Result 0.", "Result 1.", "Result 2."]
+        assert errand.texts()[-1] == "Noted."
+        assert len(errand.results()) <= 4
 
 
 # --- Behind the last message, by what the server finds -------------------------------------------

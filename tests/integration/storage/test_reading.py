@@ -17,8 +17,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.features.recall.answer import recall
-from langgraph_om.search.archive_source import ArchiveSource
-from langgraph_om.search.source import RecallScope, StateSource
+from langgraph_om.reading import ArchiveSource, RecallScope, StateSource
 from support.processes.archive_workers import NOW
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.lists import read_answers
-from langgraph_om.search.source import (
+from langgraph_om.reading import (
     InSight,
     RecallHit,
     RecallMessage,

@@ -22,7 +22,7 @@ from langgraph_om.features.recall import (
 )
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
-from langgraph_om.search.source import RecallHit, RecallThread, StateSource
+from langgraph_om.reading import RecallHit, RecallThread, StateSource
 from support.counters import COUNTER
 from support.docstrings import assert_same
 from support.examples import examples

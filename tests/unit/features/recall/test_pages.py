@@ -15,7 +15,7 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall import pages
 from langgraph_om.features.recall.answer import recall
-from langgraph_om.search.source import StateSource
+from langgraph_om.reading import StateSource
 from support.counters import COUNTER, COUNTERS, Quarters
 from support.examples import examples
 from support.recall_talk import (
