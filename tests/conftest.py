@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -73,6 +74,9 @@ SHARED = (
     "tests/integration/test_conversation.py",
 )
 """How the ids of tests begin that share something dear, and therefore one process."""
+
+# All that is collected stays. To look for garbage in it again and again took a third of that time.
+gc.disable()
 
 # Laws are about answers, not about the speed of the machine; CI tries the same examples each time.
 settings.register_profile(
@@ -170,6 +174,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage from here on, but not in what was collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def skip_if_gone(error: BaseException | None) -> None:

@@ -128,14 +128,14 @@ def test_keys_are_made_of_the_work(asked: Conversation) -> None:
             (
                 "Fit the harmonic constituents\nLimit the horizon to fourteen days\n"
                 "Write docs/forecast.md"
-            ),
+            )
         ],
         "rules": [
             (
                 "You should never write into fixtures/raw, those files are evidence.\n"
                 "Always run ruff before you say that something is done.\n"
                 "We don't want the forecast to reach beyond fourteen days."
-            ),
+            )
         ],
     }
     chosen, reason = of_kind(asked, "decision")

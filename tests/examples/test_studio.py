@@ -640,9 +640,7 @@ def fetch(url: str) -> str:
     return text
 
 
-async def test_a_profile_is_in_the_server_s_store_and_known_in_every_thread(
-    server: Server,
-) -> None:
+async def test_a_profile_is_in_the_server_s_store_and_known_in_every_thread(server: Server) -> None:
     async with server.client() as client:
         first, second = await new_thread(client), await new_thread(client)
         await say(client, first, "profile", "I am Noor.")

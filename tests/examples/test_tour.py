@@ -56,11 +56,7 @@ def tour() -> tuple[Scope, list[Cell], list[Cell]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(NOTEBOOK.parent))
         run = [
-            {
-                **cell,
-                "execution_count": count,
-                "outputs": outputs(*run_cell(cell, scope), count),
-            }
+            {**cell, "execution_count": count, "outputs": outputs(*run_cell(cell, scope), count)}
             for count, cell in enumerate(saved, start=1)
         ]
     if os.environ.get("OM_UPDATE_TOUR"):

@@ -18,11 +18,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.observe.transcript import (
-    TimedMessage,
-    TranscriptLimits,
-    transcribe,
-)
+from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window

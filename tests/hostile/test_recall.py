@@ -21,13 +21,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.memory import runner_of
-from langgraph_om.reading import (
-    RecallHit,
-    RecallScope,
-    RecallThread,
-    SearchRequest,
-    StateSource,
-)
+from langgraph_om.reading import RecallHit, RecallScope, RecallThread, SearchRequest, StateSource
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.counters import COUNTERS
@@ -290,8 +284,7 @@ def injecting(
 @pytest.mark.needs("inject")
 @examples(30)
 @given(
-    st.sampled_from(QUERIES) | names | texts,
-    st.sampled_from([THREADS[0], "t-new", *HIDDEN_NAMES]),
+    st.sampled_from(QUERIES) | names | texts, st.sampled_from([THREADS[0], "t-new", *HIDDEN_NAMES])
 )
 @example(HIDDEN, THREADS[0])
 @example("zebra", "t-secret-0")

@@ -199,11 +199,7 @@ short_ids = ids.map(lambda name: name[:100])
 @examples(15)
 @given(short_ids, short_ids, st.lists(st.tuples(short_ids, texts), max_size=4), texts)
 def test_an_archive_gives_back_what_it_was_given(
-    archive: SQLAlchemyArchive,
-    thread: str,
-    resource: str,
-    said: list[tuple[str, str]],
-    title: str,
+    archive: SQLAlchemyArchive, thread: str, resource: str, said: list[tuple[str, str]], title: str
 ) -> None:
     archive.delete_thread(thread)
     rows = {key: HumanMessage(text, id=key, name=key) for key, text in said}
@@ -282,8 +278,7 @@ def test_a_message_with_an_odd_id_is_archived_and_never_evicted(
 
 
 @pytest.mark.parametrize(
-    ("artifact", "kept"),
-    [((1, (2,)), [1, [2]]), ({1: 2}, {"1": 2}), ({1}, None), ("x", "x")],
+    ("artifact", "kept"), [((1, (2,)), [1, [2]]), ({1: 2}, {"1": 2}), ({1}, None), ("x", "x")]
 )
 def test_an_artifact_is_archived_as_near_as_json_comes(artifact: Any, kept: object) -> None:
     messages = talk(artifact)["artifact"]

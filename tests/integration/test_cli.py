@@ -15,6 +15,7 @@ from typing import Any
 import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.cli.main import build_parser, main
@@ -267,6 +268,23 @@ def test_the_log_of_a_resource_in_an_archive(
     archive = SQLAlchemyArchive(url)
     assert first.words not in str(archive.load_record("u"))  # nor in what can be undone
     archive.close()
+
+
+@pytest.mark.needs("shared_log")
+def test_the_past_of_a_shared_log_is_told_from_its_archive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    agent = make_agent("agent", InMemorySaver(), scope="resource", archive=url, log=130)
+    talk(agent.graph, on_thread("t-1", resource_id="u"), turns(12))
+    where = ("--archive", url, "--resource", "u")
+    past = json.loads(run(capsys, "history", *where, "--json"))
+    assert [own["generation"] for own in past] == [*range(past[0]["generation"], -1, -1)]
+    assert len(past) > 1
+    told = json.loads(run(capsys, "diff", *where, "--json", code=1))
+    assert (told["before"], told["after"]) == (past[1]["generation"], past[0]["generation"])
+    assert any(line.startswith("-") for line in told["lines"])
+    assert json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
 
 
 @pytest.mark.needs("archive")

@@ -236,6 +236,22 @@ async def test_a_long_conversation_comes_in_pages() -> None:
             assert await places(f"?message={wrong}") == [*range(151, 251)]
 
 
+async def test_of_a_long_message_the_rest_unfolds_and_nothing_is_lost() -> None:
+    memory, agent = remember()
+    said = " ".join(f"word{number}" for number in range(200))
+    agent.invoke({"messages": [("user", said), ("user", "x" * 900)]}, on_thread("t"))
+    async with client(memory_app(memory, graph=agent)) as web:
+        page = (await web.get("/memory/t")).text
+    shown = re.findall(
+        r'<div class="text"[^>]*>([^<]*)<details[^>]*><summary>([^<]*)<.summary>([^<]*)', page
+    )
+    words, letters = (each for each in shown if each[0].startswith(("word", "x")))
+    assert words[0] + words[2] == said
+    assert words[2].startswith(" word")
+    assert words[1] == f"{len(words[2])} more characters"
+    assert letters[0] + letters[2] == "x" * 900
+
+
 async def test_the_prompt_is_shown_word_for_word_and_its_parts_are_all_of_it() -> None:
     memory, graph = remember()
     for number in range(5):

@@ -193,9 +193,7 @@ async def test_a_server_carries_out_each_job_once_beside_the_turns(tmp_path: Pat
     assert left == []  # of a job nothing stays on the server
 
 
-async def test_nothing_is_lost_when_the_server_is_killed_and_started_again(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_lost_when_the_server_is_killed_and_started_again(tmp_path: Path) -> None:
     place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4", OM_GRACE="1.5")
     port, turns, threads = free_port(), list[tuple[float, list[Any]]](), list[str]()
 
@@ -242,9 +240,7 @@ class Noted(ServerBuffering):
         return taken
 
 
-def test_conversations_go_on_while_their_worker_is_killed_and_started_again(
-    tmp_path: Path,
-) -> None:
+def test_conversations_go_on_while_their_worker_is_killed_and_started_again(tmp_path: Path) -> None:
     lost_after = {"lease": 4.0, "grace": 1.5}
     place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4", OM_GRACE="1.5")
     port, turns, is_over = free_port(), list[tuple[float, list[Any]]](), threading.Event()

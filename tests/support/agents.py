@@ -232,11 +232,7 @@ def as_middleware(door: str, memory: ObservationalMemory) -> ObservationalMemory
 
 
 def wire(
-    schema: Any,
-    memory: ObservationalMemory,
-    model: ScriptedChatModel,
-    *,
-    with_tools: bool = True,
+    schema: Any, memory: ObservationalMemory, model: ScriptedChatModel, *, with_tools: bool = True
 ) -> StateGraph[Any, Any, Any, Any]:
     """A hand-made agent with memory, not compiled yet."""
     key = memory.messages_key
@@ -342,10 +338,7 @@ async def asay(graph: Graph, config: RunnableConfig, *messages: Any) -> list[Par
 
 
 def talk(
-    graph: Graph,
-    config: RunnableConfig,
-    said: Iterable[HumanMessage],
-    clock: Clock | None = None,
+    graph: Graph, config: RunnableConfig, said: Iterable[HumanMessage], clock: Clock | None = None
 ) -> list[Part]:
     """Run a conversation turn by turn, a few hours apart when a clock is given.
 
@@ -361,10 +354,7 @@ def talk(
 
 
 async def atalk(
-    graph: Graph,
-    config: RunnableConfig,
-    said: Iterable[HumanMessage],
-    clock: Clock | None = None,
+    graph: Graph, config: RunnableConfig, said: Iterable[HumanMessage], clock: Clock | None = None
 ) -> list[Part]:
     """Run a conversation with an asynchronous graph."""
     parts: list[Part] = []

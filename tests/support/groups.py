@@ -13,12 +13,7 @@ FIRST_DAY = date(2026, 3, 1)
 
 
 def group(
-    name: str,
-    text: str,
-    first: int = 0,
-    last: int = 0,
-    thread: str | None = "t",
-    **fields: Any,
+    name: str, text: str, first: int = 0, last: int = 0, thread: str | None = "t", **fields: Any
 ) -> Group:
     """A group of these messages; `fields` are those that are of interest, or wrong."""
     made: dict[str, Any] = {

@@ -20,10 +20,7 @@ from langgraph_om.options import MemoryOptions
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 _NESTED = ("observation", "reflection")
 """Options with a table of their own."""
-_INSTEAD = {
-    "token_counter": "EstimatingCounter()",
-    "buffering": "BackgroundBuffering()",
-}
+_INSTEAD = {"token_counter": "EstimatingCounter()", "buffering": "BackgroundBuffering()"}
 """Calls that stand for `None`."""
 _MORE = {
     "retrieval": "search.md",

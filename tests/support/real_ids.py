@@ -194,11 +194,7 @@ def real_conversations(
         now = st.just(at)
         people = st.one_of(uuid4s, digests, uuid7s(now), ulids(now))
         messages.append(
-            HumanMessage(
-                f"Question {number}?",
-                id=pick(people),
-                additional_kwargs=metadata(),
-            )
+            HumanMessage(f"Question {number}?", id=pick(people), additional_kwargs=metadata())
         )
         answers = st.one_of(
             lc_run_ids(now), run_ids, response_ids, chat_completion_ids, anthropic_ids
@@ -216,10 +212,6 @@ def real_conversations(
             messages.append(ToolMessage(f"Result {number}", tool_call_id=call, id=pick(uuid4s)))
         at += timedelta(minutes=draw(st.integers(0, 5)))
         messages.append(
-            AIMessage(
-                f"Answer {number}.",
-                id=pick(answers),
-                response_metadata=metadata(),
-            )
+            AIMessage(f"Answer {number}.", id=pick(answers), response_metadata=metadata())
         )
     return messages

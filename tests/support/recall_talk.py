@@ -176,9 +176,7 @@ blocks = st.sampled_from(
 
 calls = st.lists(
     st.builds(
-        lambda n, text: {"name": "f", "args": {"x": text}, "id": f"c{n}"},
-        st.integers(0, 3),
-        texts,
+        lambda n, text: {"name": "f", "args": {"x": text}, "id": f"c{n}"}, st.integers(0, 3), texts
     ),
     max_size=3,
 )

@@ -15,10 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
-from langgraph_om import (
-    ObservationalMemory,
-    add_observational_memory,
-)
+from langgraph_om import ObservationalMemory, add_observational_memory
 from langgraph_om.archive import MessageArchive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (

@@ -14,12 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.config.options import is_default
 from langgraph_om.core.config.thresholds import as_config
-from langgraph_om.features.recall import (
-    RecallConfig,
-    RecallKeys,
-    RetrievalConfig,
-    RetrievalOptions,
-)
+from langgraph_om.features.recall import RecallConfig, RecallKeys, RetrievalConfig, RetrievalOptions
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.reading import RecallHit, RecallThread, StateSource

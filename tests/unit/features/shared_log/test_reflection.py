@@ -19,6 +19,7 @@ from langgraph_om.features.shared_log.threads import OtherThread
 from support.driving import drive
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
+from support.threads import section
 
 
 def shared(log: list[Group], **options: Any) -> tuple[Settings, Any, Any]:
@@ -53,6 +54,19 @@ def test_the_log_of_any_number_of_threads_can_be_brought_below_its_threshold() -
     change = after["outbox"][-1]
     assert change["kind"] == "replace"
     assert len(change["group_ids"]) == 57
+
+
+def test_without_a_valid_edit_each_threads_observations_are_written_anew() -> None:
+    config, record, window = shared(many_threads(3))
+    day = "<observations>\nDate: Mar 1, 2026\n* short {at}\n</observations>"
+    short = "\n".join(section(f"t{at}", day.format(at=at)) for at in range(3))
+    run = drive(reflect_cycle(config, record, window, NOW), ["I would rather not.", short])
+    after = fold(record, [run.events])
+    assert [(entry["thread_id"], entry["kind"]) for entry in after["log"]] == [
+        (f"t{at}", "reflection") for at in range(3)
+    ]
+    assert [f"short {at}" in entry["text"] for at, entry in enumerate(after["log"])] == [True] * 3
+    assert after["outbox"][-1]["group_ids"] == ["g0", "g1", "g2"]
 
 
 def test_what_belongs_to_no_single_thread_is_not_shown_and_stays() -> None:

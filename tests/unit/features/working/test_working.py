@@ -50,6 +50,18 @@ def test_a_wrong_option_is_named(options: dict[str, Any], said: str) -> None:
         WorkingMemory(**options)
 
 
+def test_a_program_merges_an_update_as_the_tool_does() -> None:
+    working = WorkingMemory(scope="thread", schema=Settings)
+    assert working.merge({"theme": "dark", "size": 3}, {"size": None}) == {"theme": "dark"}
+    assert working.merge(None, {"size": 4}) == {"size": 4}
+    with pytest.raises(ConfigurationError, match="size"):
+        working.merge({"theme": "dark"}, {"size": "large"})
+    text = WorkingMemory(scope="thread", template="# User")
+    assert text.merge("- Name: Ana", "- Name: Bo") == "- Name: Bo"
+    with pytest.raises(ConfigurationError, match="whole text"):
+        text.merge("- Name: Ana", 3)
+
+
 def test_without_either_there_is_a_template_of_ours() -> None:
     text = choose_form(None, None).write(None)
     assert "- Name:" in text
