@@ -266,6 +266,15 @@ class Conversations(RuleBasedStateMachine):
         keys = [key for piece in taken for key in piece]
         self.world.take_back(thread, who, keys)
 
+    @precondition(lambda self: self.world.archive is None or not self.world.archive.away)
+    @rule(thread=st.integers(0, 3), worker=st.integers(0, 1), is_all=st.booleans())
+    def user_deletes(self, thread: int, worker: int, *, is_all: bool) -> None:
+        assert self.world is not None
+        one = self.threads[thread % len(self.threads)]
+        of_user = [each for each in self.threads if each.resource == one.resource]
+        owner = one.resource if is_all else None
+        self.world.delete(of_user if is_all else [one], self._worker(worker), owner)
+
     @precondition(lambda self: HAS_PINS)
     @rule(data=st.data(), worker=st.integers(0, 1))
     def user_pins(self, data: st.DataObject, worker: int) -> None:
