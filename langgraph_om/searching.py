@@ -374,7 +374,7 @@ class Searchable:
         is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
         seen = {self.messages_key: list(state)} if is_plain else state
         messages, record = runner.conversation(seen), runner.stored_record(seen)
-        if resource_id is not None and record["resource_id"] not in {None, resource_id}:
+        if resource_id is not None and record["resource_id"] not in {None, str(resource_id)}:
             raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
         return lookup.search_messages(asked, record, messages)
 

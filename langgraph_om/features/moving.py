@@ -88,7 +88,7 @@ class MoveActs(Handle):
             raise ConfigurationError(msg)
         former = runner.runs.find_resource(self._config)
         store = getattr(self._graph, "store", None)
-        yield from self._rest()
+        yield from self._rest(also_of=resource_id)
         move = partial(_move, runner, self.thread_id, former, resource_id, store)
         yield from call_function(move, "om_move")
         moved = {"configurable": {**given, "resource_id": resource_id}}

@@ -89,17 +89,20 @@ class Handle:
     def _call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
         return call_graph(self._graph, method, *arguments, as_node=as_node)
 
-    def _read(self) -> Requests[Any]:
+    def _read(self, also_of: str | None = None) -> Requests[Any]:
         """Return the thread's state, where it is the user's whom `config` names.
+
+        Args:
+            also_of: Whose it may be, too: it is given to them, and may be theirs already.
 
         Raises:
             ConfigurationError: When it is another user's.
         """
         state = yield from self._call("get_state", self._config)
-        yield from self._check_owner(state)
+        yield from self._check_owner(state, also_of)
         return state
 
-    def _check_owner(self, state: Any) -> Requests[None]:
+    def _check_owner(self, state: Any, also_of: str | None) -> Requests[None]:
         given = self._runner.runs.name_resource(self._config)
         if given is None:
             return
@@ -110,18 +113,18 @@ class Handle:
                 look = partial(archive.thread, self.thread_id)
                 found: ArchivedThread | None = yield from call_function(look, "om_owner")
                 owner = (found and found.resource_id) or owner
-        if owner not in {None, given}:
+        if owner not in {None, given, also_of}:
             raise ConfigurationError(describe_anothers(self.thread_id, given))
 
-    def _rest(self) -> Requests[Any]:
-        """Return the thread's state once no run is under way."""
+    def _rest(self, also_of: str | None = None) -> Requests[Any]:
+        """Return the thread's state, as `_read`, once no run is under way."""
         check_graph(self._graph, self._runner.messages_key, self._config)
         is_certain = self._is_fork or self._wait <= 0
         if not is_certain and _is_in_run(var_child_runnable_config.get(), self):
             raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
-            state = yield from self._read()
+            state = yield from self._read(also_of)
             if is_certain or is_at_rest(self._graph, state):
                 return state
             if waited_for >= self._wait:

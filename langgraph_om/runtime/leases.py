@@ -303,7 +303,11 @@ class Leases:
             if lease.stage == "asked":
                 lease.stage = "run"
         if not lease.tell(claim) and claim == "mine":
-            self.leave(lease.job_id)
+            # Not by the job's id: it may have been withdrawn, and asked for again, meanwhile.
+            with self._lock:
+                if lease.stage == "run":
+                    lease.stage = "left"
+            self._give_back(lease)
 
     def _claim(self, lease: _Lease) -> Claim | Exception:
         claim = self._call(

@@ -24,8 +24,7 @@ from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.reading import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
-from support.answer_floods import ANSWER_FLOODS
-from support.floods import FLOODS, flood
+from support.floods import ANSWER_FLOODS, FLOODS, flood
 from support.growth import check_growth, seconds
 from support.rendering import parse_date
 from support.words import Words

@@ -175,7 +175,7 @@ def test_observer_that_never_answers_holds_no_turn() -> None:
 
     agent = buffered(
         model=scripted(observer=never),
-        deadline=0.05,
+        deadline=0.02,
         max_input_tokens=1500,
         buffering=BackgroundBuffering(exit_timeout=0),
     )

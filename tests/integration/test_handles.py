@@ -150,6 +150,17 @@ async def test_the_thread_of_another_user_is_refused(archive: Any) -> None:
         assert found[0].id == "m1"
 
 
+@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
+def test_the_id_of_a_user_may_be_a_number(archive: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    theirs: Any = on_thread("t", resource_id=7)
+    talk(agent.graph, theirs, [HumanMessage("The gate code is OSPREY", id="m1")])
+    number: Any = 7
+    state = agent.graph.get_state(theirs)
+    assert agent.memory.search("OSPREY", state=state, resource_id=number)
+    assert agent.memory.of(agent.graph, theirs).search("OSPREY")
+
+
 @pytest.mark.needs("moving")
 def test_a_moved_thread_is_searched_by_its_new_owner_alone() -> None:
     agent = make_agent("agent", InMemorySaver(), archive="sqlite:///:memory:")

@@ -104,7 +104,7 @@ def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event)
 
 def test_end_of_a_job_that_a_turn_did_not_wait_for_is_told_once(gate: threading.Event) -> None:
     told: Told = []
-    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=0.2)
+    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=0.05)
     parts = talk(agent.graph, CONFIG, turns(14))
     gate.set()
     agent.memory.flush(60)

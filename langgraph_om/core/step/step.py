@@ -199,6 +199,9 @@ class Feature:
     they have no body here, and of a feature that is off none is. Hooks are called in the order of
     the table. Those of a step are flows, or plain functions where they ask for nothing.
 
+    They stand in sections by the place that calls them. Many have one feature behind them: so the
+    core knows none by name.
+
     Those of a step, of the Actor's input and of limits are not called either where there is nothing
     of what the feature `lives_by`.
     """
@@ -242,6 +245,8 @@ class Feature:
     shows_other_threads = False
     """Whether the record of a thread may keep words of other threads of its resource."""
 
+    # --- How it begins and ends -------------------------------------------------------------------
+
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
         """Read the options; `None` where they switch the feature off. Without options, it is on.
@@ -251,6 +256,16 @@ class Feature:
         """
         del setup
         return cls()
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage.
+        """
+
+    def fit(self, room: int) -> Feature:
+        """Return the feature for an Actor that has so many tokens for messages and observations."""
 
     def list_tools(self) -> Sequence[Any]:
         """Return tools to bind to the Actor's model; called once `connect` was."""
@@ -263,8 +278,24 @@ class Feature:
     def job_settings(self) -> Mapping[str, Any]:
         """What changes the result of a background job, by option: workers must have the same."""
 
-    def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
-        """Return the limits of a thread, where it has some of its own."""
+    @property
+    def role(self) -> Role:
+        """A model that the feature asks."""
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the feature does beside the runs is done.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+
+    def close(self) -> None:
+        """Let go of all that is kept in this process."""
+
+    # --- A step -----------------------------------------------------------------------------------
 
     def accept(self, scope: Any) -> None:
         """Take out of `scope.given` what the caller of a step hands in for the feature.
@@ -284,6 +315,9 @@ class Feature:
             Events that change the record.
         """
 
+    def is_due(self, step: Step) -> bool:
+        """Tell, before anything is counted, whether the step has more to do than to count."""
+
     def enter(self, step: Step) -> EffectFlow[None] | None:
         """Look at the conversation before anything of it is counted."""
 
@@ -293,14 +327,8 @@ class Feature:
     def before_actor(self, step: Step) -> EffectFlow[None] | None:
         """Prepare what the Actor is shown; it is called next."""
 
-    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
-        """Return events that bring a thread up to date with the log that it shares."""
-
     def after(self, step: Step) -> EffectFlow[None] | None:
         """Do what is left once the step is decided, such as work beside the run."""
-
-    def is_due(self, step: Step) -> bool:
-        """Tell, before anything is counted, whether the step has more to do than to count."""
 
     def read(self, step: Step) -> EffectFlow[None]:
         """Read what a run is shown in which nothing is inspected or written."""
@@ -308,111 +336,53 @@ class Feature:
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Bring up to date what a tool reads of the conversation, outside of an inspection."""
 
-    @property
-    def storage(self) -> Any:
-        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Return events that bring a thread up to date with the log that it shares."""
 
-        Tools read from it, and executors know the jobs of other processes by it.
-        """
+    def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
+        """Return the limits of a thread, where it has some of its own."""
 
-    def connect(self, runner: Any) -> Sequence[object]:
-        """Take what the memory runs its steps with, once, when the memory is made.
+    # --- The Actor's input: the system message ----------------------------------------------------
 
-        Returns:
-            What flows of the feature call as storage.
-        """
-
-    def identify(self, who: Identity) -> Identity:
-        """Return whose conversation a run is about, under the name that the feature knows."""
-
-    def kept_until(self, record: MemoryRecord) -> str | None:
-        """Return the key of the last message that it keeps outside of the state, with its time.
-
-        `None` where it has none yet.
-        """
-
-    def name_messages(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage]
-    ) -> list[str] | None:
-        """Return keys by which other processes find messages; `None` where they cannot."""
-
-    def find_messages(
-        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
-    ) -> EffectFlow[Sequence[BaseMessage]]:
-        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-
-    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
-        """Tell whether the thread was deleted since the record last looked.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-
-    def erase_thread(
-        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
-    ) -> str | None:
-        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+    def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
+        """Return what the system message says of the feature, the same in each call.
 
         Args:
-            resource_id: Whose it is, where the feature does not know.
-
-        Raises:
-            ArchiveError: When the storage fails.
+            has_memory: Whether the message shows something of the memory.
         """
 
-    def erase_resource(self, resource_id: str) -> None:
-        """Erase what it keeps of a resource and its threads in its storage.
+    def instruction_tokens(self) -> int:
+        """Return the tokens of the instructions."""
 
-        Raises:
-            ArchiveError: When the storage fails.
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return what the system message says before the observations; empty for nothing."""
+
+    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
+        """Return what stands around the groups of a log that the Actor is shown."""
+
+    def line_after(self, group: Group) -> str:
+        """Return the line behind a group of observations, escaped; empty for none."""
+
+    def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
+        """Return, by the id of another thread, what the Actor is shown of it as it was said."""
+
+    def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
+        """Return the items of the log that it shows apart from it; `None` for none."""
+
+    # --- The Actor's input: the messages ----------------------------------------------------------
+
+    def lines_before(
+        self, settings: Settings, record: MemoryRecord, window: Window
+    ) -> Mapping[str, str]:
+        """Return, by the key of a message of the window, a line that is shown before it.
+
+        A message has the same line in each call.
         """
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of what is kept in this process of a thread or a resource that is deleted."""
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until what the feature does beside the runs is done.
-
-        Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
-
-        Returns:
-            Whether nothing is left.
-        """
-
-    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
-        """Delete what is kept of a thread in the graph's store.
-
-        Args:
-            resource_id: Whose it is; `None` where nobody knows: anybody's.
-        """
-
-    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
-        """Delete what is kept of a resource in the graph's store.
-
-        Args:
-            thread_ids: Its threads, which may have begun before it was known whose they are.
-        """
-
-    def move_thread(
-        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
-    ) -> None:
-        """Give what is kept of a thread in the graph's store to another resource.
-
-        Args:
-            resource_id: Whose it was; `None` for nobody's.
-            to_resource_id: Whose it is already.
-        """
-
-    def close(self) -> None:
-        """Let go of all that is kept in this process."""
-
-    def read_text(self, state: Any) -> str:
-        """Return what the feature shows that a graph's state holds; empty for nothing."""
+    def aside(
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
+    ) -> BaseMessage | None:
+        """Return what is shown before the live request; `None` for nothing."""
 
     @property
     def view_rule(self) -> str:
@@ -421,11 +391,38 @@ class Feature:
         Empty where it changes nothing.
         """
 
-    def fit(self, room: int) -> Feature:
-        """Return the feature for an Actor that has so many tokens for messages and observations."""
-
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
+
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+
+    # --- The Observer's question, and its answer --------------------------------------------------
+
+    def describe_marks(self, held: str) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core.
+
+        Args:
+            held: Earlier notes that are always shown, by `list_held`.
+        """
+
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return earlier notes that the Observer is always shown, whatever room it has."""
+
+    def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
+        """Return groups of the log without those of which buffered observations note the end.
+
+        Args:
+            ahead: What was found with each buffered observation.
+        """
+
+    def find_breaks(
+        self, settings: Settings, messages: Sequence[TimedMessage]
+    ) -> Sequence[TimedMessage]:
+        """Return what the Observer is shown, with the line before each message that follows one.
+
+        A break stands in `before` of the message behind it.
+        """
 
     @property
     def value_names(self) -> Mapping[str, str]:
@@ -439,33 +436,6 @@ class Feature:
             chunks: Observations ahead of these messages that are not activated yet.
         """
 
-    def write_entries(
-        self, info: CycleInfo, answers: Sequence[ValueAnswer]
-    ) -> EffectFlow[list[Any]]:
-        """Return answers about the values as entries, JSON values, of `found` in an event.
-
-        They reach the reducer beside the moment `observed` when the observation takes effect.
-        """
-
-    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
-        """Return events that tell users of entries that have taken effect."""
-
-    def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
-        """Return what the system message says of the feature, the same in each call.
-
-        Args:
-            has_memory: Whether the message shows something of the memory.
-        """
-
-    def instruction_tokens(self) -> int:
-        """Return the tokens of the instructions."""
-
-    def line_after(self, group: Group) -> str:
-        """Return the line behind a group of observations, escaped; empty for none."""
-
-    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
-        """Return what stands for a message of more tokens in a view that has to be shorter."""
-
     def review(
         self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
     ) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], list[Any]]]:
@@ -478,23 +448,6 @@ class Feature:
         Returns:
             The answers, and entries of `found` about them.
         """
-
-    def describe_marks(self, held: str) -> str:
-        """Return the lines that tell the Observer of a mark for items, beside those of the core.
-
-        Args:
-            held: Earlier notes that are always shown, by `list_held`.
-        """
-
-    def select_in_force(self, groups: Sequence[Group], ahead: Sequence[Found]) -> Sequence[Group]:
-        """Return groups of the log without those of which buffered observations note the end.
-
-        Args:
-            ahead: What was found with each buffered observation.
-        """
-
-    def list_held(self, groups: Sequence[Group]) -> str:
-        """Return earlier notes that the Observer is always shown, whatever room it has."""
 
     def sort_notes(
         self,
@@ -514,28 +467,18 @@ class Feature:
             The groups, and entries of `found` about them.
         """
 
-    def memory_block(self, record: MemoryRecord) -> str:
-        """Return what the system message says before the observations; empty for nothing."""
+    def write_entries(
+        self, info: CycleInfo, answers: Sequence[ValueAnswer]
+    ) -> EffectFlow[list[Any]]:
+        """Return answers about the values as entries, JSON values, of `found` in an event.
 
-    def lines_before(
-        self, settings: Settings, record: MemoryRecord, window: Window
-    ) -> Mapping[str, str]:
-        """Return, by the key of a message of the window, a line that is shown before it.
-
-        A message has the same line in each call.
+        They reach the reducer beside the moment `observed` when the observation takes effect.
         """
 
-    def find_breaks(
-        self, settings: Settings, messages: Sequence[TimedMessage]
-    ) -> Sequence[TimedMessage]:
-        """Return what the Observer is shown, with the line before each message that follows one.
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
+        """Return events that tell users of entries that have taken effect."""
 
-        A break stands in `before` of the message behind it.
-        """
-
-    @property
-    def role(self) -> Role:
-        """A model that the feature asks."""
+    # --- Hints ------------------------------------------------------------------------------------
 
     @property
     def hints(self) -> Sequence[str]:
@@ -567,28 +510,7 @@ class Feature:
             fixed: Names of hints of it that a person set.
         """
 
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
-    ) -> BaseMessage | None:
-        """Return what is shown before the live request; `None` for nothing."""
-
-    def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
-        """Return the items of the log that it shows apart from it; `None` for none."""
-
-    def section(self, record: MemoryRecord) -> Html | None:
-        """Return what the page of a memory says of it; `None` for nothing."""
-
-    def show_from_state(self, settings: Settings, state: Any) -> Iterable[ShownValue]:
-        """Return what of a graph's state the page of a memory shows."""
-
-    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
-        """Return the ids of the groups of the log that hold what an act of this id left."""
-
-    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
-        """Return what stands around the groups of a log that the Actor is shown."""
-
-    def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
-        """Return, by the id of another thread, what the Actor is shown of it as it was said."""
+    # --- An operation of its own, and a log of several threads ------------------------------------
 
     def find_due(self, record: MemoryRecord, window: Window) -> str | None:
         """Return the name of one of its operations that is due; `None` for none."""
@@ -667,3 +589,102 @@ class Feature:
             ConfigurationError: When there is no such generation.
             ArchiveError: When the storage fails.
         """
+
+    # --- What it keeps outside of the graph's state -----------------------------------------------
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+
+        Tools read from it, and executors know the jobs of other processes by it.
+        """
+
+    def identify(self, who: Identity) -> Identity:
+        """Return whose conversation a run is about, under the name that the feature knows."""
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that it keeps outside of the state, with its time.
+
+        `None` where it has none yet.
+        """
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return keys by which other processes find messages; `None` where they cannot."""
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+
+        Args:
+            resource_id: Whose it is, where the feature does not know.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Erase what it keeps of a resource and its threads in its storage.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Let go of what is kept in this process of a thread or a resource that is deleted."""
+
+    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
+        """Delete what is kept of a thread in the graph's store.
+
+        Args:
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+        """
+
+    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
+        """Delete what is kept of a resource in the graph's store.
+
+        Args:
+            thread_ids: Its threads, which may have begun before it was known whose they are.
+        """
+
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
+    ) -> None:
+        """Give what is kept of a thread in the graph's store to another resource.
+
+        Args:
+            resource_id: Whose it was; `None` for nobody's.
+            to_resource_id: Whose it is already.
+        """
+
+    # --- What people see of it --------------------------------------------------------------------
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what the page of a memory says of it; `None` for nothing."""
+
+    def show_from_state(self, settings: Settings, state: Any) -> Iterable[ShownValue]:
+        """Return what of a graph's state the page of a memory shows."""
+
+    def read_text(self, state: Any) -> str:
+        """Return what the feature shows that a graph's state holds; empty for nothing."""
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the ids of the groups of the log that hold what an act of this id left."""

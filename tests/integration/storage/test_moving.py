@@ -141,6 +141,18 @@ def test_moving_again_and_back(archive: SQLAlchemyArchive) -> None:
     assert found(agent.memory, "ben") == set()
 
 
+def test_the_same_call_moves_the_rest_where_the_state_was_not_reached(
+    archive: SQLAlchemyArchive,
+) -> None:
+    agent = one_of_anas(archive)
+    agent.memory.move_thread("trip", "ana", "ben")  # as a call does that fails behind the archive
+    agent.memory.of(agent.graph, ANA).move_to("ben")
+    assert values(agent.graph, BEN)["om"]["resource_id"] == "ben"
+    with pytest.raises(ConfigurationError, match="belongs to another resource"):
+        agent.memory.of(agent.graph, ANA).move_to("carl")
+    assert "trip" in listed(agent.memory, "ben")
+
+
 async def test_awaited(archive: SQLAlchemyArchive) -> None:
     agent = one_of_anas(archive)
     await agent.memory.amove_thread("trip", "ana", "ben")

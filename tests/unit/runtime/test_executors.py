@@ -10,6 +10,8 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +338,52 @@ def test_executor_shares_one_archive(tmp_path: Path) -> None:
     executor.share(one)
     with pytest.raises(ConfigurationError, match="give each its own BackgroundBuffering"):
         executor.share(other)
+
+
+class ClaimsLate(SQLAlchemyArchive):
+    """An archive that answers a claim once it may."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def claim(self, *job: Any, **about: Any) -> Any:
+        self.is_asked.set()
+        assert self.may_answer.wait(60)
+        return super().claim(*job, **about)
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True], ids=["once", "again"])
+def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_asked_again(
+    tmp_path: Path, *, is_asked_again: bool
+) -> None:
+    """A thread that begins anew with the same messages asks for a job of the same id."""
+    with closing(ClaimsLate(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        executor, done = BackgroundBuffering(), list[str]()
+
+        def submit(name: str) -> bool:
+            work = partial(_note, done, name)
+            return executor.submit("c1", "t:observation", work, thread_id="t")
+
+        executor.share(archive)
+        assert submit("first")
+        assert archive.is_asked.wait(60)
+        executor.withdraw(thread_id="t")
+        if is_asked_again:
+            assert submit("second")
+        # Leases are attended to one after the other, so this one's is last.
+        assert executor.submit("last", "u:observation", lambda: RESULT, thread_id="u")
+        archive.may_answer.set()
+        assert executor.flush(60)
+        assert done == (["second"] if is_asked_again else [])
+        found = archive.job("c1")
+        assert (found and found.result) == (RESULT if is_asked_again else None)
+        assert (found is not None) == is_asked_again
+
+
+def _note(done: list[str], name: str) -> dict[str, Any]:
+    done.append(name)
+    return RESULT
 
 
 def test_executors_share_one_entry_for_the_exit_of_the_interpreter() -> None:
