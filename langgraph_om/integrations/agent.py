@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
-from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.utils.uuid import uuid7
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -245,17 +246,18 @@ def _build_actor_node(
     return PlainNode(agent, name="agent", afunction=aagent)
 
 
-def _with_ids(result: Any) -> Any:
+def _with_ids(result: Any, now: datetime) -> Any:
     """Give a tool's messages their ids, which LangGraph gives behind the edges.
 
-    So the edge from the tools counts them under the ids by which the Actor's node knows them.
+    So the edge from the tools counts them under the ids by which the Actor's node knows them. The
+    ids tell the time: nothing else does where the run is cancelled before that node has written.
     """
     update = result.update if isinstance(result, Command) else result
     values = update.values() if isinstance(update, Mapping) else [update]
     for value in values:
         for message in value if isinstance(value, list) else [value]:
             if isinstance(message, BaseMessage) and message.id is None:
-                message.id = str(uuid4())
+                message.id = str(uuid7(max(0, int(now.timestamp() * 1000)) * 1_000_000))
     return result
 
 
@@ -360,7 +362,7 @@ class IdleStep:
     def call_tool(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Call a tool; its result has ids."""
         try:
-            return _with_ids(execute(request))
+            return _with_ids(execute(request), self._nodes.runner.clock())
         except Exception:
             self.stop(request.state, request.runtime.config)
             raise
@@ -370,7 +372,7 @@ class IdleStep:
     ) -> Any:
         """Do the same as `call_tool` without blocking the event loop."""
         try:
-            return _with_ids(await execute(request))
+            return _with_ids(await execute(request), self._nodes.runner.clock())
         except Exception:
             await self.astop(request.state, request.runtime.config)
             raise

@@ -439,6 +439,21 @@ def test_results_of_a_process_that_dies_are_archived_where_the_run_goes_on(url: 
         assert other.has_all()
 
 
+def test_results_of_a_process_that_dies_before_their_step_is_written_are_dated(url: str) -> None:
+    saver, clock = InMemorySaver(), Clock(NOW)
+    both = [Errand(url, saver, clock=clock) for _ in range(2)]
+    with closing(both[0]) as dying, closing(both[1]) as other:
+        dying.say("First?")
+        dying.deed = lambda number: number == 2 and _crash()
+        with pytest.raises(_CrashError):
+            dying.say("Second?")
+        clock.advance(hours=1)
+        other.say("Third?")
+        kept = other.archive.messages("t", limit=100)
+        dates = [each.at for each in kept if each.message.text.startswith("Result")]
+        assert dates[:2] == [NOW, NOW]
+
+
 def test_recall_finds_results_that_wait(url: str) -> None:
     with closing(Errand(url, InMemorySaver(), retrieval=True)) as errand:
         errand.say("First?")
