@@ -285,6 +285,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             observed = _read_observed_at(group, now)
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
+            if resource_id is not None:  # a new thread has no row that its deletion could see
+                hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now)
             owner = thread.resource_id if resource_id is None else resource_id
             if is_left_of_deleted(connection, [thread_id], owner):

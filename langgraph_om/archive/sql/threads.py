@@ -155,13 +155,13 @@ def is_left_of_deleted(
     What is known of it is of messages that are gone: who knows it was not told yet. Until the end
     of the transaction none of them is deleted.
     """
-    ids = [*dict.fromkeys(filter(None, thread_ids))]
+    ids = sorted({*filter(None, thread_ids)})
     of_thread = select(thread_rows.c.id)
     there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)}
     for thread_id in ids:
         if thread_id not in there:
             hold_name(connection, "thread", thread_id)
-    for some in split_into_chunks(sorted(ids)):
+    for some in split_into_chunks(ids):
         locked = of_thread.where(thread_rows.c.id.in_(some)).order_by(thread_rows.c.id)
         connection.execute(locked.with_for_update(read=True, key_share=True))
     kind, name = deletion_rows.c.kind, deletion_rows.c.id

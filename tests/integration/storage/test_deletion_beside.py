@@ -110,6 +110,21 @@ def test_a_job_that_is_claimed_while_its_thread_is_deleted_is_not_left(
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
+@pytest.mark.parametrize("whose", ["the thread", "the resource"])
+def test_observations_that_are_added_while_their_thread_is_deleted_are_not_left(
+    postgres_sqlalchemy_url: str, whose: str, *, is_new: bool
+) -> None:
+    def add(archive: SQLAlchemyArchive) -> None:
+        archive.add_groups("t", "ana", [{"id": "g", "text": "The gate code is 4711."}], START)
+
+    with stopped(postgres_sqlalchemy_url, "INSERT INTO om_groups") as one:
+        if not is_new:
+            append(one.archive)
+        one.beside(add, DELETIONS[whose])
+        assert one.archive.groups(thread_id="t") == []
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
 def test_a_message_that_is_appended_while_its_thread_is_deleted_is_kept_whole(
     postgres_sqlalchemy_url: str, *, is_new: bool
 ) -> None:
