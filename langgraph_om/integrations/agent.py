@@ -330,9 +330,8 @@ class IdleStep:
         written = _add_answer(update, answer)
         if not self._is_last(state, answer):
             return written
-        flow = self._leave(state, written)
         try:
-            return drive(flow, self._nodes.runner.context(emit=emit)).result
+            return _add_last_step(written, self._take_last_step(state, answer), answer)
         except Exception:  # noqa: BLE001 `om_finish` raises it again, with the answer kept
             return written
 
@@ -340,17 +339,23 @@ class IdleStep:
         """Do the same in a thread of its own, as the archive blocks.
 
         While an archive hangs the run may be cancelled, and LangGraph keeps nothing of a node that
-        is. So the answer is written first then, and `om_finish` waits for the archive.
+        is. So the answer is written first then, and `om_finish` waits for this thread.
         """
+        written = _add_answer(update, answer)
         if not self._is_last(state, answer):
-            return _add_answer(update, answer)
-        leave = partial(self.leave, state, update, answer)
-        future = asyncio.wrap_future(in_thread(leave, "om_leave"))
+            return written
+        begun = in_thread(partial(self._take_last_step, state, answer), "om_leave")
+        future = asyncio.wrap_future(begun)
         try:
             done, _ = await asyncio.wait({future}, timeout=LEAVE_SECONDS)
-            return future.result() if done else _add_answer(update, answer)
+            if done:
+                return _add_last_step(written, future.result(), answer)
+            self._nodes.last_steps.keep(str(answer.id), begun)
+        except Exception:  # noqa: BLE001 as in `leave`
+            return written
         finally:
             future.cancel()  # or what comes later finds a loop that may be closed
+        return written
 
     def call_tool(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Call a tool; its result has ids."""
@@ -395,11 +400,9 @@ class IdleStep:
         # Where `om_buffer` runs at the same time, `om_finish` takes its result in.
         return self._nodes.runner.has_last_step and state.get(STATED) != BESIDE
 
-    def _leave(self, state: State, written: StateUpdate) -> RunFlow[StateUpdate]:
-        key, answer = self._nodes.runner.messages_key, written["messages"][-1]
-        last = yield from self._nodes.finish_flow({**state, key: [*state[key], answer]})
-        both = {name: [*written.get(name, ()), *last[name]] for name in last}
-        return {**written, **both, STATED: answer.id}
+    def _take_last_step(self, state: State, answer: BaseMessage) -> StateUpdate:
+        key = self._nodes.runner.messages_key
+        return self._nodes.finish({**state, key: [*state[key], answer]})
 
     def _choose_next(self, state: Any) -> str:
         if tools_condition(state) == "tools":
@@ -436,3 +439,9 @@ class IdleStep:
 def _add_answer(update: StateUpdate, answer: BaseMessage) -> StateUpdate:
     """Return an update with the Actor's answer, behind what leaves the conversation."""
     return {**update, "messages": [*update.get("messages", ()), answer]}
+
+
+def _add_last_step(written: StateUpdate, last: StateUpdate, answer: BaseMessage) -> StateUpdate:
+    """Return an update with that of the turn's last step, and with a word that it is taken."""
+    both = {name: [*written.get(name, ()), *last[name]] for name in last}
+    return {**written, **both, STATED: answer.id}

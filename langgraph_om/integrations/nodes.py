@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -27,10 +29,11 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import goes_on
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive, in_thread
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
+from langgraph_om.runtime.state import MAX_UNWRITTEN, Recent
 from langgraph_om.runtime.turn import Outcome, turn
 
 
@@ -167,6 +170,10 @@ class MemoryNodes:
     """Where events are written."""
     tells_actor: bool = False
     """Whether the Actor's node inspects what no node before it has, and is told of that."""
+    last_steps: Recent[Future[StateUpdate]] = field(
+        init=False, compare=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
+    )
+    """Last steps that the Actor's node has begun in a thread, by the ids of the answers."""
 
     def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
@@ -175,6 +182,19 @@ class MemoryNodes:
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
         return drive(self.finish_flow(state), self.runner.context(emit=emit)).result
+
+    def finish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
+        """Do the same, or wait for the thread that is at it already."""
+        messages = self.runner.conversation(state)
+        begun = self.last_steps.pop(str(messages[-1].id)) if messages else None
+        if begun is not None:
+            with suppress(Exception):  # what has failed is taken anew
+                return begun.result()
+        return self.finish(state)
+
+    async def afinish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
+        """Do the same in a thread of its own: the loop's are few, and an archive may hang."""
+        return await asyncio.wrap_future(in_thread(partial(self.finish_begun, state), FINISH))
 
     async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""

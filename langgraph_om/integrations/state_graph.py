@@ -137,7 +137,8 @@ def add_memory_nodes(
     }
     view = typed_dict("MemoryNodeState", fields)
     if has_last_step:
-        builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
+        finish = PlainNode(nodes.finish_begun, FINISH, nodes.afinish_begun)
+        builder.add_node(FINISH, finish, input_schema=view)
         builder.add_edge(FINISH, end)
     builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
     _add_work(builder, nodes, before, view)

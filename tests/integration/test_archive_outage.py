@@ -101,6 +101,57 @@ async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(
     assert [each.key for each in archive.messages("t", limit=9)] == said
 
 
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
+    archive = HangingArchive()
+    agent = make_agent(door, InMemorySaver(), archive=archive)
+
+    async def talk() -> None:
+        threads = [on_thread(f"t{number}") for number in range(40)]
+        for thread in threads:
+            await agent.graph.ainvoke({"messages": [turn(0)]}, thread)
+        archive.may_go_on.clear()
+        runs = [
+            asyncio.create_task(agent.graph.ainvoke({"messages": [turn(1)]}, thread))
+            for thread in threads
+        ]
+        await asyncio.sleep(2)
+        await asyncio.wait_for(asyncio.to_thread(time.monotonic), 10)
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+
+    try:
+        began = time.monotonic()
+        asyncio.run(talk())
+        assert time.monotonic() - began < 30
+    finally:
+        archive.may_go_on.set()
+
+
+async def test_an_answer_is_archived_once_where_that_takes_long() -> None:
+    class SlowArchive(SQLAlchemyArchive):
+        seconds = 0.0
+        calls = 0
+
+        def append(self, *arguments: Any, **options: Any) -> str | None:
+            time.sleep(self.seconds)
+            self.calls += 1
+            return super().append(*arguments, **options)
+
+    archive = SlowArchive("sqlite://")
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    await agent.graph.ainvoke({"messages": [turn(0)]}, on_thread())
+    archive.seconds, archive.calls = 1.5, 0
+    state = await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
+    assert archive.calls == 1
+    said = [message.id for message in state["messages"]]
+    assert [each.key for each in archive.messages("t", limit=9)] == said
+    archive.seconds = 0.0
+    await agent.graph.ainvoke({"messages": [turn(2)]}, on_thread())
+    assert archive.calls == 2
+
+
 def test_what_was_missed_is_bounded() -> None:
     writer = ArchiveWriter(SQLAlchemyArchive("sqlite://"))
     writer.note_missed("t", [f"h{at}" for at in range(MAX_KEYS_MISSED + 1)])

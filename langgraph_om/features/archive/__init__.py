@@ -214,10 +214,11 @@ class Archiving(Feature):
 
 
 def _find_patience(step: Step) -> float | None:
-    """Return for how many seconds what is new may wait for the answer, as a checkpoint has it.
+    """Return how old what is new may be to wait for the answer, as a checkpoint has it.
 
     Other threads read a log that they share, with what is not observed yet. The archive refuses
-    another user, who must not be answered first.
+    another user, who must not be answered first. A graph within another one may hand over to it
+    without an answer, and begins anew in each run where it has no state of its own.
     """
     scope: RunScope | None = step.scope
     if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
@@ -226,7 +227,7 @@ def _find_patience(step: Step) -> float | None:
         return None
     if not is_checkpointed(scope.config):
         return None
-    return PATIENCE_SECONDS if scope.is_caught else 0.0
+    return PATIENCE_SECONDS if scope.is_caught and not step.identity.place else 0.0
 
 
 # --- What a process writes -----------------------------------------------------------------------

@@ -251,8 +251,8 @@ def find_all_unarchived(
 
 
 PATIENCE_SECONDS = 10.0
-"""Results of tools wait for the answer no longer than this from their turn's request on: others may
-search the thread meanwhile."""
+"""Results of tools wait for the answer where the oldest message that waits is no older than this:
+others may search the thread meanwhile. How long the next step takes, nobody knows."""
 LONG_SECONDS = 1.0
 """A turn that waited longer than this, for an archive that failed then, does not wait again."""
 
@@ -286,8 +286,8 @@ def archive_new(
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        patience: For how many seconds what is new of a turn may wait for what follows it; a request
-            that alone is new waits for longer. `None`: nothing waits.
+        patience: How old, in seconds, what is new of a turn may be to wait for what follows it; a
+            request that alone is new waits for longer. `None`: nothing waits.
 
     Returns:
         The archive for what else this step asks of it, `None` where it is to be left alone; and
@@ -400,7 +400,8 @@ class StepArchive:
         if request is None or not keys or request in keys[1:]:
             return False
         begun = self.settings.time_of(*entries[0], self.stamps)
-        is_recent = begun is not None and (self.now - begun).total_seconds() < patience
+        # Either way: a client whose clock is ahead dates its question later than now.
+        is_recent = begun is not None and abs((self.now - begun).total_seconds()) < patience
         return keys == [request] or is_recent
 
     def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
@@ -465,7 +466,7 @@ def _append_new(
     behind that. What was deleted is left out.
 
     Args:
-        patience: For how many seconds what is new may wait where nothing else is to be archived.
+        patience: How old, in seconds, what is new may be to wait where nothing else is archived.
     """
     last = view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))

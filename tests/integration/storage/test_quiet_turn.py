@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 from sqlalchemy import create_engine
@@ -255,7 +257,7 @@ def test_what_is_observed_is_archived_before(url: str) -> None:
 class Errand(Talk):
     """An agent that calls a tool three times in each turn but its first, then answers."""
 
-    def __init__(self, url: str, saver: InMemorySaver | None = None, **options: Any) -> None:
+    def __init__(self, url: str, saver: Any = None, **options: Any) -> None:
         super().__init__(url, **options)
         self.calls: list[int] = []
         self.state: Any = None
@@ -281,7 +283,8 @@ class Errand(Talk):
         if number == 3 or messages[asked].text == "First?":
             return AIMessage("Noted.")
         call = {"name": "fetch", "args": {"number": number}, "id": f"c{number}"}
-        return AIMessage("", tool_calls=[call])
+        # An id that tells no time: that would be another clock's than the one of some tests.
+        return AIMessage("", tool_calls=[call], id=str(uuid4()))
 
     def results(self) -> list[str]:
         """What the archive has of the results of tools."""
@@ -328,12 +331,37 @@ def test_results_of_a_turn_that_takes_long_do_not_wait(url: str) -> None:
 
         errand.use = use
         errand.say("Second?")
-        # The second came twelve seconds after the question, the third six after the second's.
+        # The second came twelve seconds after the question, the third six after its own call.
         assert [text for text in errand.during if text.startswith("Result")] == [
             "Result 0.",
             "Result 1.",
         ]
         assert errand.has_all()
+
+
+def test_a_result_does_not_wait_with_a_question_that_a_client_dates_ahead(url: str) -> None:
+    with closing(Errand(url, InMemorySaver(), clock=Clock(NOW))) as errand:
+        errand.say("First?")
+        ahead = HumanMessage("Second?", additional_kwargs={"created_at": "2026-03-02T10:00:00Z"})
+        errand.agent.invoke({"messages": [ahead]}, CONFIG)
+        assert "Result 0." in errand.during
+        assert errand.has_all()
+
+
+@pytest.mark.parametrize("checkpointer", [None, True])
+def test_results_in_a_graph_within_another_do_not_wait(checkpointer: Any, url: str) -> None:
+    """It may hand over to the graph around it, and without a state of its own never goes on."""
+    with closing(Errand(url, checkpointer)) as errand:
+        builder = StateGraph(MessagesState)
+        builder.add_node("errand", errand.agent)
+        builder.add_edge(START, "errand")
+        around = builder.compile(checkpointer=InMemorySaver())
+        errand.use = lambda number: _crash() if number == 2 else f"Result {number}."
+        with pytest.raises(_CrashError):
+            around.invoke({"messages": [("user", "Second?")]}, CONFIG)
+        kept = errand.archive.messages("t|>errand", limit=100)
+        texts = [each.message.text for each in kept]
+        assert [text for text in texts if text.startswith("Result")] == ["Result 0.", "Result 1."]
 
 
 class _CrashError(BaseException):
