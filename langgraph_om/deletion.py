@@ -137,7 +137,7 @@ class Deletable:
         if store is not None:
             for keeper in keepers:
                 keeper.delete_resource(resource_id, threads, store)
-        runner.forget(resource_id=resource_id)
+        runner.forget(resource_id=resource_id, thread_ids=threads)
         return left
 
     adelete_thread = awaited(delete_thread, _afulfil)

@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_om.archive import ArchivedThread
+from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests, call_function
 from langgraph_om.errors import ArchiveError, ConfigurationError, ThreadBusyError
@@ -106,7 +107,9 @@ class Handle:
         given = self._runner.runs.name_resource(self._config)
         if given is None:
             return
-        owner, archive = self._runner.stored_record(state)["resource_id"], self._runner.archive
+        record, archive = self._runner.stored_record(state), self._runner.archive
+        # A copied thread has the record of another one, until its first run opens it anew.
+        owner = record["resource_id"] if belongs_to(record["thread_id"], self.thread_id) else None
         if archive is not None:
             # It knows of a thread that was moved; the record may name the former owner.
             with suppress(ArchiveError):

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +33,7 @@ from langgraph_om.core.config.options import (
     check_number,
     check_seconds,
 )
-from langgraph_om.core.content.message_keys import belongs_to
+from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.runtime.leases import Leases, share_leases
@@ -358,16 +358,17 @@ class BackgroundBuffering(Executor):
                 self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
-    def withdraw(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Give up the jobs of a thread, or of all threads of a resource, and forget their results.
+    def withdraw(self, *, thread_ids: Collection[str] = (), resource_id: str | None = None) -> None:
+        """Give up the jobs of threads, and those of a resource, and forget their results.
 
         One that is at work goes on, and what it comes to is kept nowhere.
         """
+        wanted = frozenset(thread_ids)
 
         def is_meant(job: _Job) -> bool:
             if resource_id is not None and job.resource_id == resource_id:
                 return True
-            return thread_id is not None and any(belongs_to(key, thread_id) for key in job.threads)
+            return not wanted.isdisjoint((*job.threads, *map(find_parent_thread, job.threads)))
 
         with self._lock:
             for job in filter(is_meant, [*self._asked, *self._waiting]):

@@ -690,8 +690,17 @@ class StepRunner:
             await asyncio.sleep(POLL_SECONDS)
         return True
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+    def forget(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        thread_ids: Sequence[str] = (),
+    ) -> None:
         """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
+
+        Args:
+            thread_ids: The resource's threads: a run may have said nothing of the resource.
 
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
@@ -701,7 +710,8 @@ class StepRunner:
         for forget in self.settings.features.having("forget"):
             forget(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, BackgroundBuffering):
-            self.buffering.withdraw(thread_id=thread_id, resource_id=resource_id)
+            threads = [*thread_ids, *filter(None, [thread_id])]
+            self.buffering.withdraw(thread_ids=threads, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 

@@ -151,6 +151,19 @@ async def test_the_thread_of_another_user_is_refused(archive: Any) -> None:
 
 
 @pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
+def test_a_thread_that_was_copied_for_another_user_is_theirs(archive: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    talk(agent.graph, on_thread("t", resource_id="ana"), turns(2))
+    copied = on_thread("u", resource_id="ben")
+    agent.graph.update_state(copied, agent.graph.get_state(on_thread("t")).values)
+    assert agent.memory.of(agent.graph, copied).search("Lisbon")
+    talk(agent.graph, copied, [turn(3)])
+    assert agent.memory.of(agent.graph, copied).search("Lisbon")
+    with pytest.raises(ConfigurationError, match="belongs to another resource"):
+        agent.memory.of(agent.graph, on_thread("u", resource_id="ana")).search("Lisbon")
+
+
+@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
 def test_the_id_of_a_user_may_be_a_number(archive: Any) -> None:
     agent = make_agent("agent", InMemorySaver(), archive=archive)
     theirs: Any = on_thread("t", resource_id=7)

@@ -77,6 +77,7 @@ from langgraph_om.archive.sql.threads import (
     is_left_of_deleted,
     lock_thread,
     name_thread,
+    prune,
     split_into_chunks,
     touch,
 )
@@ -285,6 +286,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             observed = _read_observed_at(group, now)
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
+            if resource_id is not None:  # a new thread has no row that its deletion could see
+                hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now)
             owner = thread.resource_id if resource_id is None else resource_id
             if is_left_of_deleted(connection, [thread_id], owner):
@@ -497,11 +500,11 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
 
     def prune_jobs(self, *, older_than: float) -> int:
         check_span("older_than", older_than)
-        old = delete(job_rows).where(job_rows.c.ends < database_clock() - older_than)
+        is_old = job_rows.c.ends < database_clock() - older_than
         with self._database.write("prune jobs") as connection:
-            pruned = connection.execute(old).rowcount
+            pruned = prune(connection, job_rows, is_old)
             is_gone = job_thread_rows.c.job_id.not_in(select(job_rows.c.id))
-            connection.execute(delete(job_thread_rows).where(is_gone))
+            prune(connection, job_thread_rows, is_gone)
             return pruned
 
 

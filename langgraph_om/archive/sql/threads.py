@@ -11,6 +11,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Table,
     and_,
     bindparam,
     delete,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -134,6 +136,17 @@ def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool 
     connection.execute(select(lock(func.hashtextextended(name, 0))))
 
 
+def prune(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
+    """Delete rows but for those that somebody else is at, and return how many.
+
+    It waits for nobody, so it is in nobody's way: no two transactions that hold several of these
+    rows wait for each other.
+    """
+    key = tuple_(*table.primary_key)
+    free = select(*table.primary_key).where(is_old).with_for_update(skip_locked=True)
+    return connection.execute(delete(table).where(key.in_(free))).rowcount
+
+
 def _give(connection: Connection, thread_id: str, former: str | None, resource_id: str) -> None:
     """Give a locked thread and all that it holds to a resource."""
     for table, column in (
@@ -155,13 +168,13 @@ def is_left_of_deleted(
     What is known of it is of messages that are gone: who knows it was not told yet. Until the end
     of the transaction none of them is deleted.
     """
-    ids = [*dict.fromkeys(filter(None, thread_ids))]
+    ids = sorted({*filter(None, thread_ids)})
     of_thread = select(thread_rows.c.id)
     there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)}
     for thread_id in ids:
         if thread_id not in there:
             hold_name(connection, "thread", thread_id)
-    for some in split_into_chunks(sorted(ids)):
+    for some in split_into_chunks(ids):
         locked = of_thread.where(thread_rows.c.id.in_(some)).order_by(thread_rows.c.id)
         connection.execute(locked.with_for_update(read=True, key_share=True))
     kind, name = deletion_rows.c.kind, deletion_rows.c.id
@@ -337,9 +350,9 @@ class SQLThreads(MessageArchive):
         """
         check_span("older_than", older_than)
         then = database_clock() - older_than
-        is_old = (deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
+        is_old = and_(deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
         with self._database.write("prune deletions") as connection:
-            return connection.execute(delete(deletion_rows).where(*is_old)).rowcount
+            return prune(connection, deletion_rows, is_old)
 
     def note_store(self, use: StoreUse) -> None:
         with self._database.write("note a store") as connection:
@@ -438,7 +451,9 @@ def _delete_jobs(connection: Connection, thread_ids: list[str]) -> None:
     for ids in split_into_chunks(thread_ids):
         about = select(job_thread_rows.c.job_id).where(job_thread_rows.c.thread_id.in_(ids))
         is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
-        connection.execute(delete(job_rows).where(is_about))
+        # In one order, so that two deletions never wait for each other.
+        jobs = select(job_rows.c.id).where(is_about).order_by(job_rows.c.id).with_for_update()
+        connection.execute(delete(job_rows).where(job_rows.c.id.in_(jobs)))
         connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
 
 

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
-from itertools import repeat
-from operator import call
 from typing import Any
 
 from langchain_core.messages import (
@@ -354,7 +352,7 @@ def _list_instructions(
 def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
     """Return what features show behind groups; it is not annotated, as ids are not dates."""
     writers = settings.features.having("line_after")
-    return ["\n".join(filter(None, map(call, writers, repeat(group)))) for group in groups]
+    return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
 
 
 def _build_log_blocks(

@@ -79,9 +79,9 @@ def _digest_head(fields: Mapping[str, Any]) -> bytes:
     if isinstance(kind, str) and kind.endswith(_STREAMED):  # it reads as its whole form does
         kind = kind.removesuffix(_STREAMED).lower()
     extras = as_mapping(fields.get("additional_kwargs"))
-    calls = map(as_sequence, map(fields.get, ("tool_calls", "invalid_tool_calls")))
     parts = [
-        *[[*map(_call_identity, each)] for each in calls],
+        [_call_identity(call) for call in as_sequence(fields.get("tool_calls"))],
+        [_call_identity(call) for call in as_sequence(fields.get("invalid_tool_calls"))],
         *map(fields.get, ("tool_call_id", "status", "role")),
         *map(extras.get, ("function_call", "reasoning_content")),
     ]
@@ -93,7 +93,7 @@ _STREAMED: Final = "MessageChunk"
 
 
 def _call_identity(call: Any) -> Any:
-    return [*map(call.get, ("name", "args", "id"))] if isinstance(call, Mapping) else call
+    return [call.get(key) for key in ("name", "args", "id")] if isinstance(call, Mapping) else call
 
 
 _write_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True, default=str).encode

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, filterfalse, islice
+from itertools import accumulate, chain, islice
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
@@ -180,8 +180,8 @@ class _SharedWords:
             word: weigh_rarity(len(found), len(lengths)) * weigh_rarity(in_talk[word], len(said))
             for word, found in holders.items()
         }
-        rarest = sorted(sorted(weights), key=weights.__getitem__, reverse=True)
-        left_out = (filterfalse(kept.__contains__, holders[word]) for word in rarest)
+        rarest = sorted(weights, key=lambda word: (-weights[word], word))
+        left_out = ((at for at in holders[word] if at not in kept) for word in rarest)
         return cls(
             {word: place for place, word in enumerate(rarest)},
             [weights[word] for word in rarest],

@@ -160,13 +160,18 @@ def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -
         assert results_in(elsewhere) == []
 
 
-@pytest.mark.parametrize("whose", ["thread", "resource"])
+@pytest.mark.parametrize(
+    ("whose", "config"),
+    [("thread", ANA), ("resource", ANA), ("resource", on_thread("trip"))],
+    ids=["thread", "resource", "resource that the run does not name"],
+)
 def test_a_job_that_waits_for_its_lease_is_given_up_though_its_thread_goes_on(
-    tmp_path: Path, whose: str
+    tmp_path: Path, whose: str, config: Any
 ) -> None:
     with closing(ClaimsLate(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
         agent = buffering_in(archive)
-        parts = talk(agent.graph, ANA, turns(2))
+        say(agent.graph, ANA, HumanMessage("Hello", id="first"))
+        parts = talk(agent.graph, config, turns(2))
         assert any(part["type"] == "data-om-buffering-start" for part in parts)
         if whose == "thread":
             agent.memory.delete_thread("trip", checkpointer=agent.graph.checkpointer)

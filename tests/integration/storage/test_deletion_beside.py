@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, insert, select, text, update
 
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.archive.sql.schema import deletion_rows, job_rows, job_thread_rows
 from support.clock import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy import Engine
+    from sqlalchemy import Engine, Table
 
 PATIENCE = 30.0
 _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
@@ -110,6 +111,21 @@ def test_a_job_that_is_claimed_while_its_thread_is_deleted_is_not_left(
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
+@pytest.mark.parametrize("whose", ["the thread", "the resource"])
+def test_observations_that_are_added_while_their_thread_is_deleted_are_not_left(
+    postgres_sqlalchemy_url: str, whose: str, *, is_new: bool
+) -> None:
+    def add(archive: SQLAlchemyArchive) -> None:
+        archive.add_groups("t", "ana", [{"id": "g", "text": "The gate code is 4711."}], START)
+
+    with stopped(postgres_sqlalchemy_url, "INSERT INTO om_groups") as one:
+        if not is_new:
+            append(one.archive)
+        one.beside(add, DELETIONS[whose])
+        assert one.archive.groups(thread_id="t") == []
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
 def test_a_message_that_is_appended_while_its_thread_is_deleted_is_kept_whole(
     postgres_sqlalchemy_url: str, *, is_new: bool
 ) -> None:
@@ -134,3 +150,35 @@ def test_a_thread_that_is_deleted_while_a_message_is_appended_goes_with_it(
         assert one.archive.messages("t", limit=9) == []
         assert one.archive.thread("t") is None
         assert one.archive.job("job") is None
+
+
+@pytest.mark.parametrize("table", [job_rows, job_thread_rows, deletion_rows], ids=str)
+def test_what_is_pruned_waits_for_nobody_and_leaves_what_others_are_at(
+    postgres_sqlalchemy_url: str, table: Table
+) -> None:
+    """It would hold some of these rows meanwhile, for which the others may wait in turn."""
+    hurried = f"{postgres_sqlalchemy_url}&options=-c%20lock_timeout%3D500ms"
+    with closing(SQLAlchemyArchive(hurried)) as archive, stopped(hurried, "never") as other:
+        for thread in ("t", "u"):
+            archive.delete_thread(thread)
+            archive.claim(thread, "me", seconds=60, thread_id=f"of {thread}", resource_id=None)
+
+        def count() -> int:
+            with archive._database.read("look") as connection:
+                return len(connection.execute(select(table)).all())
+
+        def prune() -> None:
+            archive.prune_jobs(older_than=0)
+            archive.prune_deletions(older_than=0)
+
+        with archive._database.write("end jobs") as connection:
+            connection.execute(update(job_rows).values(ends=0))
+            for job in ("a", "b"):
+                gone = insert(job_thread_rows).values(job_id=job, thread_id="t")
+                connection.execute(gone)
+        with other.archive._database.engine.begin() as connection:
+            connection.execute(select(table).limit(1).with_for_update())
+            prune()
+            assert count() == 1
+        prune()
+        assert count() == 0

@@ -368,7 +368,7 @@ def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_as
         executor.share(archive)
         assert submit("first")
         assert archive.is_asked.wait(60)
-        executor.withdraw(thread_id="t")
+        executor.withdraw(thread_ids=["t"])
         if is_asked_again:
             assert submit("second")
         # Leases are attended to one after the other, so this one's is last.

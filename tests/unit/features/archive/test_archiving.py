@@ -154,6 +154,8 @@ def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
 
 def test_an_archive_of_ones_own_that_lacks_methods_is_told_which() -> None:
     names = [name for name in vars(MessageArchive) if not name.startswith("_")]
-    rest = {name: None for name in names if name not in {"places", "move_thread"}}
+    rest: dict[str, Any] = {name: print for name in names if name != "move_thread"}
     with pytest.raises(ConfigurationError, match=r"which has no `places`, no `move_thread`; pass"):
-        ObservationalMemory(ScriptedChatModel(), archive=type("Own", (), rest)())
+        ObservationalMemory(
+            ScriptedChatModel(), archive=type("Own", (), {**rest, "places": None})()
+        )
