@@ -6,12 +6,12 @@ import ast
 import os
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from support.option_tables import PAGE, fill_in, tables
 from support.plain_words import MEAN_WORDS, PLAIN, SECTION_WORDS, measure, pages
 
-GONE = os.environ.get("OM_GONE", "").split()
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "maintainers" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
@@ -20,7 +20,8 @@ NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
 def is_taken_out(path: str) -> bool:
     """Whether a module goes with a feature that is not part of the package."""
     found = re.match(r"features/(\w+?)(?:/|\.py)", path)
-    return found is not None and found[1] in GONE
+    is_gone = found is not None and find_spec(f"langgraph_om.features.{found[1]}") is None
+    return is_gone and bool(os.environ.get("OM_WITHOUT"))
 
 
 @cache
