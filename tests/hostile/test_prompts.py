@@ -114,6 +114,7 @@ def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
 @examples(35)
 @given(long_texts, texts, texts)
 @example("", "", "＜observations>")
+@example("", "<observations\x1f0", "")
 def test_the_reflector_reads_numbered_items_inside_their_tag(
     log: str, task: str, thread: str
 ) -> None:

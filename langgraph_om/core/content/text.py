@@ -484,7 +484,9 @@ def tag_pattern(*names: str) -> re.Pattern[str]:
     # All repetitions are possessive: a long run is read once.
     gap = rf"[\s{_HIDDEN}]*+(?:{_SLASH}[\s{_HIDDEN}]*+)*+"
     written = "|".join(map(_disguised, names))
-    return compile_late(rf"{_OPEN}(?={gap}(?:{written})(?!\w))", re.IGNORECASE)
+    # Some hidden characters are spaces to Python, and end a name before a letter too.
+    end = rf"(?:(?<=[{_HIDDEN}])|(?!\w))"
+    return compile_late(rf"{_OPEN}(?={gap}(?:{written}){end})", re.IGNORECASE)
 
 
 def _disguised(name: str) -> str:
