@@ -394,7 +394,7 @@ class IdleStep:
             return
         record, who = runner.record(state), runner.identity(config)
         step = Step(runner.settings_of(record), record, messages, who, runner.clock())
-        yield from runner.prepare_tool(step)
+        yield from runner.catch_up(step)
 
     def _is_last(self, state: State, answer: BaseMessage) -> bool:
         if getattr(answer, "tool_calls", None) or answer.id is None or "om" not in state:

@@ -662,7 +662,7 @@ class StepRunner:
             yield from read(step)
         return step
 
-    def prepare_tool(self, step: Step) -> RunFlow[None]:
+    def catch_up(self, step: Step) -> RunFlow[None]:
         """Have features bring up to date what is read of a conversation outside of inspections."""
         for prepare in step.settings.features.having("before_tool"):
             yield from prepare(step)

@@ -488,8 +488,8 @@ def _append_new(
     has_other_log = memory.has_other_log and (log or last is not None)
     is_quiet = is_there and last is not None and not groups and not has_other_log
     # Directly behind the last one that it has: after the former answer there was a last step.
-    may_wait = is_quiet and after == last and patience is not None
-    if may_wait and archive.may_wait(new, request, patience or 0):
+    can_wait = is_quiet and after == last
+    if patience is not None and can_wait and archive.may_wait(new, request, patience):
         archive.waiting = (after, new)
         return noted
     is_believed, is_right = memory.is_known and last is not None, True

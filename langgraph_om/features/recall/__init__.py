@@ -365,7 +365,7 @@ class Recall(Feature):
         step = Step(runner.settings_of(record), record, messages, who, runner.clock())
         try:
             if not runner.runs.is_read_only(config):
-                drive(runner.prepare_tool(step), runner.context(config))
+                drive(runner.catch_up(step), runner.context(config))
             in_sight = InSight()
             if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
                 called = messages if is_called else ()

@@ -6,8 +6,8 @@ is archived before where the checkpoint does not have it, or somebody reads the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -410,7 +410,9 @@ async def test_results_of_a_turn_without_an_answer_are_archived(
         assert errand.has_all()
 
 
-def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) -> None:
+@contextmanager
+def taken_over(url: str) -> Iterator[Errand]:
+    """A process beside one that died in the third call of a tool."""
     saver = InMemorySaver()
     with closing(Errand(url, saver)) as dying, closing(Errand(url, saver)) as other:
         dying.say("First?")
@@ -418,6 +420,11 @@ def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) 
         with pytest.raises(_CrashError):
             dying.say("Second?")
         assert dying.results() == []
+        yield other
+
+
+def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) -> None:
+    with taken_over(url) as other:
         other.say("Third?")
         assert other.results() == [
             *("Result 0.", "Result 1."),
@@ -427,12 +434,7 @@ def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) 
 
 
 def test_results_of_a_process_that_dies_are_archived_where_the_run_goes_on(url: str) -> None:
-    saver = InMemorySaver()
-    with closing(Errand(url, saver)) as dying, closing(Errand(url, saver)) as other:
-        dying.say("First?")
-        dying.use = lambda number: _crash() if number == 2 else f"Result {number}."
-        with pytest.raises(_CrashError):
-            dying.say("Second?")
+    with taken_over(url) as other:
         other.agent.invoke(None, CONFIG)
         assert other.calls == [2]
         assert other.results() == ["Result 0.", "Result 1.", "Result 2."]
