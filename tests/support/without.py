@@ -169,8 +169,14 @@ def check_tests(name: str) -> bool:
         kept = run(root, "-c", SURFACE)[1].split()
         gone = set(run(ROOT, "-c", SURFACE)[1].split()) - set(kept)
         env = {"OM_WITHOUT": name, "OM_GONE": " ".join(sorted(gone))}
-        holds, said = run(root, "-m", "pytest", "-q", "-n", "2", "--ignore", "tests/laws", **env)
-    sys.stdout.write(said)
+        chosen = ("--ignore", "tests/laws")
+        holds, said = run(root, "-m", "pytest", "-q", "-n", "2", *chosen, **env)
+        sys.stdout.write(said)
+        if not holds:  # as in .ci/run: the failed ones alone, since a crowd may be their reason
+            chosen += ("-m", "", "--last-failed", "--last-failed-no-failures", "none")
+            holds, said = run(root, "-m", "pytest", "-v", "-n", "0", *chosen, **env)
+            said = f"FAILED ONCE: the same tests alone\n{said}"
+            sys.stdout.write(said)
     sys.stdout.flush()
     return holds
 
