@@ -159,6 +159,45 @@ def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -
         assert results_in(elsewhere) == []
 
 
+class Held:
+    """A job that ends once it may."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self) -> Any:
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+        return {"type": "buffering-end", "cycle_id": "job", "text": "The key is 7305."}
+
+
+@pytest.mark.parametrize("is_begun", [True, False], ids=["at work", "claimed later"])
+def test_a_nested_threads_job_in_another_process_ends_with_the_thread(
+    url: str, *, is_begun: bool
+) -> None:
+    """The nested thread is not archived yet: nothing but its name tells where it belongs."""
+    with closing(SQLAlchemyArchive(url)) as here, closing(SQLAlchemyArchive(url)) as there:
+        for archive in (here, there):
+            archive.setup()
+        said = [("a", HumanMessage("The key is 7305.", id="a"), True)]
+        here.append("trip", "ana", said, after=None, now=START)
+        executor, work = BackgroundBuffering(), Held()
+        executor.share(there)
+
+        def submit() -> bool:
+            return executor.submit("job", "key", work, thread_id="trip|>helper")
+
+        if is_begun:
+            assert submit()
+            assert work.has_begun.wait(60)
+        ObservationalMemory(scripted(), archive=here).delete_thread("trip")
+        work.may_end.set()
+        assert is_begun or submit()
+        assert executor.flush(60)
+        assert (executor.peek("job"), here.job("job")) == (None, None)
+        assert work.has_begun.is_set() == is_begun
+
+
 @pytest.mark.parametrize(
     ("whose", "config"),
     [("thread", ANA), ("resource", ANA), ("resource", on_thread("trip"))],
