@@ -34,7 +34,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock
+from support.clock import Clock, eventually
 from support.server_double import RefusedError, ServerDouble, plain_worker
 
 AHEAD = {"buffer_tokens": 80}
@@ -142,10 +142,11 @@ def first_job(agent: Agent) -> str:
 @pytest.mark.slow
 def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     server = ServerDouble(worker_graph(worker(archive)), forgets=True)
-    agent = agent_with(server, archive, grace=1)  # longer than the turn
-    first_job(agent)
+    agent = agent_with(server, archive)
+    cycle_id = first_job(agent)
     assert len(server.runs_given) == 1
-    time.sleep(1.1)
+    assert archive.renew(cycle_id, archive.job(cycle_id).owner, seconds=0.01)
+    eventually(lambda: archive.job(cycle_id).state == "expired")
     server.forgets = False
     parts = say(agent.graph, on_thread(), turn(5))
     assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
@@ -272,10 +273,7 @@ def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None
 
     with pytest.raises(KeyboardInterrupt):
         plain_worker(archive, stop).invoke(server.runs_given[0]["input"])
-    ends_at = time.monotonic() + 10
-    while archive.job(cycle_id).state == "running" and time.monotonic() < ends_at:
-        time.sleep(0.01)
-    assert archive.job(cycle_id).state == "expired"
+    eventually(lambda: archive.job(cycle_id).state == "expired")
     graph = worker_graph(worker(archive))
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "done"
 

