@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: An
         "om_operation": "observation",
         "om_thread_id": "t",
         "om_resource_id": None,
+        "om_thread:t": True,
     }
 
 
@@ -210,7 +212,7 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
 def test_a_job_for_which_there_is_no_room_now_is_begun_again_by_who_waits_for_it(
     why: str, archive: Any
 ) -> None:
-    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None}
+    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None, "about": []}
     one, other = (ServerBuffering(client=server, grace=0.05, max_pending=1) for _ in range(2))
 
     def send(name: str, executor: ServerBuffering) -> bool:
@@ -376,6 +378,23 @@ def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -
         say(agent.graph, on_thread(thread, resource_id=resource), turn(1))
     agent.memory.delete_resource("ana")
     assert waiting_for(server) == {("b1", True)}
+
+
+@pytest.mark.needs("pauses")
+def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread("a1", resource_id="ana"), turn(1))
+    say(agent.graph, on_thread("b1", resource_id="ben"), turn(1))
+    for thread in ("a1", "b1"):
+        executor: Any = agent.memory.buffering
+        job = {**server.runs_given[0]["input"]["request"], "thread_id": f"{thread}|>helper"}
+        job = {**job, "resource_id": None, "cycle_id": thread}
+        assert executor.submit(
+            thread, thread, list, thread_id=job["thread_id"], request=partial(dict, job)
+        )
+    agent.memory.delete_resource("ana")
+    assert waiting_for(server) == {("b1", True), ("b1|>helper", False)}
 
 
 @pytest.mark.needs("pauses")

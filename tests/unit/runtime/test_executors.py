@@ -21,7 +21,6 @@ from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
     EstimatingCounter,
-    Executor,
     InlineBuffering,
     ParallelBuffering,
 )
@@ -379,7 +378,7 @@ def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_as
         executor.share(archive)
         assert submit("first")
         assert archive.is_asked.wait(60)
-        executor.withdraw(thread_ids=["t"])
+        executor.forget(["t"])
         if is_asked_again:
             assert submit("second")
         # Leases are attended to one after the other, so this one's is last.
@@ -417,8 +416,7 @@ CHECKS = [name for name, _ in executor_conformance(lambda _run: InlineBuffering(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CHECKS)
 def test_executor(name: str, kind: str) -> None:
-    executor: Executor = KINDS[kind]()
-    dict(executor_conformance(lambda _run: executor))[name]()
+    dict(executor_conformance(lambda _run: KINDS[kind]()))[name]()
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -429,7 +427,7 @@ def test_executor_with_leases(name: str, tmp_path: Path) -> None:
 
 
 class Wrong(BackgroundBuffering):
-    """One that forgets a result once it was seen, and takes jobs when it is closed."""
+    """One that forgets a result once it was seen and no other, and takes jobs when it is closed."""
 
     def peek(self, cycle_id: str) -> Any:
         state = super().peek(cycle_id)
@@ -439,9 +437,17 @@ class Wrong(BackgroundBuffering):
     def close(self, timeout: float = 5.0) -> bool:
         return self.flush(timeout)
 
+    def forget(self, *_: Any, **__: Any) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
-    "name", ["results_are_looked_at_and_not_taken", "closed_executors_take_no_jobs"]
+    "name",
+    [
+        "results_are_looked_at_and_not_taken",
+        "closed_executors_take_no_jobs",
+        "forgotten_jobs_are_not_known",
+    ],
 )
 def test_a_wrong_executor_is_found(name: str) -> None:
     with pytest.raises(AssertionError):
