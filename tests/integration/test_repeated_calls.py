@@ -43,7 +43,8 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock, aeventually
+from support.clock import Clock
+from support.waiting import aeventually
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
