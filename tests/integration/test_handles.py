@@ -179,17 +179,6 @@ def test_the_id_of_a_user_may_be_a_number(archive: Any) -> None:
     assert agent.memory.of(agent.graph, theirs).search("OSPREY")
 
 
-@pytest.mark.needs("moving")
-def test_a_moved_thread_is_searched_by_its_new_owner_alone() -> None:
-    agent = make_agent("agent", InMemorySaver(), archive="sqlite:///:memory:")
-    talk(agent.graph, on_thread("t", resource_id="ana"), turns(2))
-    agent.memory.move_thread("t", "ana", "ben")
-    words = turns(1)[0].text.split()[0]
-    assert agent.memory.of(agent.graph, on_thread("t", resource_id="ben")).search(words)
-    with pytest.raises(ConfigurationError, match="belongs to another resource"):
-        agent.memory.of(agent.graph, on_thread("t", resource_id="ana")).search(words)
-
-
 # --- What is changed -----------------------------------------------------------------------------
 
 ACTS: list[tuple[str, tuple[str, ...]]] = [
