@@ -375,15 +375,19 @@ class BackgroundBuffering(ForgettingExecutor):
             return not wanted.isdisjoint(add_parents(job.threads))
 
         with self._lock:
-            for job in filter(is_meant, [*self._asked, *self._waiting]):
-                self._end(job, None)
-                self._release(job)
-            self._asked = {job for job in self._asked if not is_meant(job)}
-            self._waiting = deque(job for job in self._waiting if not is_meant(job))
-            for job in [each for each in self._jobs.values() if is_meant(each)]:
-                job.is_withdrawn = True
+            for job in filter(is_meant, [*self._jobs.values()]):
                 del self._jobs[job.cycle_id]
                 self._release(job)
+                job.is_withdrawn = True
+                if job in self._waiting:
+                    self._waiting.remove(job)
+                elif job in self._awaited and not job.is_ending:
+                    self._leave_task(job)
+                elif job in self._asked:
+                    self._asked.discard(job)
+                else:  # done, or at work in a thread
+                    continue
+                self._end(job, None)
 
     def close(self, timeout: float = 5.0) -> bool:
         with self._lock:

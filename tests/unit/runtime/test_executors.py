@@ -264,6 +264,25 @@ def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() ->
     assert (executor.peek("c1"), job.done) == (RESULT, ["blocking"])
 
 
+@pytest.mark.parametrize("ends", ["with its loop", "at once"])
+def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(ends: str) -> None:
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
+
+    async def run() -> None:
+        assert executor.submit("c0", "k0", gate)
+        assert executor.submit("c1", "k1", job, thread_id="t|>helper")
+        await aeventually(job.started.is_set)
+        executor.forget(["t"])
+        gate.let_go.set()
+        if ends == "at once":  # no model is asked any further
+            await settled(executor)
+
+    asyncio.run(run())
+    job.let_go.set()
+    assert executor.flush(60)
+    assert (executor.peek("c1"), job.done) == (None, [])
+
+
 async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
     executor, gate = BackgroundBuffering(1, tasks=2, queue=1), Held()
     assert executor.submit("c0", "k0", gate)
