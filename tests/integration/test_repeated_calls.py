@@ -112,9 +112,7 @@ class Hedging(Middleware):
 
 
 @each_way
-async def test_two_calls_at_once_have_one_turn_of_memory(
-    pool: type[Executor] | None,
-) -> None:
+async def test_two_calls_at_once_have_one_turn_of_memory(pool: type[Executor] | None) -> None:
     once, hedged = beside(), beside(Hedging(pool))
     for agent in (once, hedged):
         parts = await talked(agent, SAID, is_async=pool is None)

@@ -266,7 +266,7 @@ def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() ->
 
 @pytest.mark.parametrize("ends", ["with its loop", "at once"])
 def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(ends: str) -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(is_held=True)
 
     async def run() -> None:
         assert executor.submit("c0", "k0", gate)
