@@ -238,8 +238,8 @@ class ObservingActs(Handle):
                 removed = [RemoveMessage(id=key) for key in outcome.removed]
                 update[runner.messages_key] = removed
             yield from self._call("update_state", config, update, as_node=node)
-            written = (yield from self._read()) if node is None else None
-            if written is not None and not is_kept(written, outcome):
+            state = (yield from self._call("get_state", config)) if node is None else None
+            if state is not None and not is_kept(state, outcome):
                 # An imported thread has run no node: whose update it is has to be said.
                 node = choose_node(self._graph.nodes)
                 only = {"om": outcome.record}

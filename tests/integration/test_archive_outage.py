@@ -91,7 +91,7 @@ async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
                 await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 90
         state = await agent.graph.aget_state(on_thread())
         said = [message.id for message in state.values["messages"]]
         assert said == ["h0", "h0-answer", "h1", "h1-answer"]
@@ -118,7 +118,7 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
             for thread in threads
         ]
         await asyncio.sleep(2)
-        await asyncio.wait_for(asyncio.to_thread(time.monotonic), 10)
+        await asyncio.wait_for(asyncio.to_thread(time.monotonic), 60)
         for run in runs:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
@@ -126,7 +126,7 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
     try:
         began = time.monotonic()
         asyncio.run(talk())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 90
     finally:
         archive.may_go_on.set()
 

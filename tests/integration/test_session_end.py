@@ -71,11 +71,13 @@ def test_a_log_is_condensed_on_request_however_small(door: str) -> None:
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
 
 
-async def test_a_log_is_condensed_without_blocking_the_loop() -> None:
+async def test_neither_of_them_blocks_the_loop() -> None:
     agent = make_agent("agent", InMemorySaver())
     await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
     thread = agent.memory.of(agent.graph, on_thread())
-    await thread.aobserve()
+    report = await thread.aobserve()
+    assert report.record == values(agent.graph, on_thread())["om"]
+    assert report.remaining_tokens == 0
     report = await thread.areflect()
     assert report.record["generation"] == 1
 
@@ -94,14 +96,6 @@ def test_what_the_reflector_is_told_is_a_text() -> None:
     given: Any = 7
     with pytest.raises(ConfigurationError, match="`instruction` is 7; pass a text"):
         agent.memory.of(agent.graph, on_thread()).reflect(given)
-
-
-async def test_it_does_not_block_the_loop() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-    report = await agent.memory.of(agent.graph, on_thread()).aobserve()
-    assert report.record == values(agent.graph, on_thread())["om"]
-    assert report.remaining_tokens == 0
 
 
 def test_a_second_time_nothing_is_asked_or_written() -> None:

@@ -51,7 +51,7 @@ from langgraph_om.archive.sql.schema import (
 )
 from langgraph_om.archive.sql.texts import give_to_resource
 from langgraph_om.core.config.options import check_number
-from langgraph_om.core.content.message_keys import find_parent_thread
+from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
@@ -161,11 +161,6 @@ def _give(connection: Connection, thread_id: str, former: str | None, resource_i
     give_to_resource(connection, thread_id, resource_id, former=former)
 
 
-def list_parents(thread_ids: Sequence[str]) -> list[str]:
-    """Return the threads within which some threads run."""
-    return [*filter(None, map(find_parent_thread, thread_ids))]
-
-
 def is_left_of_deleted(
     connection: Connection, thread_ids: Sequence[str], resource_id: str | None
 ) -> bool:
@@ -176,7 +171,7 @@ def is_left_of_deleted(
     them is deleted.
     """
     ids = sorted({*filter(None, thread_ids)})
-    names = sorted({*ids, *list_parents(ids)})
+    names = sorted(add_parents(ids))
     of_thread = select(thread_rows.c.id)
     there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, names)}
     for thread_id in names:
@@ -190,7 +185,7 @@ def is_left_of_deleted(
     if connection.execute(is_all).first() is None:
         threads = select(name).where(kind == "thread")
         gone = {row.id for row in fetch_in_chunks(connection, threads, name, names)}
-        ids = [each for each in ids if not gone.isdisjoint((each, find_parent_thread(each)))]
+        ids = [each for each in ids if not gone.isdisjoint(add_parents([each]))]
     has_messages = exists().where(message_rows.c.thread_id == thread_rows.c.id)
     of_thread = select(thread_rows.c.id).where(has_messages)
     kept = fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)

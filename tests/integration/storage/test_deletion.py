@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import BackgroundBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, record_of, say, scripted, talk, turn, turns
-from support.clock import START
+from support.clock import START, eventually
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
 
@@ -220,10 +219,7 @@ def test_a_job_that_waits_for_its_lease_is_given_up_though_its_thread_goes_on(
         archive.may_claim.set()
         assert archive.has_claimed.wait(60)
         assert agent.memory.flush(60)
-        ends_at = time.monotonic() + 60
-        while results_in(archive):
-            assert time.monotonic() < ends_at
-            time.sleep(0.01)
+        eventually(lambda: not results_in(archive))
         assert kept(archive, "trip") == (2, 0)
 
 
