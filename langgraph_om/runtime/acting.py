@@ -127,8 +127,11 @@ class Handle:
             raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
-            state = yield from self._read(also_of)
-            if is_certain or is_at_rest(self._graph, state):
+            state = yield from self._call("get_state", self._config)
+            is_over = is_certain or is_at_rest(self._graph, state)
+            if is_over or not waited_for:  # it may have been moved meanwhile
+                yield from self._check_owner(state, also_of)
+            if is_over:
                 return state
             if waited_for >= self._wait:
                 raise _describe_busy(self, f"before {', '.join(map(repr, state.next))}")
@@ -149,7 +152,10 @@ class Handle:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
-            if self._is_fork or self._has((yield from self._read()), act):
+            if self._is_fork:
+                return act
+            state = yield from self._call("get_state", self._config)
+            if self._has(state, act):
                 return act
         raise _describe_busy(self, "which writes over every change")
 

@@ -414,15 +414,6 @@ def list_tables(place: Path) -> set[str]:
         return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
 
 
-def test_text_cannot_steer_the_terminal(
-    record_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = json.loads(record_file.read_text(encoding="utf-8"))
-    own["log"][0]["text"] = "* \x1b[31mred\x1b]0;title\x07"
-    record_file.write_text(json.dumps(own), encoding="utf-8")
-    assert "\x1b" not in run(capsys, "show", "--record", str(record_file), "--ids")
-
-
 @pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_rich", [True, False])
 def test_a_terminal_has_colours_where_rich_is_installed(
