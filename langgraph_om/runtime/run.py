@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import filterfalse
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
@@ -32,6 +32,10 @@ _CHECKPOINTER = "__pregel_checkpointer"
 """Where it keeps a graph's checkpointer."""
 _DURABILITY = "__pregel_durability"
 """Where it says when a checkpoint is written, in a run that was given a `durability`."""
+
+
+Access = Literal["none", "read", "write"]
+"""How a run takes part in memory: not at all, by showing it, or by changing it too."""
 
 
 class MemoryContext(TypedDict, total=False):
@@ -64,7 +68,7 @@ class Runs:
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return self.enabled and _read_flag("om_enabled", config, default=True)
+        return self.enabled and _read_flag("om_enabled", read_configurable(config), default=True)
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
@@ -72,11 +76,22 @@ class Runs:
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return _read_flag("om_read_only", config, default=False)
+        return _read_flag("om_read_only", read_configurable(config), default=False)
+
+    def access(self, config: RunnableConfig | None = None) -> Access:
+        """Return both flags of a run as one.
+
+        Raises:
+            ConfigurationError: As `is_on` and `is_read_only`.
+        """
+        configurable = read_configurable(config)
+        if not self.enabled or not _read_flag("om_enabled", configurable, default=True):
+            return "none"
+        return "read" if _read_flag("om_read_only", configurable, default=False) else "write"
 
     def may_write(self, config: RunnableConfig | None = None) -> bool:
         """Return whether this run may change memory."""
-        return self.is_on(config) and not self.is_read_only(config)
+        return self.access(config) == "write"
 
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about.
@@ -128,6 +143,8 @@ class Runs:
         configurable = read_configurable(config)
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
+            if not said:
+                return None
             ids = {place: str(value) for place, value in said.items() if value is not None}
             return _agree(ids) if ids else None
         try:
@@ -184,8 +201,8 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
-    said = _read_said(name, read_configurable(config))
+def _read_flag(name: str, configurable: Mapping[str, Any], *, default: bool) -> bool:
+    said = _read_said(name, configurable)
     if not said:
         return default
     return _agree({place: check_flag(place, value) for place, value in said.items()})

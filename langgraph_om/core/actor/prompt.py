@@ -352,6 +352,8 @@ def _list_instructions(
 def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
     """Return what features show behind groups; it is not annotated, as ids are not dates."""
     writers = settings.features.having("line_after")
+    if not writers:
+        return [""] * len(groups)
     return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
 
 

@@ -285,11 +285,14 @@ class Span:
         # The same objects: of equal ones the view may differ, as pydantic takes `1` for `True`.
         return len(messages) == len(self.messages) and all(map(is_, messages, self.messages))
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether no message was changed in place since it was read."""
+        ids, contents = map(_get_id, self.messages), map(_get_content, self.messages)
+        return [*ids] == self.names and [*contents] == self.contents
+
     def count_unchanged(self, messages: Sequence[BaseMessage]) -> int:
         """Count the first messages that are still its own, and were not changed in place."""
-        ids, contents = [*map(_get_id, messages)], [*map(_get_content, messages)]
-        if self.holds(messages) and ids == self.names and contents == self.contents:
-            return len(messages)
         for at, (message, own) in enumerate(zip(messages, self.messages, strict=False)):
             is_read = message.id == self.names[at] and message.content == self.contents[at]
             if message is not own or not is_read:
@@ -447,9 +450,10 @@ def go_on(
     if cursor and not _ends_at(cursor, messages, start):
         return None
     span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
-    if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
+    is_same = span.holds(seen)
+    if is_same and is_counted and span.count_known(counts) == len(span.entries):
         return span, len(span.entries), ()
-    unchanged = span.count_unchanged(seen)
+    unchanged = len(seen) if is_same and span.is_unchanged else span.count_unchanged(seen)
     if span.entries and not unchanged:
         return None
     read, span = span.entries[unchanged:], span.first(unchanged)
