@@ -204,8 +204,8 @@ def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
     oldest = [*islice(known, len(known) - window.known)]
-    if all(_has_left(window, key) for key in oldest):  # the others are all of the window
-        return oldest
+    if not oldest or all(_has_left(window, key) for key in oldest):
+        return oldest  # the others are all of the window
     past = known.keys() - {entry.key for entry in window.entries} - {window.request}
     return [key for key in known if key in past] if past else []
 

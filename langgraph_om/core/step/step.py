@@ -124,13 +124,9 @@ class Step:
     def view(self) -> View:
         """What the Actor is shown next."""
         if self._view is None:
-            self._view = self.make_view()
+            known = (self.settings, self.record, self.messages, self.window, self.now)
+            self._view = make_view(*known, day=self.day, texts=self.texts)
         return self._view
-
-    def make_view(self, limit: int | None = None) -> View:
-        """Return what the Actor is shown within a limit of tokens; `None`: as configured."""
-        known = (self.settings, self.record, self.messages, self.window, self.now)
-        return make_view(*known, day=self.day, texts=self.texts, limit=limit)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
