@@ -115,7 +115,7 @@ class Runs:
             )
         # The nodes around the agent, without the ids of their tasks and memory's own.
         place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
-        return Identity(thread, self.find_resource(config), place)
+        return Identity(thread, self._read_resource(config, configurable), place)
 
     def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
         """Warn where an agent in another graph has a long history, and memory begins with it."""
@@ -138,9 +138,13 @@ class Runs:
         Raises:
             ConfigurationError: As `identity`.
         """
+        return self._read_resource(config, read_configurable(config))
+
+    def _read_resource(
+        self, config: RunnableConfig | None, configurable: Mapping[str, Any]
+    ) -> str | None:
         if isinstance(self.resource_id, str):
             return self.resource_id
-        configurable = read_configurable(config)
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
             if not said:
@@ -192,10 +196,11 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run says of something, by where it is said, its context first."""
     said: dict[str, Any] = {}
     context: Any = getattr(configurable.get(RUNTIME), "context", None)
-    is_mapping = isinstance(context, Mapping)
-    value = context.get(name) if is_mapping else getattr(context, name, None)
-    if value is not None:
-        said[f'context["{name}"]'] = value
+    if context is not None:
+        is_mapping = isinstance(context, Mapping)
+        value = context.get(name) if is_mapping else getattr(context, name, None)
+        if value is not None:
+            said[f'context["{name}"]'] = value
     if name in configurable:
         said[f'configurable["{name}"]'] = configurable[name]
     return said

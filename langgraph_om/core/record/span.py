@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from itertools import accumulate, count
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -419,7 +419,7 @@ def read_span(
         if is_conversation(message)
     ]
     sums = [*accumulate(map(_get_tokens, entries), initial=0)]
-    names, messages = [key for key, _ in keyed], [message for _, message in keyed]
+    names, messages = [*map(itemgetter(0), keyed)], [*map(itemgetter(1), keyed)]
     span = Span(start, names, messages, [*map(_get_content, messages)], tuple(entries), sums)
     if strays:
         span.is_plain = False
