@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
@@ -217,12 +217,8 @@ class ObservingActs(Handle):
         runner, config, node = self._runner, self._config, self._as_node
         is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
-        if waiting := tuple(getattr(state, "next", ()) or ()):  # an update would end its step
-            msg = (
-                f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; "
-                f"let it end first"
-            )
-            raise ConfigurationError(msg)
+        if waiting := [name for name in state.next if name != _LAST_STEP]:
+            raise ConfigurationError(_describe_waiting(self.thread_id, waiting))
         messages, record = runner.conversation(state), runner.record(state)
         identity = runner.identity(config)
         adoption = Adoption(
@@ -242,13 +238,26 @@ class ObservingActs(Handle):
                 removed = [RemoveMessage(id=key) for key in outcome.removed]
                 update[runner.messages_key] = removed
             yield from self._call("update_state", config, update, as_node=node)
-            written = (yield from self._read()) if node is None else None
-            if written is not None and not is_kept(written, outcome):
+            state = (yield from self._call("get_state", config)) if node is None else None
+            if state is not None and not is_kept(state, outcome):
                 # An imported thread has run no node: whose update it is has to be said.
                 node = choose_node(self._graph.nodes)
                 only = {"om": outcome.record}
                 yield from self._call("update_state", config, only, as_node=node)
         return adoption.report(outcome)
+
+
+_LAST_STEP: Final = "om_finish"
+"""The node behind the answer. It may wait behind a person's change, and nothing is lost there."""
+
+
+def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:
+    """Describe that a thread waits in a run, whose step an update would end."""
+    return (
+        f"the thread {thread_id!r} is in the middle of a run, before "
+        f"{', '.join(map(repr, waiting))}; end it with `graph.invoke(None, config)`, or, where its "
+        f"messages were written with `update_state`, write them `as_node` the node that answers"
+    )
 
 
 class Adoptable:

@@ -17,7 +17,6 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
 from langgraph_om.runtime.acting import awaited, waited
 from langgraph_om.runtime.drivers import aperform
-from langgraph_om.runtime.executors import ForgettingExecutor
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 
@@ -93,7 +92,7 @@ class Deletable:
         if store is not None:
             for keeper in keepers:
                 keeper.delete_thread(thread_id, owner, store)
-        runner.forget(thread_id=thread_id)
+        runner.forget([thread_id])
         others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
         return others if checkpointer is not None else [thread_id, *others]
 
@@ -137,7 +136,7 @@ class Deletable:
         if store is not None:
             for keeper in keepers:
                 keeper.delete_resource(resource_id, threads, store)
-        runner.forget(resource_id=resource_id, thread_ids=threads)
+        runner.forget(threads, resource_id)
         return left
 
     adelete_thread = awaited(delete_thread, _afulfil)
@@ -193,10 +192,7 @@ class Deletable:
                 f"yet: pass the graph's store, `store=...`"
             )
             raise ConfigurationError(msg)
-        is_kept_here = isinstance(runner.buffering, ForgettingExecutor) or bool(
-            runner.settings.features.having("forget")
-        )
-        if archive is None and store is None and checkpointer is None and not is_kept_here:
+        if archive is None and store is None and checkpointer is None:
             msg = (
                 "there is nothing that this call can reach: without an `archive`, all that memory "
                 "knows is in the threads' checkpoints; pass the graph's checkpointer, "

@@ -394,15 +394,16 @@ class MessageArchive(Protocol):
         Args:
             job_id: The job; it is made if it is new.
             seconds: How long the lease lasts unless it is renewed.
-            thread_id: The thread that the job works for; deleting it ends the job.
+            thread_id: The thread that the job works for; deleting it ends the job, and so does
+                deleting `t` where it is `t|>...`, archived or not.
             resource_id: The resource that the job works for.
             about: Other threads that the result tells of; deleting one ends the job too.
 
         Returns:
             "mine" when it is new, was abandoned, or is this owner's already (the lease is then
             renewed); "taken" while another owner holds it; "done" when it has a result. "taken" too
-            where a thread of these was deleted, by itself or with its resource, and has no message
-            since: nobody shall keep what is known of it.
+            where a thread of these was deleted, by itself, with its resource or with the thread
+            around it, and has no message since: nobody shall keep what is known of it.
         """
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:

@@ -124,7 +124,7 @@ def _move(
     if store is not None:
         for keeper in keepers:
             keeper.move_thread(thread_id, resource_id, to_resource_id, store)
-    runner.forget(thread_id=thread_id)
+    runner.forget([thread_id])
     logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)
 
 

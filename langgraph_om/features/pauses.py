@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,6 +23,7 @@ from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import explain_no_buffering
+from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.cycles.carry_out import describe_job, take_in_results
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
@@ -159,9 +160,9 @@ class PauseWork(Feature):
         if decision.kind == "buffer":
             yield from runner.start_job(look.record, look.messages, decision, config)
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of the timers of a thread or a resource that is deleted."""
-        self._pauses.forget(thread_id=thread_id, resource_id=resource_id)
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        """Let go of the timers of threads, or a resource, that are deleted."""
+        self._pauses.forget(thread_ids, resource_id)
 
     def close(self) -> None:
         """Let go of all timers."""
@@ -231,13 +232,14 @@ class Pauses:
             self._due.pop(key, None)
             self._changed.notify_all()
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Do nothing for a thread, or for those of a resource: they are deleted."""
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        """Do nothing for threads, or for those of a resource: they are deleted."""
+        wanted = frozenset(thread_ids)
         with self._changed:
             self._due = {
                 key: pause
                 for key, pause in self._due.items()
-                if pause.thread_id != thread_id
+                if wanted.isdisjoint(add_parents([pause.thread_id]))
                 and (resource_id is None or pause.resource_id != resource_id)
             }
             self._changed.notify_all()

@@ -353,7 +353,7 @@ class IdleStep:
             done, _ = await asyncio.wait({future}, timeout=LEAVE_SECONDS)
             if done:
                 return _add_last_step(written, future.result(), answer)
-            self._nodes.last_steps.keep(str(answer.id), begun)
+            self._nodes.last_steps.keep(self._nodes.name_answer(state, answer), begun)
         except Exception:  # noqa: BLE001 as in `leave`
             return written
         finally:

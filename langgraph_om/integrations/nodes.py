@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, cast
 
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import (
     ensure_config,
@@ -173,7 +173,7 @@ class MemoryNodes:
     last_steps: Recent[Future[StateUpdate]] = field(
         init=False, compare=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
     )
-    """Last steps that the Actor's node has begun in a thread, by the ids of the answers."""
+    """Last steps that the Actor's node has begun in a thread, by the names of the answers."""
 
     def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
@@ -186,11 +186,15 @@ class MemoryNodes:
     def finish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
         """Do the same, or wait for the thread that is at it already."""
         messages = self.runner.conversation(state)
-        begun = self.last_steps.pop(str(messages[-1].id)) if messages else None
+        begun = self.last_steps.pop(self.name_answer(state, messages[-1])) if messages else None
         if begun is not None:
             with suppress(Exception):  # what has failed is taken anew
                 return begun.result()
         return self.finish(state)
+
+    def name_answer(self, state: Mapping[str, Any], answer: BaseMessage) -> str:
+        """Name an answer: a model may number those of each conversation anew."""
+        return f"{self._record(state)['id']} {answer.id}"
 
     async def afinish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
         """Do the same in a thread of its own: the loop's are few, and an archive may hang."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial, wraps
@@ -62,6 +62,10 @@ class Handle:
         as_node: str | None = None,
         wait: float = 30.0,
     ) -> None:
+        given: object = config
+        if not isinstance(given, Mapping):
+            msg = f'`config` is {given!r}; pass {{"configurable": {{"thread_id": "..."}}}}'
+            raise ConfigurationError(msg)
         if not hasattr(graph, "update_state"):
             msg = f"`graph` is {type(graph).__name__}; pass a compiled graph, or a `RemoteGraph`"
             raise ConfigurationError(msg)
@@ -127,8 +131,11 @@ class Handle:
             raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
-            state = yield from self._read(also_of)
-            if is_certain or is_at_rest(self._graph, state):
+            state = yield from self._call("get_state", self._config)
+            is_over = is_certain or is_at_rest(self._graph, state)
+            if is_over or not waited_for:  # it may have been moved meanwhile
+                yield from self._check_owner(state, also_of)
+            if is_over:
                 return state
             if waited_for >= self._wait:
                 raise _describe_busy(self, f"before {', '.join(map(repr, state.next))}")
@@ -149,7 +156,10 @@ class Handle:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
-            if self._is_fork or self._has((yield from self._read()), act):
+            if self._is_fork:
+                return act
+            state = yield from self._call("get_state", self._config)
+            if self._has(state, act):
                 return act
         raise _describe_busy(self, "which writes over every change")
 

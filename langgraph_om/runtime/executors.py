@@ -33,7 +33,7 @@ from langgraph_om.core.config.options import (
     check_number,
     check_seconds,
 )
-from langgraph_om.core.content.message_keys import find_parent_thread
+from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.runtime.leases import Leases, share_leases
@@ -131,8 +131,16 @@ class DelayingExecutor(Executor, Protocol):
 class ForgettingExecutor(Executor, Protocol):
     """An executor that keeps something of jobs which deletions shall reach."""
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Delete the jobs of a thread, or of all threads of a resource, wherever they wait.
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        """Delete the jobs of threads, and those of a resource, wherever they wait.
+
+        One that is at work may go on; what it comes to is kept nowhere.
+
+        Args:
+            thread_ids: The threads: those that a job works for, within which that one runs
+                (`t` of `t|>...`), or of which its result tells (`about`). All of a resource's, as a
+                run may have named no resource.
+            resource_id: Whose jobs are deleted, whatever their thread.
 
         Raises:
             Exception: Whatever keeps them from being deleted.
@@ -175,7 +183,7 @@ _TASKS = 256
 _check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
 
 
-class BackgroundBuffering(Executor):
+class BackgroundBuffering(ForgettingExecutor):
     """Buffer in threads beside the conversation (the default), and in tasks where these are busy.
 
     A job of an asynchronous run becomes a task of its event loop when every thread has a job and
@@ -358,28 +366,28 @@ class BackgroundBuffering(Executor):
                 self._leave_loops()
             return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
-    def withdraw(self, *, thread_ids: Collection[str] = (), resource_id: str | None = None) -> None:
-        """Give up the jobs of threads, and those of a resource, and forget their results.
-
-        One that is at work goes on, and what it comes to is kept nowhere.
-        """
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
         wanted = frozenset(thread_ids)
 
         def is_meant(job: _Job) -> bool:
             if resource_id is not None and job.resource_id == resource_id:
                 return True
-            return not wanted.isdisjoint((*job.threads, *map(find_parent_thread, job.threads)))
+            return not wanted.isdisjoint(add_parents(job.threads))
 
         with self._lock:
-            for job in filter(is_meant, [*self._asked, *self._waiting]):
-                self._end(job, None)
-                self._release(job)
-            self._asked = {job for job in self._asked if not is_meant(job)}
-            self._waiting = deque(job for job in self._waiting if not is_meant(job))
-            for job in [each for each in self._jobs.values() if is_meant(each)]:
-                job.is_withdrawn = True
+            for job in filter(is_meant, [*self._jobs.values()]):
                 del self._jobs[job.cycle_id]
                 self._release(job)
+                job.is_withdrawn = True
+                if job in self._waiting:
+                    self._waiting.remove(job)
+                elif job in self._awaited and not job.is_ending:
+                    self._leave_task(job)
+                elif job in self._asked:
+                    self._asked.discard(job)
+                else:  # done, or at work in a thread
+                    continue
+                self._end(job, None)
 
     def close(self, timeout: float = 5.0) -> bool:
         with self._lock:

@@ -690,17 +690,8 @@ class StepRunner:
             await asyncio.sleep(POLL_SECONDS)
         return True
 
-    def forget(
-        self,
-        *,
-        thread_id: str | None = None,
-        resource_id: str | None = None,
-        thread_ids: Sequence[str] = (),
-    ) -> None:
-        """Let go of jobs of a thread, or a resource, that is deleted or moved in the archive.
-
-        Args:
-            thread_ids: The resource's threads: a run may have said nothing of the resource.
+    def forget(self, thread_ids: Sequence[str], resource_id: str | None = None) -> None:
+        """Let go of jobs of threads, or a resource, that are deleted or moved in the archive.
 
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
@@ -708,12 +699,9 @@ class StepRunner:
         self.unwritten.clear()
         self.looks.clear()
         for forget in self.settings.features.having("forget"):
-            forget(thread_id=thread_id, resource_id=resource_id)
-        if isinstance(self.buffering, BackgroundBuffering):
-            threads = [*thread_ids, *filter(None, [thread_id])]
-            self.buffering.withdraw(thread_ids=threads, resource_id=resource_id)
+            forget(thread_ids, resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
-            self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
+            self.buffering.forget(thread_ids=thread_ids, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs, and return whether those at work have ended in time."""

@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ from uuid import uuid4
 from langgraph_om.archive import JobView, MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.config.options import check_count, check_seconds
-from langgraph_om.core.cycles.carry_out import describe_run, fail_request, has_begun
+from langgraph_om.core.cycles.carry_out import RUN_OF, describe_run, fail_request, has_begun
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -486,17 +486,17 @@ class ServerBuffering(DelayingExecutor, ForgettingExecutor):
 
     # --- Deletion --------------------------------------------------------------------------------
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        whose = {"om_thread_id": thread_id, "om_resource_id": resource_id}
-        wanted = {name: value for name, value in whose.items() if value is not None}
-        if not wanted:
-            return
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        whose: list[dict[str, Any]] = [{RUN_OF + each: True} for each in thread_ids]
+        if resource_id is not None:
+            whose.append({"om_resource_id": resource_id})
         deleted = set[str]()
         try:
-            while left := {thread["thread_id"] for thread in self._calls.find(wanted)} - deleted:
-                for key in left:
-                    self._calls.delete(key)
-                deleted |= left
+            for each in whose:
+                while left := {run["thread_id"] for run in self._calls.find(each)} - deleted:
+                    for key in left:
+                        self._calls.delete(key)
+                    deleted |= left
         except ConfigurationError as error:
             logger.warning("runs of what was deleted may be on a server: %s", error)
 

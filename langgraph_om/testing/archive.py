@@ -331,10 +331,30 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
         expect(claim, "taken", "a claim of who has not heard of it")
         expect_not(archive.finish(f"{name} late", "me", {}), "the result of that")
         expect(archive.job(f"{name} late"), None, "that job")
+    _check_jobs_of_nested_threads(archive, name)
     archive.append(f"{name} 1", f"{name} s", make_entries("a"), after="gone", now=at(1))
     expect_branch(archive, f"{name} 1", "a", "a new thread of the same name")
     lease.update(thread_id=f"{name} 1", resource_id=f"{name} s")
     expect(archive.claim(f"{name} new", "me", **lease), "mine", "a job of the new thread")
+
+
+def _check_jobs_of_nested_threads(archive: Any, name: str) -> None:
+    """Check that jobs of a nested thread without rows end with the thread around it."""
+    outer = f"{name} 4"
+    inner = f"{outer}|>helper"
+    lease: dict[str, Any] = {"seconds": 60, "resource_id": None}
+    whose = {"own": (inner, []), "told": (f"{name} 2", [inner])}
+    for key, (thread, about) in whose.items():
+        archive.claim(f"{name} {key}", "me", **lease, thread_id=thread, about=about)
+    archive.delete_thread(outer)
+    for key, (thread, about) in whose.items():
+        expect_not(archive.finish(f"{name} {key}", "me", {}), "the end of a nested thread's job")
+        claim = archive.claim(f"{name} {key}", "me", **lease, thread_id=thread, about=about)
+        expect(claim, "taken", "a claim for a nested thread of who has not heard of the deletion")
+        expect(archive.job(f"{name} {key}"), None, "the job of a nested thread")
+    archive.append(inner, None, make_entries("a"), after=None, now=at(1), parent=outer)
+    claim = archive.claim(f"{name} own", "me", **lease, thread_id=inner)
+    expect(claim, "mine", "a job of a nested thread that goes on, in one that does not")
 
 
 def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:

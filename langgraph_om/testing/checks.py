@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 from uuid import uuid4
 
 from langchain_core.messages import (
@@ -43,9 +43,9 @@ def executor_conformance(
             dict(executor_conformance(MyExecutor))[name]()
 
     Args:
-        make_executor: Makes an `Executor`, asked once by each check, which closes it. It is given
-            what stands for `memory.run_job`, to be called with a job's request by an executor that
-            does not call `work`. The executors may share one storage of results.
+        make_executor: Makes an `Executor`, asked once or twice by each check, which closes what it
+            gets. It is given what stands for `memory.run_job`, to be called with a job's request by
+            an executor that does not call `work`. The executors may share one storage of results.
     """
 
     def bind(check: Callable[[_Probe], None]) -> Callable[[], None]:
@@ -69,7 +69,8 @@ class _Probe:
         self.runs: list[str] = []
         self._lock = threading.Lock()
         self._name = uuid4().hex[:12]
-        self.executor = make_executor(lambda request: self.run(request["cycle_id"]))
+        self.make = partial(make_executor, lambda request: self.run(request["cycle_id"]))
+        self.executor = self.make()
 
     def run(self, cycle_id: str) -> dict[str, Any]:
         with self._lock:
@@ -83,9 +84,9 @@ class _Probe:
     def name(self, job: str) -> str:
         return f"{self._name}-{job}"
 
-    def submit(self, job: str) -> bool:
+    def submit(self, job: str, **given: Any) -> bool:
         name = self.name(job)
-        whose: dict[str, Any] = {"thread_id": "t", "resource_id": None, "about": []}
+        whose: dict[str, Any] = {"thread_id": "t", "resource_id": None, "about": [], **given}
         request = {"version": 1, "cycle_id": name, "key": name, "operation": "observation"} | whose
         work = partial(self.run, name)
         taken = self.executor.submit(name, name, work, **whose, request=lambda: request)
@@ -159,6 +160,37 @@ def closed_executors_take_no_jobs(probe: _Probe) -> None:
     assert not is_taken or probe.peek("a") == found
 
 
+_WHOSE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "thread": {"thread_id": "a"},
+    "nested thread": {"thread_id": "a|>helper"},
+    "thread that it tells of": {"thread_id": "b", "about": ["a"]},
+    "resource": {"thread_id": "c", "resource_id": "ana"},
+    "other thread": {"thread_id": "d", "resource_id": "ben", "about": ["e"]},
+}
+
+
+def forgotten_jobs_are_not_known(probe: _Probe) -> None:
+    """With `forget`, jobs of threads and of a resource are deleted, and no others.
+
+    Of one that is done, a result that a second executor sees is the storage's to delete.
+    """
+    forget = getattr(probe.executor, "forget", None)
+    if forget is None:
+        return
+    taken = [job for job, whose in _WHOSE.items() if probe.submit(job, **whose)]
+    assert probe.executor.flush(PATIENCE) is True
+    kept, second = {job: probe.peek(job) for job in taken}, probe.make()
+    try:
+        is_shared = second.peek(probe.name(taken[0])) is not None if taken else True
+        forget(thread_ids=["a", "unknown"], resource_id="ana")
+        for job in taken:
+            wanted = kept[job] if is_shared or job == "other thread" else None
+            assert probe.peek(job) == wanted, f"the job of the {job}"
+    finally:
+        if second is not probe.executor:
+            second.close(PATIENCE)
+
+
 CHECKS = (
     unknown_jobs_are_none,
     a_job_ends_with_its_result,
@@ -166,6 +198,7 @@ CHECKS = (
     known_jobs_are_not_run_again,
     jobs_are_told_apart,
     flush_leaves_nothing_at_work,
+    forgotten_jobs_are_not_known,
     closed_executors_take_no_jobs,
 )
 

@@ -6,18 +6,20 @@ import asyncio
 import logging
 import threading
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import ObservationalMemory
+from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.features.archive import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
-from support.agents import make_agent, on_thread, turn
+from support.agents import make_agent, on_thread, scripted, turn
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -89,7 +91,7 @@ async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
                 await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 90
         state = await agent.graph.aget_state(on_thread())
         said = [message.id for message in state.values["messages"]]
         assert said == ["h0", "h0-answer", "h1", "h1-answer"]
@@ -116,7 +118,7 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
             for thread in threads
         ]
         await asyncio.sleep(2)
-        await asyncio.wait_for(asyncio.to_thread(time.monotonic), 10)
+        await asyncio.wait_for(asyncio.to_thread(time.monotonic), 60)
         for run in runs:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
@@ -124,7 +126,7 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
     try:
         began = time.monotonic()
         asyncio.run(talk())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 90
     finally:
         archive.may_go_on.set()
 
@@ -150,6 +152,30 @@ async def test_an_answer_is_archived_once_where_that_takes_long() -> None:
     archive.seconds = 0.0
     await agent.graph.ainvoke({"messages": [turn(2)]}, on_thread())
     assert archive.calls == 2
+
+
+async def test_answers_with_one_id_in_several_threads_are_noted_in_their_own() -> None:
+    """A model may number its answers in each conversation anew."""
+    archive, threads = HangingArchive(), range(12)
+    answers = (AIMessage("Noted.", id=f"answer-{n // len(threads)}") for n in count())
+    graph = create_memory_agent(
+        GenericFakeChatModel(messages=answers),
+        memory=ObservationalMemory(scripted(), archive=archive),
+        checkpointer=InMemorySaver(),
+    )
+
+    def say(thread: int) -> asyncio.Task[Any]:
+        said = HumanMessage(f"I am {thread}.")
+        run = graph.ainvoke({"messages": [said]}, on_thread(f"t{thread}"))
+        return asyncio.create_task(run)
+
+    await asyncio.gather(*map(say, threads))
+    archive.may_go_on.clear()
+    runs = [*map(say, threads)]
+    await asyncio.sleep(3)
+    archive.may_go_on.set()
+    states = await asyncio.gather(*runs)
+    assert len({state["om"]["branch"] for state in states}) == len(threads)
 
 
 def test_what_was_missed_is_bounded() -> None:

@@ -79,18 +79,6 @@ def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
     assert len(of_kind(parts, "status")) == len(agent.prompts())
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-async def test_async_conversation_with_each_executor(executor: str) -> None:
-    agent = buffered("agent", EXECUTORS[executor]())
-    config = on_thread()
-    for message in turns(20, lookups=("", "2,1")):
-        await agent.graph.ainvoke({"messages": [message]}, config)
-        await agent.memory.aflush()
-        assert uncovered(agent.memory, values(agent.graph, config)) == []
-    assert record_of(agent.graph, config)["log"]
-    assert record_of(agent.graph, config)["attempts"] == {}
-
-
 @pytest.mark.slow
 def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
     logs = {}
@@ -279,23 +267,6 @@ def test_process_that_ends_loses_its_work_and_no_message() -> None:
     second.memory.flush()
     talk(second.graph, config, turns(20, start=50))
     assert uncovered(second.memory, values(second.graph, config)) == []
-
-
-def test_two_runs_of_one_checkpoint_each_remember_their_own_branch() -> None:
-    agent = buffered()
-    config = on_thread()
-    talk(agent.graph, config, turns(8))
-    agent.memory.flush()
-    base = agent.graph.get_state(config).config
-    tips = []
-    for branch in (300, 400):
-        result = agent.graph.invoke({"messages": [turn(branch)]}, base)
-        agent.memory.flush()
-        tips.append(agent.graph.get_state(config).config)
-        assert result["messages"][-2].id == f"h{branch}"
-    for tip in tips:
-        state = agent.graph.get_state(tip).values
-        assert uncovered(agent.memory, state) == []
 
 
 @pytest.mark.slow

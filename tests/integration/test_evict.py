@@ -81,15 +81,6 @@ def test_agent_whose_conversation_cannot_be_shortened_says_so_before_it_is_harme
     assert [message.type for message in kept] == ["human"]
 
 
-@pytest.mark.parametrize("door", [*READY, *SCHEMAS, *MIDDLEWARE])
-def test_every_door_can_evict(door: str) -> None:
-    agent = make_agent(door, InMemorySaver(), messages=200, archive="sqlite://", evict=True)
-    talk(agent.graph, on_thread(), turns(16))
-    state = values(agent.graph, on_thread())
-    assert state["om"]["evicted"] is not None
-    assert len(state["messages"]) < 32
-
-
 def test_request_to_remove_a_message_is_no_conversation() -> None:
     assert not is_conversation(RemoveMessage(id="h1"))
     assert is_conversation(HumanMessage("hello", id="h1"))

@@ -30,7 +30,6 @@ from support.agents import (
     MIDDLEWARE,
     Agent,
     Part,
-    asay,
     make_agent,
     of_kind,
     on_thread,
@@ -230,21 +229,6 @@ def test_hanging_observer_does_not_hold_the_turn(gate: threading.Event) -> None:
     assert before["log"] == []
 
 
-async def test_hanging_observer_does_not_hold_the_turn_async() -> None:
-    observer = ExtractiveObserver(delay=3600)
-    agent = make_agent("agent", InMemorySaver(), observed_by=observer, deadline=0.3)
-    for message in turns(4):
-        await asay(agent.graph, CONFIG, message)
-    began = time.monotonic()
-    parts = await asay(agent.graph, CONFIG, turn(4), turn(5))
-    assert time.monotonic() - began >= 0.3
-    (failed,) = of_kind(parts, "observation-failed")
-    assert "deadline of 0.3 seconds" in failed["error"]
-    state = (await agent.graph.aget_state(CONFIG)).values
-    assert state["messages"][-1].id == "h5-answer"
-    assert uncovered(agent.memory, state) == []
-
-
 def test_deadline_is_for_all_calls_of_a_cycle() -> None:
     # Each call is within the deadline, both together are not.
     def slow(_: list[BaseMessage]) -> str:
@@ -387,20 +371,6 @@ def test_view_within_the_limit_is_whole() -> None:
     assert of_kind(talk(agent.graph, CONFIG, turns(14)), "view-trimmed") == []
 
 
-def test_live_request_survives_the_trim() -> None:
-    agent = make_agent(
-        "agent",
-        InMemorySaver(),
-        model=scripted(observer=ConnectionError("away")),
-        max_input_tokens=300,
-    )
-    say(agent.graph, CONFIG, turn(0, ",".join("3" * 5)))
-    prompts = agent.prompts()
-    assert [m.id for m in prompts[-1]].count("h0") == 1
-    assert len(prompts[-1]) < 12
-    assert refusals(prompts) == []
-
-
 # --- Odd states ----------------------------------------------------------------------------------
 
 
@@ -467,16 +437,6 @@ def test_no_thread_id_is_one_warning(door: str, caplog: pytest.LogCaptureFixture
         assert result["om"]["thread_id"] == ""
         assert len(result["om"]["log"]) == 1
         assert uncovered(agent.memory, result) == []
-
-
-def test_threads_do_not_share_memory() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, on_thread("one"), turns(8))
-    parts = say(agent.graph, on_thread("two"), turn(50))
-    assert record_of(agent.graph, on_thread("one"))["log"] != []
-    assert record_of(agent.graph, on_thread("two"))["log"] == []
-    assert CONTINUATION_ID not in [m.id for m in agent.prompts()[-1]]
-    assert of_kind(parts, "status")[0]["recordId"] != record_of(agent.graph, on_thread("one"))["id"]
 
 
 def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +28,7 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import write_log
 from langgraph_om.testing import ScriptedChatModel
@@ -172,17 +177,6 @@ def test_the_id_of_a_user_may_be_a_number(archive: Any) -> None:
     state = agent.graph.get_state(theirs)
     assert agent.memory.search("OSPREY", state=state, resource_id=number)
     assert agent.memory.of(agent.graph, theirs).search("OSPREY")
-
-
-@pytest.mark.needs("moving")
-def test_a_moved_thread_is_searched_by_its_new_owner_alone() -> None:
-    agent = make_agent("agent", InMemorySaver(), archive="sqlite:///:memory:")
-    talk(agent.graph, on_thread("t", resource_id="ana"), turns(2))
-    agent.memory.move_thread("t", "ana", "ben")
-    words = turns(1)[0].text.split()[0]
-    assert agent.memory.of(agent.graph, on_thread("t", resource_id="ben")).search(words)
-    with pytest.raises(ConfigurationError, match="belongs to another resource"):
-        agent.memory.of(agent.graph, on_thread("t", resource_id="ana")).search(words)
 
 
 # --- What is changed -----------------------------------------------------------------------------
@@ -359,6 +353,42 @@ async def test_a_change_waits_for_the_run_under_way_and_is_kept(*, is_async: boo
     assert FACT in log_of(thread)
 
 
+class Counting(SQLAlchemyArchive):
+    """Counts how often it is asked whose a thread is."""
+
+    looks = 0
+
+    def thread(self, thread_id: str) -> Any:
+        self.looks += 1
+        return super().thread(thread_id)
+
+
+@pytest.mark.needs("steering")
+def test_whose_a_thread_is_is_looked_up_once_for_a_change_and_again_behind_a_run(
+    tmp_path: Path,
+) -> None:
+    anas = on_thread("t", resource_id="ana")
+    with closing(Counting(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        agent = make_agent("agent", InMemorySaver(), archive=archive)
+        talk(agent.graph, anas, turns(1))
+        archive.looks = 0
+        agent.memory.of(agent.graph, anas).remember(FACT)
+        assert archive.looks == 1
+        agent.graph.invoke({"messages": [turn(1)]}, anas, interrupt_before=["agent"])
+        with ThreadPoolExecutor(1) as pool:
+            archive.looks = 0
+            change = pool.submit(agent.memory.of(agent.graph, anas, wait=60).remember, "Too late")
+            while not archive.looks:
+                time.sleep(0.01)
+            archive.move_thread("t", "ana", "ben")
+            with suppress(ConfigurationError):  # the run is refused, too
+                agent.graph.invoke(None, anas)
+            agent.graph.update_state(anas, {"messages": []}, as_node="agent")
+            with pytest.raises(ConfigurationError, match="belongs to another resource"):
+                change.result(60)
+        assert "Too late" not in str(agent.graph.get_state(anas).values)
+
+
 @pytest.mark.needs("steering")
 def test_a_run_that_does_not_end_is_told_and_nothing_is_written() -> None:
     held = Held()
@@ -415,12 +445,22 @@ def test_a_breakpoint_of_one_call_can_be_written_at_without_waiting(door: Any) -
 
 @pytest.mark.parametrize(
     ("config", "said"),
-    [({}, "`config` names no thread"), ({"configurable": {"thread_id": ""}}, "names no thread")],
+    [
+        ({}, "`config` names no thread"),
+        ({"configurable": {"thread_id": ""}}, "names no thread"),
+        (None, "`config` is None; pass"),
+        ("t-1", "`config` is 't-1'; pass .*thread_id"),
+    ],
 )
 def test_a_configuration_without_a_thread_is_refused(config: Any, said: str) -> None:
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, config)
+
+
+def test_the_view_of_a_thread_that_never_ran_names_it() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    assert "memory of t, generation 0" in str(agent.memory.of(agent.graph, on_thread()).view())
 
 
 def test_a_graph_that_keeps_nothing_is_refused() -> None:

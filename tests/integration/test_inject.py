@@ -38,7 +38,6 @@ DOORS = ("agent", "middleware", "plain")
 GATE = HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate")
 ASKS = HumanMessage("Which gate code did I give you for the flat?", id="asks")
 ANA = {"resource_id": "ana"}
-WIDE = {"message_tokens": 4000}
 
 
 @pytest.fixture

@@ -343,22 +343,6 @@ def test_replay_does_the_same_work_again(door: str) -> None:
     assert agent.asked("observer") == asked + 1
 
 
-@both_doors
-def test_fork_remembers_its_own_branch(door: str) -> None:
-    agent = make_agent(door, InMemorySaver(), **LIMITS)
-    talk(agent.graph, CONFIG, turns(7))
-    point, main = before_work(agent), agent.graph.get_state(CONFIG).config
-    edited = HumanMessage("I go to Narnia instead, with 9 lions. " * 15, id="h3")
-    fork = agent.graph.update_state(point.config, {"messages": [edited]})
-    agent.graph.invoke(None, fork)
-    log = str(record_of(agent.graph, CONFIG)["log"])
-    assert "Narnia" in log
-    assert nothing_lost(agent)
-    on_main = agent.graph.get_state(main).values
-    assert "Narnia" not in str(on_main["om"])
-    assert uncovered(agent.memory, on_main) == []
-
-
 # --- Buffering -----------------------------------------------------------------------------------
 
 BUFFERED: dict[str, Any] = {"observation": {"buffer_tokens": 0.2}}
@@ -469,27 +453,15 @@ def test_one_middleware_in_two_agents() -> None:
         assert uncovered(middleware.memory, values(graph, CONFIG)) == []
 
 
-def test_memory_twice_is_refused_by_name() -> None:
-    memory = fitting()
-    with pytest.raises((AssertionError, ConfigurationError)):
-        create_agent(
-            scripted(),
-            [search],
-            middleware=[
-                ObservationalMemoryMiddleware(memory),
-                ObservationalMemoryMiddleware(fitting()),
-            ],
-        )
-
-
 class Renamed(ObservationalMemoryMiddleware):
     """A subclass has another name, which is all that `create_agent` looks at."""
 
 
-def test_memory_twice_under_other_names_is_refused() -> None:
-    model = scripted()
+@pytest.mark.parametrize("kind", [ObservationalMemoryMiddleware, Renamed])
+def test_memory_twice_is_refused(kind: type[ObservationalMemoryMiddleware]) -> None:
+    twice = [ObservationalMemoryMiddleware(fitting()), kind(fitting())]
     with pytest.raises((AssertionError, ConfigurationError)):
-        with_memory(model, Renamed(remembering(model, Clock(), **LIMITS)))
+        create_agent(scripted(), [search], middleware=twice)
 
 
 class Louder(ObservationalMemoryMiddleware):
@@ -533,16 +505,7 @@ def busy(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=[call], id=f"a{at}")
 
 
-@pytest.mark.parametrize(
-    "around",
-    [
-        (),
-        pytest.param(
-            (Reminding(),),
-        ),
-    ],
-    ids=["alone", "reminded"],
-)
+@pytest.mark.parametrize("around", [(), (Reminding(),)], ids=["alone", "reminded"])
 def test_live_request_is_shown_through_a_long_turn(
     around: tuple[AgentMiddleware[Any, Any, Any], ...],
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,14 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock
+from support.clock import Clock, eventually
 
 SOON = {"buffer_tokens": 300, "buffer_on_idle": 0.05}
 DOORS = ("agent", "middleware")
 
 
 def wait_for(agent: Agent, questions: int) -> None:
-    ends_at = time.monotonic() + 120
-    while agent.asked("observer") < questions and time.monotonic() < ends_at:
-        time.sleep(0.01)
+    eventually(lambda: agent.asked("observer") >= questions)
     agent.memory.flush(30)
 
 
@@ -94,9 +91,7 @@ def test_without_a_graph_the_final_step_begins_the_pause() -> None:
         record = memory.step(None, said, thread_id="t").record
         said.append(AIMessage("Noted.", id="a1"))
         record = memory.step(record, said, thread_id="t", final=True).record
-        ends_at = time.monotonic() + 120
-        while not model.calls and time.monotonic() < ends_at:
-            time.sleep(0.01)
+        eventually(lambda: model.calls)
         memory.flush(30)
         clock.advance(hours=1)
         record = memory.step(record, [*said, turn(2), turn(3)], thread_id="t").record
@@ -128,16 +123,13 @@ def test_the_job_of_a_pause_leaves_another_one_at_work() -> None:
         record = memory.step(record, said, thread_id="t").record
         assert list(record["pending"]) == ["reflection"]
         said.append(AIMessage("Noted.", id="a90"))
-        ends_at, asked = time.monotonic() + 120, observed()
+        asked = observed()
         record = memory.step(record, said, thread_id="t", final=True).record
-        while observed() == asked:
-            assert time.monotonic() < ends_at
-            time.sleep(0.01)
+        eventually(lambda: observed() > asked)
         clock.advance(hours=1)
         said.append(turn(91))
-        while not (done := memory.step(record, said, thread_id="t")).record["chunks"]:
-            assert time.monotonic() < ends_at
-            time.sleep(0.05)
+        eventually(lambda: memory.step(record, said, thread_id="t").record["chunks"])
+        done = memory.step(record, said, thread_id="t")
         assert list(done.record["pending"]) == ["reflection"]
         assert of_kind(done.events, "buffering-failed") == []
         answered.set()

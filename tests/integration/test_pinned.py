@@ -85,13 +85,6 @@ def test_a_prompt_keeps_to_its_limit_with_what_is_pinned() -> None:
     assert sum(map(counter.count_message, shown)) <= limit
 
 
-def test_without_a_pin_it_is_gone() -> None:
-    agent, _, prompts = build()
-    say(agent, CONTRACT, id="contract")
-    chat(agent)
-    assert CONTRACT not in prompts[-1]
-
-
 def test_a_fork_and_another_thread_have_their_own() -> None:
     agent, memory, prompts = build()
     say(agent, CONTRACT, id="contract")

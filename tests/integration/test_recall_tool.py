@@ -93,15 +93,6 @@ def test_the_actor_reads_a_message_behind_its_observations(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_the_same_without_blocking_the_event_loop(door: str) -> None:
-    agent = recalling(door)
-    for said in [*turns(8, lookups=("", "1")), asking({"cursor": "FIRST", "limit": 1})]:
-        await asay(agent.graph, on_thread(), said)
-    state = (await agent.graph.aget_state(on_thread())).values
-    assert turn(0).text[:60] in answers(state)[-1]["messages"]
-
-
-@pytest.mark.parametrize("door", DOORS)
 async def test_callbacks_of_an_asynchronous_run_hear_of_the_tool_in_its_event_loop(
     door: str,
 ) -> None:
@@ -118,6 +109,7 @@ async def test_callbacks_of_an_asynchronous_run_hear_of_the_tool_in_its_event_lo
     config: Any = {**on_thread(), "callbacks": [Listens()]}
     for said in [*turns(8, lookups=("", "1")), asking({"cursor": "FIRST", "limit": 1})]:
         await asay(agent.graph, config, said)
+    assert turn(0).text[:60] in answers(values(agent.graph, on_thread()))[-1]["messages"]
     loop = asyncio.get_running_loop()
     assert [each for each in told if each[0] == "recall"] == [("recall", loop)] * 2
 

@@ -43,7 +43,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock
+from support.clock import Clock, aeventually
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
@@ -236,8 +236,7 @@ class Slow:
 
     async def _aanswer(self, messages: list[BaseMessage]) -> AIMessage:
         self._begin()
-        while not self.go.is_set():  # noqa: ASYNC110 an event of threads
-            await asyncio.sleep(0.01)
+        await aeventually(self.go.is_set)
         return AIMessage(str(ExtractiveObserver().reply(messages)))
 
     def _begin(self) -> None:
@@ -267,13 +266,12 @@ class Hasty(Middleware):
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
         first = asyncio.ensure_future(handler(request))
-        while not first.done() and not self._slow.begun.is_set():  # noqa: ASYNC110 as above
-            await asyncio.sleep(0.01)
+        await aeventually(lambda: first.done() or self._slow.begun.is_set())
         if first.done():
             return first.result()
         self._slow.begun.clear()
         first.cancel()
-        await asyncio.sleep(0.05)  # what is cancelled hears of it
+        await asyncio.wait([first])
         self._slow.go.set()
         return await handler(request)
 

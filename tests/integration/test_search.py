@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -326,15 +325,6 @@ def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None
         assert "Look up bookings." in told
         say(agent.graph, on_thread("nobodys"), HumanMessage("Hello.", id="h2"))
         assert "Looking up" not in system_text(agent.prompts()[-1])
-
-
-@pytest.mark.needs("recall")
-def test_retrieval_without_an_archive_says_what_can_be_searched(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.INFO, "langgraph_om"):
-        remembering(scripted(), Clock(), retrieval=True)
-    assert "the current thread alone" in caplog.text
 
 
 # --- For users' code -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock
+from support.clock import Clock, eventually
 from support.server_double import RefusedError, ServerDouble, plain_worker
 
 AHEAD = {"buffer_tokens": 80}
@@ -98,6 +99,7 @@ async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: An
         "om_operation": "observation",
         "om_thread_id": "t",
         "om_resource_id": None,
+        "om_thread:t": True,
     }
 
 
@@ -140,10 +142,11 @@ def first_job(agent: Agent) -> str:
 @pytest.mark.slow
 def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     server = ServerDouble(worker_graph(worker(archive)), forgets=True)
-    agent = agent_with(server, archive, grace=1)  # longer than the turn
-    first_job(agent)
+    agent = agent_with(server, archive)
+    cycle_id = first_job(agent)
     assert len(server.runs_given) == 1
-    time.sleep(1.1)
+    assert archive.renew(cycle_id, archive.job(cycle_id).owner, seconds=0.01)
+    eventually(lambda: archive.job(cycle_id).state == "expired")
     server.forgets = False
     parts = say(agent.graph, on_thread(), turn(5))
     assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
@@ -209,7 +212,7 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
 def test_a_job_for_which_there_is_no_room_now_is_begun_again_by_who_waits_for_it(
     why: str, archive: Any
 ) -> None:
-    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None}
+    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None, "about": []}
     one, other = (ServerBuffering(client=server, grace=0.05, max_pending=1) for _ in range(2))
 
     def send(name: str, executor: ServerBuffering) -> bool:
@@ -270,10 +273,7 @@ def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None
 
     with pytest.raises(KeyboardInterrupt):
         plain_worker(archive, stop).invoke(server.runs_given[0]["input"])
-    ends_at = time.monotonic() + 10
-    while archive.job(cycle_id).state == "running" and time.monotonic() < ends_at:
-        time.sleep(0.01)
-    assert archive.job(cycle_id).state == "expired"
+    eventually(lambda: archive.job(cycle_id).state == "expired")
     graph = worker_graph(worker(archive))
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "done"
 
@@ -378,6 +378,23 @@ def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -
         say(agent.graph, on_thread(thread, resource_id=resource), turn(1))
     agent.memory.delete_resource("ana")
     assert waiting_for(server) == {("b1", True)}
+
+
+@pytest.mark.needs("pauses")
+def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread("a1", resource_id="ana"), turn(1))
+    say(agent.graph, on_thread("b1", resource_id="ben"), turn(1))
+    for thread in ("a1", "b1"):
+        executor: Any = agent.memory.buffering
+        job = {**server.runs_given[0]["input"]["request"], "thread_id": f"{thread}|>helper"}
+        job = {**job, "resource_id": None, "cycle_id": thread}
+        assert executor.submit(
+            thread, thread, list, thread_id=job["thread_id"], request=partial(dict, job)
+        )
+    agent.memory.delete_resource("ana")
+    assert waiting_for(server) == {("b1", True), ("b1|>helper", False)}
 
 
 @pytest.mark.needs("pauses")

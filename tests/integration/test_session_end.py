@@ -71,11 +71,13 @@ def test_a_log_is_condensed_on_request_however_small(door: str) -> None:
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
 
 
-async def test_a_log_is_condensed_without_blocking_the_loop() -> None:
+async def test_neither_of_them_blocks_the_loop() -> None:
     agent = make_agent("agent", InMemorySaver())
     await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
     thread = agent.memory.of(agent.graph, on_thread())
-    await thread.aobserve()
+    report = await thread.aobserve()
+    assert report.record == values(agent.graph, on_thread())["om"]
+    assert report.remaining_tokens == 0
     report = await thread.areflect()
     assert report.record["generation"] == 1
 
@@ -94,14 +96,6 @@ def test_what_the_reflector_is_told_is_a_text() -> None:
     given: Any = 7
     with pytest.raises(ConfigurationError, match="`instruction` is 7; pass a text"):
         agent.memory.of(agent.graph, on_thread()).reflect(given)
-
-
-async def test_it_does_not_block_the_loop() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-    report = await agent.memory.of(agent.graph, on_thread()).aobserve()
-    assert report.record == values(agent.graph, on_thread())["om"]
-    assert report.remaining_tokens == 0
 
 
 def test_a_second_time_nothing_is_asked_or_written() -> None:
@@ -156,6 +150,23 @@ def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
     assert (again.error, again.remaining_tokens) == (None, 0)
 
 
+@pytest.mark.needs("steering", "archive")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("work", ["observe", "reflect", "adopt"])
+def test_a_session_ends_after_a_person_changed_the_log(door: str, work: str) -> None:
+    agent = make_agent(door, InMemorySaver(), archive="sqlite:///:memory:")
+    talk(agent.graph, on_thread(), turns(3, lookups=("", "1")))
+    thread = agent.memory.of(agent.graph, on_thread())
+    thread.remember("User is allergic to walnuts")
+    report = getattr(thread, work)()
+    assert report.error is None
+    assert "walnuts" in str(thread.view())
+    talk(agent.graph, on_thread(), [turn(9), turn(10)])
+    archive: Any = agent.memory.archive
+    archived = [each.key for each in archive.messages("t", limit=99)]
+    assert archived.count("h1") == archived.count("h9") == 1
+
+
 @pytest.mark.parametrize("switch", [{"om_enabled": False}, {"om_read_only": True}])
 def test_with_memory_switched_off_nothing_is_done(switch: dict[str, bool]) -> None:
     agent = make_agent("agent", InMemorySaver())
@@ -170,7 +181,8 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
     agent.graph.update_state(on_thread(), {"messages": [turn(2)]}, as_node="__start__")
-    with pytest.raises(ConfigurationError, match="in the middle of a run"):
+    said = "the thread 't' is in the middle of a run, before 'agent'.*`as_node`"
+    with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, on_thread()).observe()
 
 

@@ -26,7 +26,6 @@ SHARED: Any = "resource"
 ORDER = "Never book a flight before you have asked me."
 SAID = HumanMessage(f"Hello! {ORDER} I live in Ghent.", id="order")
 ENDING = HumanMessage("By the way, you can book flights without asking now.", id="end")
-_LINE = re.compile(r"^(User|Tool result[^(]*|Assistant) ?\((\d\d:\d\d)\):? (.*)$", re.MULTILINE)
 
 
 class Observer:

@@ -309,17 +309,6 @@ def test_a_mistake_in_update_state_leaves_the_thread_as_it_is(door: Any) -> None
     assert of_kind(say(agent.graph, on_thread(), turn(8)), "status")
 
 
-def test_forks_keep_their_own() -> None:
-    agent = talked("plain")
-    fork = agent.graph.get_state(on_thread()).config
-    agent.graph.update_state(on_thread(), {"om": agent.memory.updates.remember("Only here")})
-    assert "Only here" in write_log(values(agent.graph, on_thread())["om"]["log"])
-    agent.graph.update_state(fork, {"om": agent.memory.updates.remember("Only there")})
-    now = write_log(values(agent.graph, on_thread())["om"]["log"])
-    assert "Only there" in now
-    assert "Only here" not in now
-
-
 def test_a_tool_steers_by_a_command_and_answers_what_it_cannot_do() -> None:
     own: list[ObservationalMemory] = []
 

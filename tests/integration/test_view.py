@@ -47,7 +47,10 @@ def test_view_shows_chunks_and_failures() -> None:
     )
     talk(agent.graph, on_thread(), turns(3))
     state = values(agent.graph, on_thread())
-    assert f"{len(state['om']['chunks'])} chunks for" in str(agent.memory.view(state))
+    view = agent.memory.view(state)
+    assert f"{len(state['om']['chunks'])} chunks for" in str(view)
+    assert "were observed in the background" in view.to_html()
+    assert "reaches 400 tokens, the log takes these in" in view.to_html()
     failing = make_agent("agent", InMemorySaver(), model=scripted(observer=OSError("no key")))
     talk(failing.graph, on_thread(), turns(8))
     assert "no key" in str(failing.memory.view(values(failing.graph, on_thread())))
@@ -130,10 +133,12 @@ def test_each_client_sees_the_same() -> None:
 
 @pytest.mark.parametrize("state", [{}, {"values": {}}, {"values": []}, {"values": None}])
 def test_a_thread_that_never_ran_is_blank(state: Any) -> None:
-    memory = make_agent("agent", InMemorySaver()).memory
-    assert memory.status(state)["windows"]["active"]["messages"]["tokens"] == 0
-    assert "nothing was said yet" in str(memory.view(state))
-    assert "No observations yet" in memory.view(state).to_html()
+    agent = make_agent("agent", InMemorySaver())
+    memory = agent.memory
+    for each in (state, agent.graph.get_state(on_thread())):
+        assert memory.status(each)["windows"]["active"]["messages"]["tokens"] == 0
+        assert "nothing was said yet" in str(memory.view(each))
+        assert "No observations yet" in memory.view(each).to_html()
 
 
 @pytest.mark.parametrize(
@@ -149,11 +154,6 @@ def test_a_thread_that_never_ran_is_blank(state: Any) -> None:
 def test_what_is_no_state_or_no_memory_is_named(state: Any, named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         make_agent("agent", InMemorySaver()).memory.view(state)
-
-
-def test_a_snapshot_of_a_thread_that_never_ran_is_blank() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    assert "nothing was said yet" in str(agent.memory.view(agent.graph.get_state(on_thread())))
 
 
 def test_a_short_talk_is_called_no_compression() -> None:
@@ -174,16 +174,6 @@ def test_what_was_evicted_counts() -> None:
     assert state["om"]["evicted_tokens"] > 500
     assert view.conversation_tokens > state["om"]["evicted_tokens"]
     assert view.compression_ratio > 1.5
-
-
-def test_chunks_are_explained() -> None:
-    agent = make_agent(
-        "agent", InMemorySaver(), observation={"buffer_tokens": 0.2}, buffering=InlineBuffering()
-    )
-    talk(agent.graph, on_thread(), turns(3))
-    page = agent.memory.view(values(agent.graph, on_thread())).to_html()
-    assert "were observed in the background" in page
-    assert "reaches 400 tokens, the log takes these in" in page
 
 
 def test_history_shows_what_each_generation_changed() -> None:

@@ -160,10 +160,13 @@ def test_of_several_models_the_smallest_window_counts() -> None:
     assert memory.actor_window == 8192
 
 
-def test_tools_and_the_agents_own_prompt_take_of_the_room() -> None:
+@pytest.mark.parametrize("who", ["profile", "option"])
+def test_tools_and_the_agents_own_prompt_take_of_the_room(who: str) -> None:
     def build_with(prompt: str) -> int:
-        model, memory = ScriptedChatModel(lambda _: "ok"), remember()
-        model.profile = {"max_input_tokens": 8192}
+        model, known = ScriptedChatModel(lambda _: "ok"), {"max_input_tokens": 8192}
+        memory = remember(**(known if who == "option" else {}))
+        if who == "profile":
+            model.profile = {"max_input_tokens": 8192}
         create_memory_agent(model, memory=memory, prompt=prompt)
         return memory.thresholds.largest_tokens
 
@@ -236,15 +239,6 @@ def test_a_refusal_counts_even_where_the_option_says_more() -> None:
     talk(graph, 40)
     assert actor.refused == 1
     assert memory.actor_window == 8192
-
-
-def test_tools_take_of_the_room_that_the_option_tells() -> None:
-    def build_with(prompt: str) -> int:
-        model, memory = ScriptedChatModel(lambda _: "ok"), remember(max_input_tokens=8192)
-        create_memory_agent(model, memory=memory, prompt=prompt)
-        return memory.thresholds.largest_tokens
-
-    assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
 
 
 # --- A budget that is a part of it ---------------------------------------------------------------

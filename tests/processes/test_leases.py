@@ -34,8 +34,8 @@ from support.agents import (
     uncovered,
     values,
 )
+from support.clock import eventually
 from support.processes import lease_workers
-from support.processes.checks import eventually
 from support.processes.forks import start
 from support.processes.lease_workers import CONFIG
 from support.processes.workers import Place

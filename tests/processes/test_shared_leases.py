@@ -8,34 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 
 from langgraph_om import SQLAlchemyArchive
 from langgraph_om.features.shared_log import threads as log_lease
-from support.clock import START
+from support.clock import eventually
 from support.processes.forks import start
 from support.processes.shared_worker import USER, hang, lease_agent
 from support.processes.workers import Place
 from support.savers import open_saver
-from support.shared_world import Agent, check_thread, extractive, said, sharing
+from support.shared_world import Agent, append, check_thread, extractive, sharing
 
 LEASE = 2.5
-
-
-def fill(archive: SQLAlchemyArchive, thread: str, turns: int) -> None:
-    """Have a thread that nobody has observed."""
-    for number in range(turns):
-        asked = said(thread, number)
-        told = AIMessage("Noted.", id=f"{asked.id}.a")
-        after = f"{thread}.h{number - 1}.a" if number else None
-        rows = [(str(each.id), each, True) for each in (asked, told)]
-        archive.append(thread, USER, rows, after=after, now=START)
 
 
 def prepare(archive: SQLAlchemyArchive, saver: Any, operation: str) -> None:
     """Have something to do."""
     if operation == "others":
-        fill(archive, "noisy", 70)
+        append(archive, "noisy", 0, 70)
         return
     agent = Agent(sharing(archive, observation={"message_tokens": 100}), saver)
     for number in range(4):
@@ -71,9 +60,7 @@ def test_work_on_a_shared_log_is_taken_over_from_who_was_killed(
         archive: Any = agent.memory.archive
         prepare(archive, saver, operation)
         worker = start(hang, place, operation)
-        until = time.monotonic() + 120
-        while not place.noted("asked") and time.monotonic() < until:
-            time.sleep(0.05)
+        eventually(lambda: place.noted("asked"))
         time.sleep(1.25 * LEASE)
 
         def turn(thread: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -16,7 +17,7 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
-from support.clock import Clock
+from support.clock import START, Clock
 
 USER = "ada"
 SMALL = {"message_tokens": 300}
@@ -39,6 +40,17 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
     """The Actor's answer; its id follows from the question."""
     question = [m for m in messages if isinstance(m, HumanMessage)][-1]
     return AIMessage("Noted, I will keep that in mind for your trip.", id=f"{question.id}.a")
+
+
+def append(
+    archive: MessageArchive, thread: str, first: int, count: int, now: datetime = START
+) -> None:
+    """Write turns of a thread as another worker does, which has not observed any of it."""
+    for number in range(first, first + count):
+        asked = said(thread, number)
+        after = f"{thread}.h{number - 1}.a" if number else None
+        rows = [(str(each.id), each, True) for each in (asked, answer([asked]))]
+        archive.append(thread, USER, rows, after=after, now=now)
 
 
 def extractive(**replies: Any) -> ScriptedChatModel:

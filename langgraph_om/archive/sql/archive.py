@@ -82,6 +82,7 @@ from langgraph_om.archive.sql.threads import (
     touch,
 )
 from langgraph_om.core.config.options import check_number
+from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.errors import ConfigurationError
 
 _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]
@@ -456,7 +457,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
                 where=and_(job_rows.c.result.is_(None), is_free),
             )
             connection.execute(taking)
-            for key in dict.fromkeys(about):
+            for key in sorted(add_parents([thread_id, *about]) - {thread_id}):
                 told = insert_into(connection, job_thread_rows).values(job_id=job_id, thread_id=key)
                 connection.execute(told.on_conflict_do_nothing())
             held = select(job_rows.c.owner, job_rows.c.result).where(job_rows.c.id == job_id)

@@ -435,11 +435,11 @@ class Database:
         errors = self.engine.dialect.loaded_dbapi
         try:
             pooled = self.engine.raw_connection()
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, errors.Error) as error:  # where it connects, the driver's own
             raise _name_operation(operation, error) from error
         raw: Any = pooled.dbapi_connection
-        raw.autocommit = True
         try:
+            raw.autocommit = True
             with raw.pipeline():
                 for statement in (begin, bound):
                     raw.execute(statement)

@@ -51,6 +51,7 @@ from langgraph_om.archive.sql.schema import (
 )
 from langgraph_om.archive.sql.texts import give_to_resource
 from langgraph_om.core.config.options import check_number
+from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
@@ -163,25 +164,28 @@ def _give(connection: Connection, thread_id: str, former: str | None, resource_i
 def is_left_of_deleted(
     connection: Connection, thread_ids: Sequence[str], resource_id: str | None
 ) -> bool:
-    """Return whether one of some threads was deleted, by itself or with its resource, and is empty.
+    """Return whether one of some threads was deleted and is empty.
 
-    What is known of it is of messages that are gone: who knows it was not told yet. Until the end
-    of the transaction none of them is deleted.
+    By itself, with its resource, or with the thread within which it runs. What is known of it is of
+    messages that are gone: who knows it was not told yet. Until the end of the transaction none of
+    them is deleted.
     """
     ids = sorted({*filter(None, thread_ids)})
+    names = sorted(add_parents(ids))
     of_thread = select(thread_rows.c.id)
-    there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)}
-    for thread_id in ids:
+    there = {row.id for row in fetch_in_chunks(connection, of_thread, thread_rows.c.id, names)}
+    for thread_id in names:
         if thread_id not in there:
             hold_name(connection, "thread", thread_id)
-    for some in split_into_chunks(ids):
+    for some in split_into_chunks(names):
         locked = of_thread.where(thread_rows.c.id.in_(some)).order_by(thread_rows.c.id)
         connection.execute(locked.with_for_update(read=True, key_share=True))
     kind, name = deletion_rows.c.kind, deletion_rows.c.id
     is_all = select(name).where(kind == "resource", name == resource_id)
     if connection.execute(is_all).first() is None:
         threads = select(name).where(kind == "thread")
-        ids = [row.id for row in fetch_in_chunks(connection, threads, name, ids)]
+        gone = {row.id for row in fetch_in_chunks(connection, threads, name, names)}
+        ids = [each for each in ids if not gone.isdisjoint(add_parents([each]))]
     has_messages = exists().where(message_rows.c.thread_id == thread_rows.c.id)
     of_thread = select(thread_rows.c.id).where(has_messages)
     kept = fetch_in_chunks(connection, of_thread, thread_rows.c.id, ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -147,6 +147,11 @@ def find_parent_thread(thread_id: str) -> str | None:
     """Return the thread within which a nested conversation runs; `None` for any other thread."""
     parent, mark, _ = thread_id.partition(_NESTED)
     return parent if mark and parent else None
+
+
+def add_parents(thread_ids: Iterable[str]) -> set[str]:
+    """Return threads, and those within which they run."""
+    return {each for key in thread_ids for each in (key, find_parent_thread(key)) if each}
 
 
 def belongs_to(key: str | None, thread_id: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import add_parents, derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_ahead, waive
 from langgraph_om.core.cycles.observation import (
     describe_move,
@@ -282,9 +282,15 @@ def judge_lease(
 # name. So a job is at no time nobody's, and at most one worker has it.
 
 
-def describe_run(request: JobRequest) -> dict[str, str | None]:
+RUN_OF: Final = "om_thread:"
+"""What stands before each thread whose deletion ends a run, in the names of its metadata."""
+
+
+def describe_run(request: JobRequest) -> dict[str, str | bool | None]:
     """Return what a run says of its job, to whoever looks at runs."""
+    threads = add_parents([request["thread_id"], *request["about"]])
     return {
+        **{RUN_OF + each: True for each in sorted(threads)},
         "om_cycle_id": request["cycle_id"],
         "om_operation": request["operation"],
         "om_thread_id": request["thread_id"],

@@ -644,8 +644,8 @@ class Feature:
             ArchiveError: When the storage fails.
         """
 
-    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
-        """Let go of what is kept in this process of a thread or a resource that is deleted."""
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        """Let go of what is kept in this process of threads, or a resource, that are deleted."""
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
         """Delete what is kept of a thread in the graph's store.

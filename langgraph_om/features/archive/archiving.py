@@ -468,7 +468,7 @@ def _append_new(
     Args:
         patience: How old, in seconds, what is new may be to wait where nothing else is archived.
     """
-    last = view(record).get("archived")
+    former, last = record, view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     is_moved = view(record).get("deletion", 0) is None
@@ -482,6 +482,10 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = find_all_unarchived(record, messages)
+    if after is not None and not is_there:
+        # An unknown one would stand for the end of whichever branch is current.
+        is_lacking = after == last or not (yield from archive.archived_keys([after]))
+        after = None if is_lacking else after
     groups = drop_deleted_groups(record, memory.new_groups)
     own = drop_deleted_groups(record, select_own_groups(record))
     log = [group["id"] for group in own]
@@ -501,7 +505,7 @@ def _append_new(
     if not is_right:  # another process deleted the thread, or the archive was swapped
         whose = (archive.thread_id, own)
         memory = yield from archive.call("recall_thread", *whose, is_missing=True)
-        return (yield from _append_new(archive, record, messages, changed, memory))
+        return (yield from _append_new(archive, former, messages, changed, memory))
     if (groups or has_other_log) and not is_survivor(noted):
         names = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *names, groups, archive.now, log=log)

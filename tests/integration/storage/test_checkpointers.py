@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import shutil
 import sqlite3
@@ -93,15 +91,6 @@ def test_without_a_saver_memory_works_within_the_run() -> None:
     assert uncovered(agent.memory, result) == []
 
 
-@pytest.mark.parametrize("door", CHANNELS)
-def test_record_is_json(door: str) -> None:
-    agent = make_agent(door, InMemorySaver(), **LIMITS)
-    talk(agent.graph, CONFIG, SAID)
-    record = record_of(agent.graph, CONFIG)
-    assert json.loads(json.dumps(record)) == record
-    assert record == reference()["om"]
-
-
 _STRICT = """
 import logging, sys
 sys.path.insert(0, sys.argv[1])
@@ -186,35 +175,23 @@ def resume(door: str, place: str) -> dict[str, Any]:
         return outcome(values(agent.graph, CONFIG))
 
 
-@pytest.mark.parametrize("door", CHANNELS)
-def test_killed_after_any_superstep(door: str, thread_file: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(
+    ("door", "is_async"), [*((door, False) for door in CHANNELS), ("agent", True)]
+)
+async def test_killed_after_any_superstep(
+    door: str, thread_file: Callable[[str], str], *, is_async: bool
+) -> None:
     expected, count = whole_turn(door, thread_file(door))
+    how: Any = {"config": CONFIG, "stream_mode": "updates", "durability": "sync"}
     for survived in range(1, count):
         place = thread_file(door)
-        with open_saver("sqlite", place) as saver:
-            agent = make_agent(door, saver, **LIMITS)
-            run = agent.graph.stream(
-                {"messages": [REQUEST]}, CONFIG, stream_mode="updates", durability="sync"
-            )
+        async with any_saver("sqlite", place, is_async=is_async) as saver:
+            graph = make_agent(door, saver, **LIMITS).graph
+            stream: Any = graph.astream if is_async else graph.stream
+            run = stream({"messages": [REQUEST]}, **how)
             for _ in range(survived):
-                next(run)
-            run.close()  # type: ignore[attr-defined]
-        assert resume(door, place) == expected, f"killed after superstep {survived}"
-
-
-async def test_killed_after_any_superstep_async(thread_file: Callable[[str], str]) -> None:
-    door = "agent"
-    expected, count = whole_turn(door, thread_file(door))
-    for survived in range(1, count):
-        place = thread_file(door)
-        async with any_saver("sqlite", place, is_async=True) as saver:
-            agent = make_agent(door, saver, **LIMITS)
-            run = agent.graph.astream(
-                {"messages": [REQUEST]}, CONFIG, stream_mode="updates", durability="sync"
-            )
-            for _ in range(survived):
-                await anext(run)
-            await run.aclose()  # type: ignore[attr-defined]
+                await anext(run) if is_async else next(run)
+            await run.aclose() if is_async else run.close()
         assert resume(door, place) == expected, f"killed after superstep {survived}"
 
 
@@ -466,14 +443,6 @@ def test_update_of_an_empty_thread(door: str) -> None:
     agent = make_agent(door, InMemorySaver(), **LIMITS)
     agent.graph.update_state(CONFIG, {"messages": []}, as_node="om_status")
     assert agent.graph.get_state(CONFIG).next == ("agent",)
-
-
-def test_saver_logs_no_complaint(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    with caplog.at_level(logging.WARNING), open_saver("sqlite", str(tmp_path / "db")) as saver:
-        agent = make_agent("agent", saver, **LIMITS)
-        talk(agent.graph, CONFIG, SAID)
-        list(agent.graph.get_state_history(CONFIG))
-    assert caplog.records == []
 
 
 def test_checkpoints_of_plain_channels_can_be_pruned(postgres_database: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import BackgroundBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, record_of, say, scripted, talk, turn, turns
-from support.clock import START
+from support.clock import START, eventually
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
 
@@ -160,6 +159,45 @@ def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -
         assert results_in(elsewhere) == []
 
 
+class Held:
+    """A job that ends once it may."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self) -> Any:
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+        return {"type": "buffering-end", "cycle_id": "job", "text": "The key is 7305."}
+
+
+@pytest.mark.parametrize("is_begun", [True, False], ids=["at work", "claimed later"])
+def test_a_nested_threads_job_in_another_process_ends_with_the_thread(
+    url: str, *, is_begun: bool
+) -> None:
+    """The nested thread is not archived yet: nothing but its name tells where it belongs."""
+    with closing(SQLAlchemyArchive(url)) as here, closing(SQLAlchemyArchive(url)) as there:
+        for archive in (here, there):
+            archive.setup()
+        said = [("a", HumanMessage("The key is 7305.", id="a"), True)]
+        here.append("trip", "ana", said, after=None, now=START)
+        executor, work = BackgroundBuffering(), Held()
+        executor.share(there)
+
+        def submit() -> bool:
+            return executor.submit("job", "key", work, thread_id="trip|>helper")
+
+        if is_begun:
+            assert submit()
+            assert work.has_begun.wait(60)
+        ObservationalMemory(scripted(), archive=here).delete_thread("trip")
+        work.may_end.set()
+        assert is_begun or submit()
+        assert executor.flush(60)
+        assert (executor.peek("job"), here.job("job")) == (None, None)
+        assert work.has_begun.is_set() == is_begun
+
+
 @pytest.mark.parametrize(
     ("whose", "config"),
     [("thread", ANA), ("resource", ANA), ("resource", on_thread("trip"))],
@@ -181,10 +219,7 @@ def test_a_job_that_waits_for_its_lease_is_given_up_though_its_thread_goes_on(
         archive.may_claim.set()
         assert archive.has_claimed.wait(60)
         assert agent.memory.flush(60)
-        ends_at = time.monotonic() + 60
-        while results_in(archive):
-            assert time.monotonic() < ends_at
-            time.sleep(0.01)
+        eventually(lambda: not results_in(archive))
         assert kept(archive, "trip") == (2, 0)
 
 

@@ -89,6 +89,10 @@ def claim(archive: SQLAlchemyArchive) -> str:
     return archive.claim("job", "me", seconds=60, thread_id="t", resource_id="ana", about=about)
 
 
+def claim_nested(archive: SQLAlchemyArchive) -> str:
+    return archive.claim("job", "me", seconds=60, thread_id="t|>helper", resource_id="ana")
+
+
 DELETIONS = {
     "the thread": lambda archive: archive.delete_thread("t"),
     "what it is about": lambda archive: archive.delete_thread("other"),
@@ -108,6 +112,19 @@ def test_a_job_that_is_claimed_while_its_thread_is_deleted_is_not_left(
         assert claimed in {"mine", "taken"}
         assert one.archive.job("job") is None
         assert not one.archive.finish("job", "me", {"text": "The gate code is 4711."})
+
+
+@pytest.mark.parametrize("has_rows", [True, False], ids=["archived", "not archived yet"])
+@pytest.mark.parametrize("whose", ["the thread", "the resource"])
+def test_a_nested_threads_job_that_is_claimed_while_the_outer_thread_is_deleted_is_not_left(
+    postgres_sqlalchemy_url: str, whose: str, *, has_rows: bool
+) -> None:
+    with stopped(postgres_sqlalchemy_url, "INSERT INTO om_jobs") as one:
+        if has_rows:
+            append(one.archive)
+        one.beside(claim_nested, DELETIONS[whose])
+        assert one.archive.job("job") is None
+        assert claim_nested(one.archive) == "taken"
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -125,6 +126,28 @@ def test_a_connection_that_the_server_ends_while_it_writes_is_replaced(
         assert talk.texts()[2:] == ["Second?", "Noted.", "Third?", "Noted."]
     assert "langgraph_om" not in {each.name.partition(".")[0] for each in caplog.records}
     assert "sqlalchemy" not in {each.name.partition(".")[0] for each in caplog.records}
+
+
+def test_turns_go_on_while_the_server_takes_no_connections(
+    postgres_url: str, postgres_database: str
+) -> None:
+    name = urlsplit(postgres_database).path[1:]
+    with (
+        closing(Talk(postgres_database)) as talk,
+        psycopg.connect(postgres_url, autocommit=True) as server,
+    ):
+        talk.say("First?")
+        talk.say("Second?")
+        talk.texts = list
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        server.execute(ends, (name,))
+        for text in ("Third?", "Fourth?"):
+            talk.say(text)
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        del talk.texts
+        talk.say("Fifth?")
+        assert talk.texts()[4:] == ["Third?", "Noted.", "Fourth?", "Noted.", "Fifth?", "Noted."]
 
 
 def test_a_question_waits_for_its_answer(url: str) -> None:

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import (
@@ -21,7 +18,6 @@ from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
     SQLAlchemyArchive,
-    add_observational_memory,
     create_memory_agent,
 )
 from langgraph_om.core.content.message_keys import hidden_id
@@ -30,7 +26,6 @@ from langgraph_om.errors import ArchiveError
 from langgraph_om.features.shared_log.exchange import OTHERS_PART
 from langgraph_om.features.shared_log.log import make_blank_log
 from langgraph_om.features.shared_log.reducers import OTHERS_ID
-from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ScriptedChatModel
@@ -71,27 +66,6 @@ def ends(parts: list[dict[str, Any]]) -> list[str]:
 
 
 # --- What each thread sees -----------------------------------------------------------------------
-
-
-def test_every_message_is_covered_once_over_threads_that_take_turns(
-    archive: SQLAlchemyArchive,
-) -> None:
-    agent = Agent(sharing(archive), InMemorySaver())
-    for turn in range(12):
-        for thread in THREADS:
-            agent.say(thread)
-            if turn > 8:
-                for each in THREADS:  # a thread takes in what is new with its own next step
-                    record, messages = agent.state(each)
-                    assert record["log"]
-                    assert messages
-    for thread in THREADS:
-        agent.say(thread)
-        check_thread(agent, thread)
-        record, _ = agent.state(thread)
-        assert {group["thread_id"] for group in record["log"]} == set(THREADS)
-        assert record["outbox"] == []
-        assert not any("failed" in attempt for attempt in record["attempts"])
 
 
 def test_a_new_thread_knows_the_others_at_once(files: SQLAlchemyArchive) -> None:
@@ -405,61 +379,7 @@ def _unavailable(*_: Any, **__: Any) -> bool:
     raise ArchiveError(msg)
 
 
-def test_two_workers_of_one_thread_and_one_of_another(files: SQLAlchemyArchive) -> None:
-    saver = InMemorySaver()
-    workers = [Agent(sharing(files), saver) for _ in range(3)]
-    for number in range(16):
-        workers[number % 2].say("trips", number)
-        workers[2].say("work", number)
-    for worker, thread in ((workers[0], "trips"), (workers[2], "work")):
-        worker.say(thread, 16)
-        check_thread(worker, thread)
-
-
 # --- The past ------------------------------------------------------------------------------------
-
-
-def test_a_fork_goes_on_from_its_point_and_so_does_the_original(files: SQLAlchemyArchive) -> None:
-    agent = Agent(sharing(files), InMemorySaver())
-    for _ in range(6):
-        agent.say("trips")
-    early = next(
-        state
-        for state in agent.graph.get_state_history(config("trips"))
-        if state.next == () and len(state.values["messages"]) == 6
-    )
-    head = agent.graph.get_state(config("trips"))
-    assert len(early.values["om"]["log"]) < len(head.values["om"]["log"]), "the copy of that time"
-    for number in range(50, 58):
-        agent.graph.invoke({"messages": [said("trips", number)]}, at(early.config))
-        early = agent.graph.get_state(config("trips"))
-        check_window(agent, early.values)
-    for number in range(6, 12):
-        agent.graph.invoke({"messages": [said("trips", number)]}, at(head.config))
-        head = agent.graph.get_state(config("trips"))
-        check_window(agent, head.values)
-
-
-def at(place: RunnableConfig) -> RunnableConfig:
-    """A checkpoint, with whose it is: what a checkpointer gives back does not say so."""
-    return {"configurable": {**config("trips")["configurable"], **place["configurable"]}}
-
-
-def check_window(agent: Agent, values: dict[str, Any]) -> None:
-    """Each message of a branch is in the window, or within a range of the log."""
-    record, messages = values["om"], values["messages"]
-    keys = [str(message.id) for message in messages]
-    shown = {
-        e.key
-        for e in open_window(record, messages, runner_of(agent.memory).settings.counter).entries
-    }
-    ends = [ends for group in record["log"] for ends in group["ranges"]]
-    inside: set[str] = set()
-    for first, last in ends:
-        if first in keys:
-            stop = keys.index(last) + 1 if last in keys else len(keys)
-            inside.update(keys[keys.index(first) : stop])
-    assert set(keys) <= shown | inside
 
 
 def test_a_thread_that_remembered_by_itself_joins(files: SQLAlchemyArchive) -> None:
@@ -633,17 +553,6 @@ def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive
 # --- With the rest -------------------------------------------------------------------------------
 
 
-def test_eviction_in_a_shared_log(files: SQLAlchemyArchive) -> None:
-    agent = Agent(sharing(files, evict=True), InMemorySaver())
-    for _ in range(30):
-        agent.say("trips")
-        agent.say("work")
-    assert len(agent.state("trips")[1]) < 40
-    for thread in ("trips", "work"):
-        agent.say(thread)
-        check_thread(agent, thread, archive=files)
-
-
 @pytest.mark.needs("recall")
 @pytest.mark.needs("meaning")
 def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive) -> None:
@@ -663,62 +572,6 @@ def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive)
     assert hidden_id("t0") in str(found)
 
 
-async def test_without_blocking_the_loop(files: SQLAlchemyArchive) -> None:
-    memory = sharing(files)
-    graph = create_memory_agent(
-        ScriptedChatModel(actor=answer), memory=memory, checkpointer=InMemorySaver()
-    )
-    for number in range(8):
-        for thread in ("trips", "work"):
-            await graph.ainvoke({"messages": [said(thread, number)]}, config(thread))
-    record = graph.get_state(config("work")).values["om"]
-    assert {group["thread_id"] for group in record["log"]} == {"trips", "work"}
-
-
-def test_without_a_graph(files: SQLAlchemyArchive) -> None:
-    memory = sharing(files)
-    records: dict[str, Any] = {}
-    told: dict[str, list[BaseMessage]] = {"trips": [], "work": []}
-    for number in range(8):
-        for thread, messages in told.items():
-            messages.append(said(thread, number))
-            done = memory.step(records.get(thread), messages, config=config(thread))
-            messages.append(answer(done.messages))
-            records[thread] = memory.step(
-                done.record, messages, config=config(thread), final=True
-            ).record
-    assert {group["thread_id"] for group in records["work"]["log"]} == {"trips", "work"}
-
-
-@pytest.mark.parametrize("door", ["typed", "middleware"])
-def test_through_other_doors(files: SQLAlchemyArchive, door: str) -> None:
-    memory = sharing(files)
-    model, saver = ScriptedChatModel(actor=answer), InMemorySaver()
-    if door == "middleware":
-        middleware = [ObservationalMemoryMiddleware(memory)]
-        graph: Any = create_agent(model, middleware=middleware, checkpointer=saver)
-    else:
-
-        def agent(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [model.invoke(memory.llm_input_messages(state))]}
-
-        builder = StateGraph(MessagesState)
-        builder.add_node("agent", agent)
-        builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
-        builder.add_edge("agent", "om_finish")
-        graph = builder.compile(checkpointer=saver)
-    told = Agent(memory, saver)
-    told.graph = graph
-    for number in range(10):
-        for thread in THREADS:
-            graph.invoke({"messages": [said(thread, number)]}, config(thread))
-    for thread in THREADS:
-        graph.invoke({"messages": [said(thread, 10)]}, config(thread))
-        check_thread(told, thread)
-    owners = {group["thread_id"] for group in told.state("home")[0]["log"]}
-    assert owners == set(THREADS)
-
-
 # --- What is refused -----------------------------------------------------------------------------
 
 
@@ -730,39 +583,6 @@ def test_a_shared_log_needs_an_archive_and_a_resource(files: SQLAlchemyArchive) 
         agent.graph.invoke(
             {"messages": [said("trips", 0)]}, {"configurable": {"thread_id": "trips"}}
         )
-
-
-def test_removed_messages_do_not_bring_back_what_is_observed(files: SQLAlchemyArchive) -> None:
-    agent = Agent(sharing(files), InMemorySaver())
-    for _ in range(8):
-        agent.say("trips")
-    record, _ = agent.state("trips")
-    gone = [RemoveMessage(id=key) for key in record["cursor"]]
-    agent.graph.update_state(config("trips"), {"messages": gone}, as_node="agent")
-    agent.say("trips")
-    record, messages = agent.state("trips")
-    present = {str(message.id) for message in messages}
-    assert not present & {key.id for key in gone}
-    assert record["outbox"] == []
-
-
-def test_messages_removed_after_they_were_observed_are_not_observed_by_others(
-    files: SQLAlchemyArchive,
-) -> None:
-    agent = Agent(sharing(files), InMemorySaver())
-    for _ in range(9):
-        agent.say("trips")
-    record, _ = agent.state("trips")
-    newest = record["cursor"][-2:]
-    gone = [RemoveMessage(id=key) for key in newest]
-    agent.graph.update_state(config("trips"), {"messages": gone}, as_node="agent")
-    for _ in range(9):
-        agent.say("trips")
-        agent.say("work")
-    record, _ = agent.state("work")
-    archived = [each.key for each in files.messages("trips", limit=100, visible_only=False)]
-    counts = covered(record, "trips", archived)
-    assert all(counts[key] <= 1 for key in newest)
 
 
 def test_other_threads_stay_in_view_when_they_can_not_be_observed(

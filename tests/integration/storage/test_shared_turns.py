@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Engine, event
 
@@ -18,22 +18,12 @@ from langgraph_om.features.shared_log import threads as log_lease
 from langgraph_om.features.shared_log import threads as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
-from support.shared_world import USER, Agent, check_thread, extractive, said, sharing
+from support.shared_world import USER, Agent, append, check_thread, extractive, sharing
 
 
 @pytest.fixture
 def files(tmp_path: Any) -> SQLAlchemyArchive:
     return SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
-
-
-def append(archive: SQLAlchemyArchive, thread: str, first: int, count: int) -> None:
-    """Write turns of a thread as another worker does, which has not observed any of it."""
-    for number in range(first, first + count):
-        asked = said(thread, number)
-        told = AIMessage("Noted.", id=f"{asked.id}.a")
-        after = f"{thread}.h{number - 1}.a" if number else None
-        rows = [(str(each.id), each, True) for each in (asked, told)]
-        archive.append(thread, USER, rows, after=after, now=START)
 
 
 def asked_observer(model: Any) -> int:
@@ -166,7 +156,7 @@ def test_a_thread_that_hangs_or_is_given_up_holds_up_no_other(
         for _ in range(3):  # the first one waits, and the next begin where it has left
             with cache.wait_for_log(USER):
                 pass
-    assert 0.2 < time.monotonic() - began < 5
+    assert 0.2 < time.monotonic() - began < 60
     monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 600)
     monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 0.3)
     with cache.wait_for_log(USER), cache.wait_for_log(USER):
@@ -393,19 +383,13 @@ def test_what_a_thread_said_is_observed_once_too_many_are_newer(
     assert observed == {f"n{number:02}" for number in range(9, 33)}, "the newest are shown"
     append(files, "n20", 1, 1)
     for number in range(33, 43):
-        files.append(f"n{number}", USER, [*rows_of(f"n{number}")], after=None, now=clock.now)
+        append(files, f"n{number}", 0, 1, now=clock.now)
     clock.advance(hours=30)
     for _ in range(12):
         agent.say("quiet")
     log, _ = files.load_record(USER)
     assert log is not None
     assert log["threads"]["n20"]["cursor"][-1] == "n20.h1.a"
-
-
-def rows_of(thread: str) -> list[tuple[str, BaseMessage, bool]]:
-    asked = said(thread, 0)
-    told = AIMessage("Noted.", id=f"{asked.id}.a")
-    return [(str(each.id), each, True) for each in (asked, told)]
 
 
 # --- The log of all threads ----------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -18,14 +16,6 @@ from support.processes.workers import Place, answer, asked, config
 
 ROUNDS = int(os.environ.get("OM_ROUNDS", "1"))
 """How many times as many conversations are had as by default."""
-
-
-def eventually(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait until it is so."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        time.sleep(0.01)
 
 
 def talk(agent: Agent, place: Place, first: int, stop: int) -> None:

@@ -33,7 +33,7 @@ from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import FlowResult, RunContext, Show
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
-from support.clock import Clock
+from support.clock import Clock, eventually
 
 START = {
     "type": "observation-start",
@@ -210,7 +210,7 @@ def test_a_job_is_not_waited_for_longer_than_half_of_the_deadline() -> None:
     began = time.monotonic()
     run = asyncio.run(adrive(flow(), context(jobs=Jobs(10**9), deadline=0.4)))
     assert run.result == "running"
-    assert 0.15 < time.monotonic() - began < 5
+    assert 0.15 < time.monotonic() - began < 60
 
 
 def test_a_warning_is_logged_and_events_of_elsewhere_are_only_shown(
@@ -248,7 +248,7 @@ def test_a_lease_is_renewed_while_a_flow_waits_for_long_and_no_longer() -> None:
             return True
 
         def work(self) -> str:
-            time.sleep(0.08)
+            eventually(lambda: len(self.renewed) >= least)
             return "done"
 
     def flow(lease: KeepLease) -> Any:
@@ -256,15 +256,15 @@ def test_a_lease_is_renewed_while_a_flow_waits_for_long_and_no_longer() -> None:
         yield Storage("work")
         return (yield Storage("work")).value
 
-    for seconds, least, most in ((0.06, 2, 20), (60.0, 0, 0)):
+    for seconds, least in ((0.06, 2), (60.0, 0)):
         for is_async in (False, True):
-            held = Held()
+            held, began = Held(), time.monotonic()
             given, lease = context(storage=(held,)), flow(KeepLease("job", "me", seconds))
             run = asyncio.run(adrive(lease, given)) if is_async else drive(lease, given)
             assert run.result == "done"
-            time.sleep(0.03)
+            eventually(lambda: not any(each.name == "om_lease" for each in threading.enumerate()))
             count = len(held.renewed)
-            assert least <= count <= most
+            assert least <= count <= 4 * (time.monotonic() - began) / seconds
             time.sleep(0.06)
             assert len(held.renewed) == count
             assert all(each == ("job", "me", {"seconds": seconds}) for each in held.renewed)

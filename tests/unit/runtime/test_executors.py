@@ -21,12 +21,12 @@ from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
     EstimatingCounter,
-    Executor,
     InlineBuffering,
     ParallelBuffering,
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
+from support.clock import aeventually, eventually
 
 RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
@@ -140,34 +140,39 @@ def test_context_of_the_run_is_carried_along() -> None:
     assert executor.wait("c1", 60) == {"tag": "trace 7"}
 
 
-class Awaited:
-    """Work that can be awaited too; it notes how it was done."""
+class Awaited(Gate):
+    """Work that can be awaited too, where it takes a while at least; it notes how it was done."""
 
-    def __init__(self, seconds: float = 0.05) -> None:
+    def __init__(self, seconds: float = 0.05, *, is_held: bool = False) -> None:
+        super().__init__()
         self.seconds, self.done = seconds, list[str]()
+        if not is_held:
+            self.let_go.set()
 
     def __call__(self) -> Any:
-        time.sleep(self.seconds)
+        super().__call__()
         self.done.append("blocking")
         return RESULT
 
     async def awaited(self) -> Any:
+        self.started.set()
         await asyncio.sleep(self.seconds)
+        await aeventually(self.let_go.is_set)
         self.done.append("awaited")
         return RESULT
 
 
 async def settled(executor: BackgroundBuffering) -> None:
-    while not executor.flush(0):  # noqa: ASYNC110 what tells is no event of the loop
-        await asyncio.sleep(0.01)
+    await aeventually(lambda: executor.flush(0))
 
 
 async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
-    executor, jobs = BackgroundBuffering(), [Awaited(0.5) for _ in range(200)]
-    began = time.monotonic()
+    executor, jobs = BackgroundBuffering(), [Awaited(is_held=True) for _ in range(200)]
     assert all(executor.submit(f"c{n}", f"k{n}", job) for n, job in enumerate(jobs))
+    await aeventually(lambda: all(job.started.is_set() for job in jobs))
+    for job in jobs:
+        job.let_go.set()
     await settled(executor)
-    assert time.monotonic() - began < 10  # 25 seconds by four threads
     assert [way for job in jobs for way in job.done] == ["blocking"] * 4 + ["awaited"] * 196
     assert executor.peek("c199") == RESULT
 
@@ -184,11 +189,12 @@ async def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None
     del conversation
     await settled(executor)
     assert [executor.peek(f"c{number}") for number in range(9)] == [RESULT] * 9
-    ends_at = time.monotonic() + 60
-    while any(run() for run in runs) and time.monotonic() < ends_at:
-        await asyncio.sleep(0.01)  # a task and its thread end a little after the result is there
+
+    def are_gone() -> bool:
         gc.collect()
-    assert [run() for run in runs] == [None] * 9
+        return [run() for run in runs] == [None] * 9
+
+    await aeventually(are_gone)  # a task and its thread end a little after the result is there
 
 
 async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() -> None:
@@ -201,14 +207,16 @@ async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() 
 
 
 def test_a_thread_does_what_a_loop_leaves() -> None:
-    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.3), Awaited(0.3)]
+    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(is_held=True) for _ in range(2)]
 
     async def run() -> None:
         for number, job in enumerate(jobs):
             assert executor.submit(f"c{number}", f"k{number}", job)
-        await asyncio.sleep(0.05)
+        await aeventually(jobs[1].started.is_set)
 
     asyncio.run(run())
+    for job in jobs:
+        job.let_go.set()
     assert executor.flush(60)
     assert executor.peek("c1") == RESULT
     assert [job.done for job in jobs] == [["blocking"], ["blocking"]]
@@ -237,36 +245,57 @@ async def test_a_task_that_a_thread_has_taken_over_is_ended_and_harms_no_loop() 
     executor, gate = BackgroundBuffering(1, tasks=9), Gate()
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
-    job = Awaited(0.1)
+    job = Awaited(0, is_held=True)
     assert executor.submit("c0", "k0", gate)
     assert executor.submit("c1", "k1", job)
-    await asyncio.sleep(0.02)
-    job.seconds = 0.4
+    await aeventually(job.started.is_set)
+    job.started.clear()
     gate.let_go.set()
     assert executor.wait("c0", 60) == RESULT
-    assert executor.wait("c1", 0.05) == "running"  # by a thread from here on
-    await asyncio.sleep(0.3)  # the loop would go on with the task, in the thread's own context
+    assert executor.wait("c1", 0.05) == "running"
+    assert job.started.wait(60)  # by a thread
+    await asyncio.sleep(0.05)  # the loop would go on with the task, in the thread's own context
+    job.let_go.set()
     await asyncio.to_thread(executor.flush, 60)
+    await asyncio.sleep(0.05)
     assert (job.done, failures) == (["blocking"], [])
     assert executor.peek("c1") == RESULT
 
 
 def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(0.1)
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
 
     async def run() -> None:
         assert executor.submit("c0", "k0", gate)
         assert executor.submit("c1", "k1", job)
-        await asyncio.sleep(0.02)
+        await aeventually(job.started.is_set)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(run())
     loop.close()  # and no task was told
     gate.let_go.set()
-    ends_at = time.monotonic() + 20
-    while executor.peek("c1") == "running" and time.monotonic() < ends_at:
-        time.sleep(0.01)
+    job.let_go.set()
+    eventually(lambda: executor.peek("c1") != "running")
     assert (executor.peek("c1"), job.done) == (RESULT, ["blocking"])
+
+
+@pytest.mark.parametrize("ends", ["with its loop", "at once"])
+def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(ends: str) -> None:
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
+
+    async def run() -> None:
+        assert executor.submit("c0", "k0", gate)
+        assert executor.submit("c1", "k1", job, thread_id="t|>helper")
+        await aeventually(job.started.is_set)
+        executor.forget(["t"])
+        gate.let_go.set()
+        if ends == "at once":  # no model is asked any further
+            await settled(executor)
+
+    asyncio.run(run())
+    job.let_go.set()
+    assert executor.flush(60)
+    assert (executor.peek("c1"), job.done) == (None, [])
 
 
 async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
@@ -292,11 +321,9 @@ def test_what_a_cancelled_task_came_to_is_kept_for_all_workers(tmp_path: Path) -
         assert executor.submit("c0", "k0", gate, thread_id="t")
         assert gate.started.wait(60)
         assert executor.submit("c1", "k1", job, thread_id="t")
-        while not executor._awaited:  # noqa: ASYNC110 its lease is asked for beside
-            await asyncio.sleep(0.01)
+        await aeventually(lambda: executor._awaited)  # its lease is asked for beside
         loop.run_in_executor(None, let_go.wait, 60)  # whatever the application does there
-        while not job.done:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await aeventually(lambda: job.done)
         await asyncio.sleep(0.05)
         loop.call_later(0.2, let_go.set)
 
@@ -370,7 +397,7 @@ def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_as
         executor.share(archive)
         assert submit("first")
         assert archive.is_asked.wait(60)
-        executor.withdraw(thread_ids=["t"])
+        executor.forget(["t"])
         if is_asked_again:
             assert submit("second")
         # Leases are attended to one after the other, so this one's is last.
@@ -408,8 +435,7 @@ CHECKS = [name for name, _ in executor_conformance(lambda _run: InlineBuffering(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CHECKS)
 def test_executor(name: str, kind: str) -> None:
-    executor: Executor = KINDS[kind]()
-    dict(executor_conformance(lambda _run: executor))[name]()
+    dict(executor_conformance(lambda _run: KINDS[kind]()))[name]()
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -420,7 +446,7 @@ def test_executor_with_leases(name: str, tmp_path: Path) -> None:
 
 
 class Wrong(BackgroundBuffering):
-    """One that forgets a result once it was seen, and takes jobs when it is closed."""
+    """One that forgets a result once it was seen and no other, and takes jobs when it is closed."""
 
     def peek(self, cycle_id: str) -> Any:
         state = super().peek(cycle_id)
@@ -430,9 +456,17 @@ class Wrong(BackgroundBuffering):
     def close(self, timeout: float = 5.0) -> bool:
         return self.flush(timeout)
 
+    def forget(self, *_: Any, **__: Any) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
-    "name", ["results_are_looked_at_and_not_taken", "closed_executors_take_no_jobs"]
+    "name",
+    [
+        "results_are_looked_at_and_not_taken",
+        "closed_executors_take_no_jobs",
+        "forgotten_jobs_are_not_known",
+    ],
 )
 def test_a_wrong_executor_is_found(name: str) -> None:
     with pytest.raises(AssertionError):
