@@ -262,7 +262,8 @@ class ThreadMemory:
     """What a process remembers of archiving a thread."""
 
     is_known: bool = False
-    """Whether it has archived the thread before, so that the archive need not be asked."""
+    """Whether it has archived the thread before, so that the archive need not be asked. It has not
+    for a record that knows of fewer deletions, such as one of an earlier checkpoint."""
     missed: frozenset[str] = frozenset()
     """Keys of messages that were new or edited when the archive failed."""
     waited_for: str | None = None
@@ -301,7 +302,10 @@ def archive_new(
         return None, []
     archive = StepArchive.of(settings, record, now)
     memory: ThreadMemory = yield from archive.call(
-        "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
+        "recall_thread",
+        thread,
+        drop_deleted_groups(record, select_own_groups(record)),
+        deletion=view(record).get("deletion", 0),
     )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
@@ -316,7 +320,8 @@ def archive_new(
         yield from archive.note_failure(error, missed, request)
         return None, []
     if not memory.is_known or memory.missed or memory.waited_for is not None:
-        yield Storage("note_archived", (thread,))
+        number = view(fold(record, [events])).get("deletion", 0)
+        yield Storage("note_archived", (thread, number))
     return archive, events
 
 

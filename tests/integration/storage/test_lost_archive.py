@@ -138,7 +138,8 @@ def test_nothing_is_evicted_that_a_swapped_archive_lacks(caplog: pytest.LogCaptu
 def survive(delete: str, **options: Any) -> tuple[Any, SQLAlchemyArchive, Any]:
     archive = SQLAlchemyArchive("sqlite://")
     config = on_thread(resource_id="ana")
-    agent = make_agent("agent", InMemorySaver(), messages=200, archive=archive, **options)
+    options = {"messages": 200, **options}
+    agent = make_agent("agent", InMemorySaver(), archive=archive, **options)
     talk(agent.graph, config, turns(10))
     if delete == "thread":
         agent.memory.delete_thread("t")
@@ -183,10 +184,11 @@ def test_thread_that_is_deleted_again_begins_a_new_floor() -> None:
 
 
 @pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("messages", [200, 20_000])
 def test_fork_from_before_a_deletion_is_a_branch_of_its_own(
-    caplog: pytest.LogCaptureFixture, *, is_named: bool
+    messages: int, caplog: pytest.LogCaptureFixture, *, is_named: bool
 ) -> None:
-    agent, archive, config = survive("thread")
+    agent, archive, config = survive("thread", messages=messages)
     early = agent.graph.get_state(config).config["configurable"]
     talk(agent.graph, config, turns(2, start=10))
     whose = config["configurable"] if is_named else {}
