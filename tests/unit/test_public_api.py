@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ import pytest
 import langgraph_om
 from langgraph_om import ObservationalMemory, ThreadMemory
 from langgraph_om.testing import ScriptedChatModel
+from support.programs import run_program
 
 GONE = set(os.environ.get("OM_GONE", "").split())
 """Names that went with a feature; see `support/without.py`."""
@@ -207,10 +207,7 @@ def test_star_import_works_without_langchain() -> None:
         "import langgraph_om\n"
         "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "ObservationalMemory False\n", done.stderr
+    assert run_program("-c", program).stdout == "ObservationalMemory False\n"
 
 
 # --- What an import brings ------------------------------------------------------------------------
@@ -228,11 +225,7 @@ def list_imported(program: str) -> set[str]:
         f"import sys, langgraph.graph; before = {{*sys.modules}}\n{program}\n"
         "print(*sorted({*sys.modules} - before))"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", told], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return set(run_program("-c", told).stdout.split())
 
 
 @pytest.mark.slow
