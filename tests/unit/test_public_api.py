@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -208,6 +209,25 @@ def test_star_import_works_without_langchain() -> None:
         "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
     )
     assert run_program("-c", program).stdout == "ObservationalMemory False\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "program", "extra"),
+    [
+        ("jinja2", "import langgraph_om.web", "web"),
+        ("starlette", "import langgraph_om.web", "web"),
+        ("mcp", "from langgraph_om.mcp import memory_server as m; m(None, resource_id='a')", "mcp"),
+    ],
+)
+def test_a_feature_without_its_package_names_its_extra(
+    missing: str, program: str, extra: str
+) -> None:
+    without = f"import sys; sys.modules[{missing!r}] = None\n{program}"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", without], capture_output=True, text=True, check=False
+    )
+    assert f"`pip install 'langgraph-om[{extra}]'`" in done.stderr
 
 
 # --- What an import brings ------------------------------------------------------------------------
