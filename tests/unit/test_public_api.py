@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
