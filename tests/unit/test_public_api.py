@@ -210,6 +210,25 @@ def test_star_import_works_without_langchain() -> None:
     assert run_program("-c", program).stdout == "ObservationalMemory False\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "program", "extra"),
+    [
+        ("jinja2", "import langgraph_om.web", "web"),
+        ("starlette", "import langgraph_om.web", "web"),
+        ("mcp", "from langgraph_om.mcp import memory_server as m; m(None, resource_id='a')", "mcp"),
+    ],
+)
+def test_a_feature_without_its_package_names_its_extra(
+    missing: str, program: str, extra: str
+) -> None:
+    without = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"try:\n    {program}\nexcept ImportError as error:\n    print(error)"
+    )
+    assert f"`pip install 'langgraph-om[{extra}]'`" in run_program("-c", without).stdout
+
+
 # --- What an import brings ------------------------------------------------------------------------
 
 HEAVY = (
