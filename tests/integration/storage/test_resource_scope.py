@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -595,3 +595,22 @@ def test_other_threads_stay_in_view_when_they_can_not_be_observed(files: SQLAlch
     for number in range(9):
         agent.say(f"t{number}")
         assert number == 0 or f"t{number - 1}-000" in agent.prompt()
+
+
+def test_messages_removed_after_they_were_observed_are_not_observed_by_others(
+    files: SQLAlchemyArchive,
+) -> None:
+    agent = Agent(sharing(files), InMemorySaver())
+    for _ in range(9):
+        agent.say("trips")
+    record, _ = agent.state("trips")
+    newest = record["cursor"][-2:]
+    gone = [RemoveMessage(id=key) for key in newest]
+    agent.graph.update_state(config("trips"), {"messages": gone}, as_node="agent")
+    for _ in range(9):
+        agent.say("trips")
+        agent.say("work")
+    record, _ = agent.state("work")
+    archived = [each.key for each in files.messages("trips", limit=100, visible_only=False)]
+    counts = covered(record, "trips", archived)
+    assert all(counts[key] <= 1 for key in newest)
