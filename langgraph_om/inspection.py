@@ -350,6 +350,9 @@ class ArchivedMemory:
         resource = self._name_resource()
         form, (stored, revision) = resource_form(), self.archive.load_record(resource)
         if form is None or stored is None:
-            msg = f"the archive has no shared log of the resource {resource!r}"
+            msg = (
+                f"the archive has no shared log of the resource {resource!r}; where "
+                f"threads do not share one, each has its own: name a thread"
+            )
             raise SourceError(msg)
         return form, stored, revision

@@ -79,9 +79,10 @@ def memory_server(
             resource, or `resource_id` is blank.
         ImportError: When the package `mcp` is not installed.
     """
-    doors = _Doors(memory, resource_id, store)
+    server_class, refusal = _find_server_class()
+    doors = _Doors(memory, resource_id, store, refusal)
     settings = {"log_level": "WARNING"} | settings
-    server = _find_server_class()(name=name, instructions=_INSTRUCTIONS, **settings)
+    server = server_class(name=name, instructions=_INSTRUCTIONS, **settings)
     hints = import_module("mcp.types").ToolAnnotations
     reads = hints.model_validate({"readOnlyHint": True, "openWorldHint": False})
     for tool in (doors.recall, doors.search, doors.threads):
@@ -99,14 +100,18 @@ def memory_server(
     return server
 
 
-def _find_server_class() -> Any:
-    """Return the class of servers, which the second version of the `mcp` package renamed."""
+def _find_server_class() -> tuple[Any, type[Exception]]:
+    """Return the class of servers, and that of errors whose words a client is told.
+
+    The second version of the `mcp` package renamed the first, and tells of no other error.
+    """
     for module, name in (
         ("mcp.server.mcpserver", "MCPServer"),
         ("mcp.server.fastmcp", "FastMCP"),
     ):
         try:
-            return getattr(import_module(module), name)
+            server = getattr(import_module(module), name)
+            return server, import_module(f"{module}.exceptions").ResourceError
         except ModuleNotFoundError as error:
             missing = error
     msg = "a server of the Model Context Protocol needs the package 'mcp': pip install mcp"
@@ -117,9 +122,14 @@ class _Doors:
     """The tools and resources; their docstrings are what a client's model reads of them."""
 
     def __init__(
-        self, memory: ObservationalMemory, resource_id: ResourceOfCaller, store: Any
+        self,
+        memory: ObservationalMemory,
+        resource_id: ResourceOfCaller,
+        store: Any,
+        refusal: type[Exception],
     ) -> None:
         check_memory(memory)
+        self._refusal = refusal
         self._runner, self._store, self._resource = runner_of(memory), store, resource_id
         recall = self._runner.settings.features.find("recall")
         if memory.archive is None or recall is None or recall.config.scope != "resource":
@@ -269,7 +279,9 @@ class _Doors:
             return await asyncio.to_thread(read, ArchivedMemory(self._archive, resource))
         except ArchiveError as error:
             logger.warning("resource %r: the archive cannot be read: %s", resource, error)
-            raise SourceError(_UNREADABLE) from None
+            raise self._refusal(_UNREADABLE) from None
+        except (ConfigurationError, SourceError) as error:
+            raise self._refusal(str(error)) from error
 
 
 def _check_resource(resource: object) -> str:

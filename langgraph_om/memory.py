@@ -7,6 +7,7 @@ its runner.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, Unpack, cast
 
@@ -496,7 +497,10 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
         """
         state = yield from self._read()
         states = (yield from self._list_generations(10)) if history else None
-        return self._memory.view(state, history=states)
+        view = self._memory.view(state, history=states)
+        if view.record["thread_id"]:
+            return view
+        return replace(view, record={**view.record, "thread_id": self.thread_id})
 
     @waited
     def status(self) -> Requests[dict[str, Any]]:

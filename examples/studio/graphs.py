@@ -1,6 +1,6 @@
 # Three agents with Observational Memory, to look at in LangGraph Studio.
 #
-#     pip install "langgraph-om[studio,agents]"
+#     pip install -e ".[studio]"                   # in the checkout
 #     cd examples/studio && langgraph dev          # offline; real models with GOOGLE_API_KEY
 #                                                  # or OPENAI_API_KEY and their package
 #

@@ -544,7 +544,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 what a database or a server raises
-        return _fail(SourceError(f"{type(error).__name__}: {error}"), args, NO_SOURCE)
+        said = f"{_name_source(args)}{type(error).__name__}: {error}"
+        return _fail(SourceError(said), args, NO_SOURCE)
 
 
 def _read_count(text: str) -> int:
@@ -622,6 +623,14 @@ def _load_graph(name: str | None) -> Any:
         msg = f"`--graph` is {name!r}, which is {type(graph).__name__}; pass a compiled graph"
         raise ConfigurationError(msg)
     return graph
+
+
+def _name_source(args: Namespace) -> str:
+    """Return the option that says where the memory is, as the beginning of an error."""
+    if args.url:
+        return f"`--url` is {args.url!r}: "
+    # The URL of a database may have a password.
+    return "`--checkpointer`: " if args.checkpointer else "`--archive`: " if args.archive else ""
 
 
 def _fail(error: Exception, args: Namespace, code: int) -> int:

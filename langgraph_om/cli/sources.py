@@ -417,7 +417,10 @@ def _check_file(place: str, table: str) -> str:
         return place
     path = place.partition("://")[2].removeprefix("/")
     if not Path(path).is_file():
-        msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
+        msg = (
+            f"there is no file {path!r}; a path is from this folder in sqlite:///file.db, and from "
+            f"the root in sqlite:////home/ana/file.db"
+        )
         raise SourceError(msg)
     with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
         if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():

@@ -266,7 +266,7 @@ def choose_models(
             **{role.option: role.model for role in roles},
         }
         if not is_named:
-            options["model"] = DEFAULT_MODEL
+            _check_default()
         for option, value in options.items():
             if value is not None:
                 check_value(option, value)
@@ -275,6 +275,15 @@ def choose_models(
                 _check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
         _check_tiers(models, observing, reflecting, thresholds, counter, features=features)
     return models
+
+
+def _check_default() -> None:
+    """Refuse that no model is named, where the default one cannot work."""
+    try:
+        check_value("model", DEFAULT_MODEL)
+    except ConfigurationError as error:
+        msg = f"no model is given to `ObservationalMemory`, so it takes the default one: {error}"
+        raise ConfigurationError(msg) from None
 
 
 def _check_named(model: object, option: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial, wraps
@@ -62,6 +62,10 @@ class Handle:
         as_node: str | None = None,
         wait: float = 30.0,
     ) -> None:
+        given: object = config
+        if not isinstance(given, Mapping):
+            msg = f'`config` is {given!r}; pass {{"configurable": {{"thread_id": "..."}}}}'
+            raise ConfigurationError(msg)
         if not hasattr(graph, "update_state"):
             msg = f"`graph` is {type(graph).__name__}; pass a compiled graph, or a `RemoteGraph`"
             raise ConfigurationError(msg)

@@ -123,6 +123,9 @@ def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(
     for text in said:
         say(agent, text, old)
     assert said[0] not in {each.text for each in agent.get_state(old).values["messages"]}
+    once: RunnableConfig = {"configurable": {"thread_id": "old", "om_enabled": False}}
+    said.append("Just this once, without.")  # which is not archived before the next turn
+    say(agent, said[-1], once)
 
     page = (DOCS / "adopt-and-leave.md").read_text(encoding="utf-8")
     (leaving,) = re.findall(r"^kept = .*?(?=^```)", page, re.MULTILINE | re.DOTALL)

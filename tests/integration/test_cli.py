@@ -366,13 +366,13 @@ def test_mistakes_have_codes_and_say_what_to_do(
     ("where", "code", "said"),
     [
         (("--record", "nowhere.json"), 3, "cannot be read"),
-        (("--checkpointer", "sqlite:///nowhere.db"), 3, "is no file"),
-        (("--archive", "sqlite:///nowhere.db"), 3, "is no file"),
+        (("--checkpointer", "sqlite:///nowhere.db"), 3, "there is no file 'nowhere.db'"),
+        (("--archive", "sqlite:///nowhere.db"), 3, "from the root"),
         (("--checkpointer", "mysql://x"), 2, "pass sqlite:///"),
         pytest.param(
             ("--url", "http://127.0.0.1:9"),
             3,
-            "Connect",
+            "`--url` is 'http://127.0.0.1:9': Connect",
             marks=pytest.mark.slow,  # it retries
         ),
         (("--url", "http://127.0.0.1:9", "--graph", "no.such:graph"), 2, "cannot be imported"),

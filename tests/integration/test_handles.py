@@ -445,12 +445,22 @@ def test_a_breakpoint_of_one_call_can_be_written_at_without_waiting(door: Any) -
 
 @pytest.mark.parametrize(
     ("config", "said"),
-    [({}, "`config` names no thread"), ({"configurable": {"thread_id": ""}}, "names no thread")],
+    [
+        ({}, "`config` names no thread"),
+        ({"configurable": {"thread_id": ""}}, "names no thread"),
+        (None, "`config` is None; pass"),
+        ("t-1", "`config` is 't-1'; pass .*thread_id"),
+    ],
 )
 def test_a_configuration_without_a_thread_is_refused(config: Any, said: str) -> None:
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, config)
+
+
+def test_the_view_of_a_thread_that_never_ran_names_it() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    assert "memory of t, generation 0" in str(agent.memory.of(agent.graph, on_thread()).view())
 
 
 def test_a_graph_that_keeps_nothing_is_refused() -> None:

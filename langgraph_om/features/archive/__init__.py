@@ -259,6 +259,8 @@ class _Thread:
 
     is_known: bool = False
     """Whether all of it was archived."""
+    deletion: int | None = None
+    """How many deletions of it the record knew of that was archived last."""
     log: Sequence[str] | None = None
     """The ids of the groups that the archive was told to be its log."""
     missed: frozenset[str] = frozenset()
@@ -289,18 +291,25 @@ class ArchiveWriter:
         self._forget(None)
 
     def recall_thread(
-        self, thread_id: str, groups: Sequence[Group], *, is_missing: bool = False
+        self,
+        thread_id: str,
+        groups: Sequence[Group],
+        *,
+        deletion: int | None = None,
+        is_missing: bool = False,
     ) -> ThreadMemory:
         """Return what this process remembers of a thread, and which of its groups are new.
 
         Args:
+            deletion: How many deletions of the thread the record knows of.
             is_missing: Whether the archive lacks it, so that nothing is remembered any more.
         """
         if is_missing:
             self._forget(thread_id)
         own, ids = self._threads.get(thread_id, _Thread()), [group["id"] for group in groups]
         new = [group for group in groups if group["id"] not in (own.log or ())]
-        return ThreadMemory(own.is_known, own.missed, own.waited_for, new, own.log != ids)
+        is_known = own.is_known and own.deletion == deletion
+        return ThreadMemory(is_known, own.missed, own.waited_for, new, own.log != ids)
 
     def _remember(self, thread_id: str) -> _Thread:
         # Without a lock, which a forked process would have to make anew.
@@ -326,9 +335,10 @@ class ArchiveWriter:
         self._is_away = True
         return _find_place(self.archive)
 
-    def note_archived(self, thread_id: str) -> None:
-        """Remember that the archive has all of a thread."""
+    def note_archived(self, thread_id: str, deletion: int | None) -> None:
+        """Remember that the archive has all of a thread, as of so many deletions."""
         own = self._remember(thread_id)
+        own.deletion = deletion
         own.is_known, own.missed, own.waited_for = True, frozenset(), None
 
     def append_messages(

@@ -262,7 +262,8 @@ class ThreadMemory:
     """What a process remembers of archiving a thread."""
 
     is_known: bool = False
-    """Whether it has archived the thread before, so that the archive need not be asked."""
+    """Whether it has archived the thread before, so that the archive need not be asked. It has not
+    for a record that knows of fewer deletions, such as one of an earlier checkpoint."""
     missed: frozenset[str] = frozenset()
     """Keys of messages that were new or edited when the archive failed."""
     waited_for: str | None = None
@@ -301,7 +302,10 @@ def archive_new(
         return None, []
     archive = StepArchive.of(settings, record, now)
     memory: ThreadMemory = yield from archive.call(
-        "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
+        "recall_thread",
+        thread,
+        drop_deleted_groups(record, select_own_groups(record)),
+        deletion=view(record).get("deletion", 0),
     )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
@@ -316,7 +320,8 @@ def archive_new(
         yield from archive.note_failure(error, missed, request)
         return None, []
     if not memory.is_known or memory.missed or memory.waited_for is not None:
-        yield Storage("note_archived", (thread,))
+        number = view(fold(record, [events])).get("deletion", 0)
+        yield Storage("note_archived", (thread, number))
     return archive, events
 
 
@@ -468,7 +473,7 @@ def _append_new(
     Args:
         patience: How old, in seconds, what is new may be to wait where nothing else is archived.
     """
-    last = view(record).get("archived")
+    former, last = record, view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     is_moved = view(record).get("deletion", 0) is None
@@ -482,6 +487,10 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = find_all_unarchived(record, messages)
+    if after is not None and not is_there:
+        # An unknown one would stand for the end of whichever branch is current.
+        is_lacking = after == last or not (yield from archive.archived_keys([after]))
+        after = None if is_lacking else after
     groups = drop_deleted_groups(record, memory.new_groups)
     own = drop_deleted_groups(record, select_own_groups(record))
     log = [group["id"] for group in own]
@@ -501,7 +510,7 @@ def _append_new(
     if not is_right:  # another process deleted the thread, or the archive was swapped
         whose = (archive.thread_id, own)
         memory = yield from archive.call("recall_thread", *whose, is_missing=True)
-        return (yield from _append_new(archive, record, messages, changed, memory))
+        return (yield from _append_new(archive, former, messages, changed, memory))
     if (groups or has_other_log) and not is_survivor(noted):
         names = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *names, groups, archive.now, log=log)

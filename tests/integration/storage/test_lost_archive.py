@@ -138,7 +138,8 @@ def test_nothing_is_evicted_that_a_swapped_archive_lacks(caplog: pytest.LogCaptu
 def survive(delete: str, **options: Any) -> tuple[Any, SQLAlchemyArchive, Any]:
     archive = SQLAlchemyArchive("sqlite://")
     config = on_thread(resource_id="ana")
-    agent = make_agent("agent", InMemorySaver(), messages=200, archive=archive, **options)
+    options = {"messages": 200, **options}
+    agent = make_agent("agent", InMemorySaver(), archive=archive, **options)
     talk(agent.graph, config, turns(10))
     if delete == "thread":
         agent.memory.delete_thread("t")
@@ -180,6 +181,45 @@ def test_thread_that_is_deleted_again_begins_a_new_floor() -> None:
     agent.memory.delete_thread("t")
     say(agent.graph, config, turn(13))
     assert [row.key for row in archive.messages("t", limit=9)] == ["h13", "h13-answer"]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("messages", [200, 20_000])
+def test_fork_from_before_a_deletion_is_a_branch_of_its_own(
+    messages: int, caplog: pytest.LogCaptureFixture, *, is_named: bool
+) -> None:
+    agent, archive, config = survive("thread", messages=messages)
+    early = agent.graph.get_state(config).config["configurable"]
+    talk(agent.graph, config, turns(2, start=10))
+    whose = config["configurable"] if is_named else {}
+    say(agent.graph, {"configurable": {**whose, **early}}, turn(50))
+    assert [row.key for row in archive.messages("t", limit=99)] == ["h50", "h50-answer"]
+    branch = values(agent.graph, config)["om"]["branch"]
+    own = archive.messages("t", limit=99, branch=branch)
+    assert [row.key for row in own] == ["h50", "h50-answer"]
+    assert archive.contains("t", ["h10", "h11-answer"]) == {"h10", "h11-answer"}
+    assert warned(caplog) == 0
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_branches_do_not_mix_in_an_archive_that_was_emptied(*, evict: bool) -> None:
+    saver = InMemorySaver()
+    agent = make_agent("agent", saver, messages=200, archive="sqlite://", evict=evict)
+    talk(agent.graph, on_thread(), turns(2))
+    early = agent.graph.get_state(on_thread()).config
+    ends, said = [], []
+    for start in (20, 50):
+        talk(agent.graph, early, turns(1, start=start))
+        talk(agent.graph, on_thread(), turns(14, start=start + 1))
+        ends.append(agent.graph.get_state(on_thread()).config)
+    emptied = SQLAlchemyArchive("sqlite://")
+    agent = make_agent("agent", saver, messages=200, archive=emptied, evict=evict)
+    for end, number in zip(ends, (80, 90), strict=True):
+        had = [message.id for message in values(agent.graph, end)["messages"]]
+        say(agent.graph, end, turn(number))
+        said.append([*had, f"h{number}", f"h{number}-answer"])
+        current = [row.key for row in emptied.messages("t", limit=99)]
+        assert current == said[-1]
 
 
 def test_shared_log_gets_nothing_back_that_was_deleted() -> None:

@@ -190,6 +190,11 @@ async def test_the_user_of_each_request_is_asked_for(remembered: str) -> None:
         who[0] = " "
         with pytest.raises(Exception, match="`resource_id` is ' '"):
             await server.call_tool("threads", {})
+        server = memory_server(memory, resource_id="ana", allow_writes=True)
+        with pytest.raises(Exception, match="no item matches 'a unicorn'") as wrong:
+            await server.call_tool("forget", {"item": "a unicorn"})
+        # The second version of the `mcp` package tells a client the words of its own errors alone.
+        assert type(wrong.value.__cause__).__module__.startswith("mcp.")
     assert ("ana-1" in first, "bob-1" in first) == (True, False)
     assert ("ana-1" in second, "bob-1" in second) == (False, True)
 

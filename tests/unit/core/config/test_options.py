@@ -358,6 +358,14 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
+def test_a_memory_without_a_model_says_that_it_took_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_google_genai", None)
+    with pytest.raises(ConfigurationError, match=r"^no model is given .*langgraph-om\[google\]"):
+        ObservationalMemory()
+
+
 @pytest.mark.needs("recall")
 @pytest.mark.needs("archive")
 def test_retrieval_without_an_archive_says_what_it_reaches(
