@@ -114,7 +114,10 @@ def _find_server_class() -> tuple[Any, type[Exception]]:
             return server, import_module(f"{module}.exceptions").ResourceError
         except ModuleNotFoundError as error:
             missing = error
-    msg = "a server of the Model Context Protocol needs the package 'mcp': pip install mcp"
+    msg = (
+        "a server of the Model Context Protocol needs the package 'mcp'; install it with "
+        "`pip install 'langgraph-om[mcp]'`"
+    )
     raise ImportError(msg) from missing
 
 

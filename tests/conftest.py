@@ -23,13 +23,7 @@ from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
 from support.examples import USUAL, count_examples
-from support.savers import (
-    SAVER_KINDS,
-    SaverKind,
-    fresh_database,
-    open_async_saver,
-    open_saver,
-)
+from support.savers import SAVER_KINDS, SaverKind, fresh_database, open_async_saver, open_saver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -112,7 +113,7 @@ def _asks_nothing(runner: StepRunner, step: Step) -> bool:
         return False  # only a look elsewhere would tell
     count_and_collect(step, {name: runner.buffering.peek(key) for name, key in jobs.items()})
     runner.spans.keep(step.former["id"], step.window.span)  # any inspection goes on from it
-    if not _FOUND_AGAIN.issuperset(event["type"] for event in step.events):
+    if not _FOUND_AGAIN.issuperset(map(itemgetter("type"), step.events)):
         return False
     step.decision = plan(step.record, step.window, settings.thresholds, step.now, settings.features)
     is_job = step.decision.kind == "buffer" and runner.buffers_in_background

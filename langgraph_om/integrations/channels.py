@@ -136,6 +136,8 @@ def _read_update(update: Any) -> list[BaseMessage]:
     if update is None:
         return []
     items = update if isinstance(update, list) else [update]
+    if not find_others(items):  # nothing to convert, as nearly always
+        return items
     messages = convert_to_messages([*map(restore_message, items)])
     return [*map(message_chunk_to_message, messages)]
 

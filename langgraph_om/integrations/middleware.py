@@ -601,13 +601,14 @@ class _Found:
 
 
 def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
-    if not runner.runs.is_on():
+    access = runner.runs.access()
+    if access == "none":
         return _Taken()
     if _is_summarised(state):
         runner.runs.warn_once(_TWO_SUMMARIES)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
-    if runner.runs.is_read_only():
+    if access == "read":
         yield from runner.read(scope, record, conversation, identity)
         return _Taken(scope.changes)
     # Which reducer the messages have is known in a run only: `create_agent` joins the schemas.

@@ -220,12 +220,13 @@ class MemoryNodes:
                 node tells of a run that stops without an answer, but for one out of supersteps.
         """
         runner = self.runner
-        if not runner.runs.is_on():
+        access = runner.runs.access()
+        if access == "none":
             return Inspection(self._update([]))
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
         is_caught = acts and not _must_proceed(state)
         scope = RunScope(runner, state=state, is_caught=is_caught)
-        if runner.runs.is_read_only():
+        if access == "read":
             yield from runner.read(scope, record, messages, who)
             return Inspection({**self._update([]), **scope.changes})
         if acts:

@@ -238,8 +238,9 @@ def supervise(
             try:
                 effect = flow.send(reply)
             except StopIteration as done:
-                log_failures(cycle.events)
-                _log_cycles(cycle.events)
+                if cycle.events:
+                    log_failures(cycle.events)
+                    _log_cycles(cycle.events)
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import filterfalse
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
@@ -32,6 +32,10 @@ _CHECKPOINTER = "__pregel_checkpointer"
 """Where it keeps a graph's checkpointer."""
 _DURABILITY = "__pregel_durability"
 """Where it says when a checkpoint is written, in a run that was given a `durability`."""
+
+
+Access = Literal["none", "read", "write"]
+"""How a run takes part in memory: not at all, by showing it, or by changing it too."""
 
 
 class MemoryContext(TypedDict, total=False):
@@ -64,7 +68,7 @@ class Runs:
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return self.enabled and _read_flag("om_enabled", config, default=True)
+        return self.enabled and _read_flag("om_enabled", read_configurable(config), default=True)
 
     def is_read_only(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
@@ -72,11 +76,22 @@ class Runs:
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        return _read_flag("om_read_only", config, default=False)
+        return _read_flag("om_read_only", read_configurable(config), default=False)
+
+    def access(self, config: RunnableConfig | None = None) -> Access:
+        """Return both flags of a run as one.
+
+        Raises:
+            ConfigurationError: As `is_on` and `is_read_only`.
+        """
+        configurable = read_configurable(config)
+        if not self.enabled or not _read_flag("om_enabled", configurable, default=True):
+            return "none"
+        return "read" if _read_flag("om_read_only", configurable, default=False) else "write"
 
     def may_write(self, config: RunnableConfig | None = None) -> bool:
         """Return whether this run may change memory."""
-        return self.is_on(config) and not self.is_read_only(config)
+        return self.access(config) == "write"
 
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about.
@@ -100,7 +115,7 @@ class Runs:
             )
         # The nodes around the agent, without the ids of their tasks and memory's own.
         place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
-        return Identity(thread, self.find_resource(config), place)
+        return Identity(thread, self._read_resource(config, configurable), place)
 
     def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
         """Warn where an agent in another graph has a long history, and memory begins with it."""
@@ -123,11 +138,17 @@ class Runs:
         Raises:
             ConfigurationError: As `identity`.
         """
+        return self._read_resource(config, read_configurable(config))
+
+    def _read_resource(
+        self, config: RunnableConfig | None, configurable: Mapping[str, Any]
+    ) -> str | None:
         if isinstance(self.resource_id, str):
             return self.resource_id
-        configurable = read_configurable(config)
         if self.resource_id is None:
             said = _read_said("resource_id", configurable)
+            if not said:
+                return None
             ids = {place: str(value) for place, value in said.items() if value is not None}
             return _agree(ids) if ids else None
         try:
@@ -175,17 +196,18 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run says of something, by where it is said, its context first."""
     said: dict[str, Any] = {}
     context: Any = getattr(configurable.get(RUNTIME), "context", None)
-    is_mapping = isinstance(context, Mapping)
-    value = context.get(name) if is_mapping else getattr(context, name, None)
-    if value is not None:
-        said[f'context["{name}"]'] = value
+    if context is not None:
+        is_mapping = isinstance(context, Mapping)
+        value = context.get(name) if is_mapping else getattr(context, name, None)
+        if value is not None:
+            said[f'context["{name}"]'] = value
     if name in configurable:
         said[f'configurable["{name}"]'] = configurable[name]
     return said
 
 
-def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
-    said = _read_said(name, read_configurable(config))
+def _read_flag(name: str, configurable: Mapping[str, Any], *, default: bool) -> bool:
+    said = _read_said(name, configurable)
     if not said:
         return default
     return _agree({place: check_flag(place, value) for place, value in said.items()})

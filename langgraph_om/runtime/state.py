@@ -50,7 +50,8 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     if not isinstance(messages, list):
         raise _not_messages(key, messages)
     # By class, because this is asked in every step about a conversation of any length.
-    if all(isinstance(messages[at], BaseMessage) for at in find_others(messages)):
+    others = find_others(messages)
+    if not others or all(isinstance(messages[at], BaseMessage) for at in others):
         return cast("list[BaseMessage]", messages)
     odd = next((m for m in messages if not isinstance(m, BaseMessage | Mapping)), None)
     if odd is not None:

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
-from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
@@ -44,7 +44,7 @@ class Outcome:
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
-        self.record = fold(self.record, [events])
+        self.record = fold_events(self.record, events)
         self.events += events
 
 
@@ -128,14 +128,14 @@ def take_step(
         thread_id: The thread's id; without one it is looked for in the configuration.
     """
     memory, conversation = complete_record(record), read_messages(messages)
-    if not runner.runs.is_on(scope.config):
+    access = runner.runs.access(scope.config)
+    if access == "none":
         return StepResult(memory, [], list(conversation), aborted=False, **read_values(scope))
-    if runner.runs.is_read_only(scope.config):
-        who = runner.identity(scope.config, thread_id=thread_id)
-        texts = (yield from runner.read(scope, memory, conversation, who)).texts
+    identity = runner.identity(scope.config, thread_id=thread_id)
+    if access == "read":
+        texts = (yield from runner.read(scope, memory, conversation, identity)).texts
         view = runner.actor_input(runner.look(memory, conversation, texts, scope.config))
         return StepResult(memory, [], view, aborted=False, **read_values(scope))
-    identity = runner.identity(scope.config, thread_id=thread_id)
     outcome = yield from turn(runner, memory, conversation, identity, scope, is_final=is_final)
     return conclude(runner, outcome, scope)
 

@@ -19,14 +19,21 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from jinja2 import Environment, PackageLoader
-from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+try:
+    from jinja2 import Environment, PackageLoader
+    from starlette.applications import Starlette
+    from starlette.convertors import Convertor, register_url_convertor
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ModuleNotFoundError as error:
+    msg = (
+        f"the pages of memory need the package {error.name!r}, and it is not installed; install it "
+        f"with `pip install 'langgraph-om[web]'`"
+    )
+    raise ImportError(msg) from error
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import list_items

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.clock import eventually
 from support.hooks import LIFECYCLE
+from support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)

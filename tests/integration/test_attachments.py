@@ -97,10 +97,7 @@ def remembering(model: Any, setting: Any = "auto", **options: Any) -> Observatio
 
 
 async def observe(
-    memory: ObservationalMemory,
-    messages: Sequence[BaseMessage] = SAID,
-    *,
-    is_async: bool = False,
+    memory: ObservationalMemory, messages: Sequence[BaseMessage] = SAID, *, is_async: bool = False
 ) -> StepResult:
     if is_async:
         return await memory.astep(None, messages, thread_id="t")

@@ -16,11 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from langgraph_om import (
-    EstimatingCounter,
-    ObserverError,
-    add_observational_memory,
-)
+from langgraph_om import EstimatingCounter, ObserverError, add_observational_memory
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector

@@ -52,7 +52,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-from support.windows import Words
+from support.words import Words
 
 CONFIG = on_thread()
 DUE: dict[str, Any] = {"messages": 300, "log": 200}

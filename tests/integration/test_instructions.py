@@ -16,11 +16,7 @@ from support.agents import Agent, make_agent, on_thread, scripted, talk, turns
 CONFIG = on_thread()
 OBSERVING = "Note every medicine by its full name."
 REFLECTING = "Keep every medicine."
-OPTIONS: dict[str, Any] = {
-    "messages": 300,
-    "log": 150,
-    "reflection": {"instruction": REFLECTING},
-}
+OPTIONS: dict[str, Any] = {"messages": 300, "log": 150, "reflection": {"instruction": REFLECTING}}
 
 
 def stumbling() -> Any:
@@ -41,8 +37,7 @@ def asked(agent: Agent, role: str) -> list[str]:
 
 @pytest.mark.parametrize("observer", ["plain", "stumbling"])
 @pytest.mark.parametrize(
-    ("prompt", "buffers"),
-    [("default", False), ("default", True), ("condensed", True)],
+    ("prompt", "buffers"), [("default", False), ("default", True), ("condensed", True)]
 )
 def test_instructions_reach_every_question(observer: str, prompt: str, *, buffers: bool) -> None:
     reply = stumbling() if observer == "stumbling" else ExtractiveObserver().reply

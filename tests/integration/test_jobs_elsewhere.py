@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ from support.agents import (
 )
 from support.clock import Clock
 from support.elsewhere import Elsewhere
+from support.programs import run_program
 
 AHEAD = {"buffer_tokens": 80}
 
@@ -119,15 +117,7 @@ print(json.dumps(memory.run_job(json.load(sys.stdin))))
 @pytest.mark.slow
 def test_another_process_comes_to_the_same() -> None:
     request = request_of()
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps(request),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_program("-c", PROGRAM, input=json.dumps(request))
     found, expected = json.loads(done.stdout), worker().run_job(request)
     assert found["chunk"]["groups"][0]["text"] == expected["chunk"]["groups"][0]["text"]
     assert found["cycle_id"] == expected["cycle_id"] == request["cycle_id"]

@@ -13,12 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import (
-    BackgroundBuffering,
-    ConfigurationError,
-    InlineBuffering,
-    ParallelBuffering,
-)
+from langgraph_om import BackgroundBuffering, ConfigurationError, InlineBuffering, ParallelBuffering
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,

@@ -604,10 +604,7 @@ def test_a_summary_of_before_is_observed_as_one_and_not_warned_of(
 ) -> None:
     agent = beside(limits={"messages": 300, "log": 20_000})
     former: Graph = create_agent(
-        scripted(),
-        [search],
-        middleware=[summarising(8, 4)],
-        checkpointer=agent.graph.checkpointer,
+        scripted(), [search], middleware=[summarising(8, 4)], checkpointer=agent.graph.checkpointer
     )
     talk(former, CONFIG, turns(8))
     summary = values(former, CONFIG)["messages"][0]
@@ -621,15 +618,12 @@ def test_a_summary_of_before_is_observed_as_one_and_not_warned_of(
     assert "Earlier summary: Here is a summary" in noted[0]
 
 
-def test_memory_that_is_off_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
-    agent = beside(summarising(8, 4), limits={"enabled": False})
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk(agent.graph, CONFIG, turns(8))
-    assert caplog.records == []
-
-
-def test_no_warning_without_summaries(caplog: pytest.LogCaptureFixture) -> None:
-    agent = beside(ContextEditingMiddleware())
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_warning_without_summaries_or_without_memory(
+    caplog: pytest.LogCaptureFixture, *, enabled: bool
+) -> None:
+    other = ContextEditingMiddleware() if enabled else summarising(8, 4)
+    agent = beside(other, limits={**LIMITS, "enabled": enabled})
     with caplog.at_level(logging.WARNING, "langgraph_om"):
         talk(agent.graph, CONFIG, turns(8))
     assert caplog.records == []
@@ -799,16 +793,7 @@ def colleague(model: ScriptedChatModel, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:The feature `forked subagents`")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "without",
-        pytest.param("declared"),
-        pytest.param("compiled"),
-        pytest.param("flat"),
-        pytest.param("forked"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["without", "declared", "compiled", "flat", "forked"])
 def test_subagent_leaves_the_parents_memory_alone(kind: str) -> None:
     model = scripted(actor=delegating)
     limits = {"messages": 700, "log": 2000}

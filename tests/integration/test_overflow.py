@@ -76,8 +76,7 @@ SERVERS: dict[str, tuple[Reply, int | None]] = {
     ),
     "newer vLLM": (
         openai_fails(
-            400,
-            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+            400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
         ),
         4096,
     ),
@@ -194,11 +193,7 @@ def gemini(url: str) -> BaseChatModel:
 
 def responses(url: str) -> BaseChatModel:
     return ChatOpenAI(
-        model="local",
-        base_url=f"{url}/v1",
-        api_key="dummy",
-        max_retries=0,
-        use_responses_api=True,
+        model="local", base_url=f"{url}/v1", api_key="dummy", max_retries=0, use_responses_api=True
     )
 
 

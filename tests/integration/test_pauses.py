@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -28,7 +26,9 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock, eventually
+from support.clock import Clock
+from support.programs import run_program
+from support.waiting import eventually
 
 SOON = {"buffer_tokens": 300, "buffer_on_idle": 0.05}
 DOORS = ("agent", "middleware")
@@ -183,10 +183,7 @@ def test_a_timer_does_not_keep_a_process_alive() -> None:
         "from langgraph_om.features.pauses import Pauses\n"
         "pauses = Pauses(); pauses.begin('a', 600, lambda: None); print('end')"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.stdout == "end\n", done.stderr
+    assert run_program("-c", program).stdout == "end\n"
 
 
 @pytest.mark.needs("archive")

@@ -509,10 +509,7 @@ def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> Non
     store = InMemoryStore(index=index_of())
     with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
         agent = three_threads(
-            archive,
-            store=store,
-            retrieval={"vector": True},
-            obscure_thread_ids=hides_ids,
+            archive, store=store, retrieval={"vector": True}, obscure_thread_ids=hides_ids
         )
         assert agent.memory.flush(60)
         state = values(agent.graph, on_thread("trip"))

@@ -43,7 +43,8 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock, aeventually
+from support.clock import Clock
+from support.waiting import aeventually
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
@@ -111,9 +112,7 @@ class Hedging(Middleware):
 
 
 @each_way
-async def test_two_calls_at_once_have_one_turn_of_memory(
-    pool: type[Executor] | None,
-) -> None:
+async def test_two_calls_at_once_have_one_turn_of_memory(pool: type[Executor] | None) -> None:
     once, hedged = beside(), beside(Hedging(pool))
     for agent in (once, hedged):
         parts = await talked(agent, SAID, is_async=pool is None)

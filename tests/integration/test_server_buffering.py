@@ -34,8 +34,9 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import Clock, eventually
+from support.clock import Clock
 from support.server_double import RefusedError, ServerDouble, plain_worker
+from support.waiting import eventually
 
 AHEAD = {"buffer_tokens": 80}
 CHECKS = [name for name, _ in executor_conformance(lambda _run: ServerBuffering())]

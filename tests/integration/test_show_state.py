@@ -55,11 +55,7 @@ class Worker:
 
 def run(worker: Worker, **options: Any) -> Any:
     memory = ObservationalMemory(
-        observation={
-            "model": ExtractiveObserver(),
-            "message_tokens": 1500,
-            "buffer_tokens": False,
-        },
+        observation={"model": ExtractiveObserver(), "message_tokens": 1500, "buffer_tokens": False},
         reflection={"model": ExtractiveReflector()},
         buffering=InlineBuffering(),
         **options,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import make_agent, on_thread, scripted, talk, turns
+from support.programs import run_program
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
 
@@ -120,14 +119,7 @@ assert told, "the turns had work"
 assert entered == ["record_cycle"] * len(told), (entered, len(told))
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[1],  # where `support` is
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_program("-c", program)
 
 
 def test_a_turn_without_memory_work_costs_telemetry_nothing() -> None:

@@ -8,7 +8,6 @@ import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Overwrite
 from syrupy.assertion import SnapshotAssertion
 from typing_extensions import TypedDict
 
@@ -28,7 +27,6 @@ from support.agents import (
     on_thread,
     record_of,
     remembering,
-    say,
     scripted,
     talk,
     turn,
@@ -167,12 +165,6 @@ def test_schema_without_messages_is_refused() -> None:
     builder = StateGraph(OtherKeyState)
     with pytest.raises(ConfigurationError, match=r"no `messages`; its keys are chat, note"):
         add_observational_memory(builder, empty_memory())
-
-
-def test_refused_builder_is_left_as_it_was() -> None:
-    builder = StateGraph(OtherKeyState)
-    with pytest.raises(ConfigurationError):
-        add_observational_memory(builder, empty_memory())
     assert set(builder.nodes) == set()
     assert set(builder.channels) == {"chat", "note"}
 
@@ -211,18 +203,6 @@ def test_drawing_of_the_default_graph_shows_nodes_and_conditions(
 ) -> None:
     agent = make_agent("agent", observation={"buffer_tokens": 0.2}, buffering=buffering())
     assert agent.graph.get_graph().draw_mermaid() == snapshot
-
-
-@pytest.mark.parametrize("door", ["plain", "agent"])
-def test_memory_can_be_made_to_forget(door: str) -> None:
-    agent = make_agent(door, InMemorySaver())
-    config = on_thread()
-    talk(agent.graph, config, turns(12))
-    assert record_of(agent.graph, config)["log"]
-    agent.graph.update_state(config, {"om": Overwrite({})}, as_node="om_status")
-    assert not record_of(agent.graph, config).get("log")
-    say(agent.graph, config, turn(50))
-    assert uncovered(agent.memory, values(agent.graph, config)) == []
 
 
 # --- What is written wrongly ---------------------------------------------------------------------

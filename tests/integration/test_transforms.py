@@ -314,11 +314,7 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
         fields.add(about["field"])
         return text.replace("Lisbon", "[city]")
 
-    agent = agent_with(
-        {"before_reflection": before, "after_reflection": after},
-        executor,
-        log=200,
-    )
+    agent = agent_with({"before_reflection": before, "after_reflection": after}, executor, log=200)
     parts = converse(agent, 18)
     record = record_of(agent.graph, CONFIG)
     assert record["generation"] > 0

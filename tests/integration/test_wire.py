@@ -519,8 +519,7 @@ async def test_a_setting_of_an_object_that_is_refused_is_left_out_too(provider: 
 
 
 @pytest.mark.parametrize(
-    ("name", "keys"),
-    [(OPENAI, ["OPENAI_API_KEY"]), (GOOGLE, ["GOOGLE_API_KEY", "GEMINI_API_KEY"])],
+    ("name", "keys"), [(OPENAI, ["OPENAI_API_KEY"]), (GOOGLE, ["GOOGLE_API_KEY", "GEMINI_API_KEY"])]
 )
 async def test_a_missing_key_is_an_error_of_the_first_call(
     provider: Provider, monkeypatch: pytest.MonkeyPatch, name: str, keys: list[str]

@@ -317,8 +317,7 @@ def test_two_updates_in_one_answer_both_count() -> None:
 
 def test_the_observer_reads_nothing_of_the_tool() -> None:
     model = ScriptedChatModel(
-        [update(FILLED, text="I note that."), "Noted.", "Yes."],
-        observer=ExtractiveObserver().reply,
+        [update(FILLED, text="I note that."), "Noted.", "Yes."], observer=ExtractiveObserver().reply
     )
     working = WorkingMemory(PROFILE)
     limits = {"message_tokens": 40, "buffer_tokens": False}

@@ -18,10 +18,11 @@ from sqlalchemy import create_engine, event
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import values
-from support.clock import START, eventually
+from support.clock import START
 from support.processes import workers
 from support.processes.checks import ROUNDS, check, check_end
 from support.processes.workers import Place, answer, config
+from support.waiting import eventually
 
 LEASE = 2.5
 HOURS = 3600.0

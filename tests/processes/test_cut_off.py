@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from support.processes import workers
-from support.processes.checks import ROUNDS, check, check_end
+from support.processes.checks import ROUNDS, check, check_end, talk
 from support.processes.workers import EXECUTORS, Place, answer
 
 CUT = (
@@ -61,10 +61,7 @@ def test_turns_go_on_when_the_archive_is_cut_off(
                 place.note("acknowledged", str(number))
         assert sum(done) > 5
         check(place)
-        for number in range(12, 16):
-            answer(agent, number)
-            place.note("acknowledged", str(number))
-            agent.memory.flush(60)
+        talk(agent, place, 12, 16)
     check_end(place)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from support.programs import run_program
 from support.wire_server import Reply, gemini_says, openai_says, reach, serve
 
 NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon\n</observations>"
@@ -31,9 +29,6 @@ def test_one_memory_serves_many_event_loops(monkeypatch: pytest.MonkeyPatch) -> 
         reach(provider, monkeypatch)
         provider.keeps_alive = True
         provider.says(Reply({**openai_says(NOTED).body, **gemini_says(NOTED).body}))  # for either
-        command = [sys.executable, "-c", LOOPS]
-        done = subprocess.run(  # noqa: S603 our own script
-            command, capture_output=True, text=True, check=True
-        )
+        done = run_program("-c", LOOPS)
     assert ["observation-end" in line for line in done.stdout.splitlines()] == [True] * 6
     assert "failed" not in done.stdout

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.programs import run_program
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -16,14 +16,13 @@ _FORKS = """
 import json, os, sys, threading, time
 from datetime import UTC, datetime
 from uuid import uuid4
-sys.path.insert(0, sys.argv[1])
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_om import ObservationalMemory
 from langgraph_om.memory import runner_of
 from support.agents import scripted
 from langgraph_om.testing import ExtractiveObserver
 
-archive, parent = sys.argv[2] or None, os.getpid()
+archive, parent = sys.argv[1] or None, os.getpid()
 
 def observe(messages):
     if os.getpid() == parent:
@@ -105,14 +104,7 @@ os._exit(0)
 @pytest.mark.parametrize("has_archive", [False, True], ids=["alone", "archive"])
 def test_a_forked_process_observes_in_the_background(tmp_path: Path, *, has_archive: bool) -> None:
     archive = f"sqlite:///{tmp_path / 'archive.db'}" if has_archive else ""
-    done = subprocess.run(  # noqa: S603 our own script
-        [sys.executable, "-W", "ignore", "-c", _FORKS, str(Path(__file__).parents[1]), archive],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_program("-W", "ignore", "-c", _FORKS, archive)
     told = json.loads(done.stdout.splitlines()[-1])
     assert told.get("flushed") is True, (told, done.stderr)
     assert told["buffered"] >= 5

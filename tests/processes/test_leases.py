@@ -34,11 +34,11 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import eventually
 from support.processes import lease_workers
 from support.processes.forks import start
 from support.processes.lease_workers import CONFIG
 from support.processes.workers import Place
+from support.waiting import Held, eventually
 
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1", "text": "done"}
 OTHER: dict[str, Any] = {**RESULT, "text": "done by another"}
@@ -75,22 +75,6 @@ class Unreliable:
             return method(*args, **options)
 
         return call
-
-
-class Held:
-    """Work that waits until it is let go."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        self.result = result
-        self.runs = 0
-        self.started = threading.Event()
-        self.let_go = threading.Event()
-
-    def __call__(self) -> dict[str, Any]:
-        self.runs += 1
-        self.started.set()
-        assert self.let_go.wait(250)
-        return self.result
 
 
 def worker(archive: Any, seconds: float = 60.0, **options: Any) -> BackgroundBuffering:

@@ -11,12 +11,12 @@ import pytest
 
 from langgraph_om import SQLAlchemyArchive
 from langgraph_om.features.shared_log import threads as log_lease
-from support.clock import eventually
 from support.processes.forks import start
 from support.processes.shared_worker import USER, hang, lease_agent
 from support.processes.workers import Place
 from support.savers import open_saver
 from support.shared_world import Agent, append, check_thread, extractive, sharing
+from support.waiting import eventually
 
 LEASE = 2.5
 

@@ -1,10 +1,7 @@
-"""Time in tests: a clock that stands still until it is told to move, and waiting for events."""
+"""A clock for tests: it stands still until it is told to move."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -23,19 +20,3 @@ class Clock:
         """The new time, after moving on by what `timedelta` takes, such as `minutes=5`."""
         self.now += timedelta(**by)
         return self.now
-
-
-def eventually(is_so: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until it is so."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        time.sleep(0.01)
-
-
-async def aeventually(is_so: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until it is so, and let the event loop go on meanwhile."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        await asyncio.sleep(0.01)

@@ -11,22 +11,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
-
-
-class Words:
-    """A token for each word; remembers which messages it was asked to count."""
-
-    identity = "words"
-
-    def __init__(self) -> None:
-        self.counted: list[str | None] = []
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        self.counted.append(message.id)
-        return self.count_text(str(message.content))
+from support.words import Words
 
 
 def look(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:

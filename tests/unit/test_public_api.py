@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ import pytest
 import langgraph_om
 from langgraph_om import ObservationalMemory, ThreadMemory
 from langgraph_om.testing import ScriptedChatModel
+from support.programs import run_program
 
 GONE = set(os.environ.get("OM_GONE", "").split())
 """Names that went with a feature; see `support/without.py`."""
@@ -207,10 +207,26 @@ def test_star_import_works_without_langchain() -> None:
         "import langgraph_om\n"
         "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    assert run_program("-c", program).stdout == "ObservationalMemory False\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "program", "extra"),
+    [
+        ("jinja2", "import langgraph_om.web", "web"),
+        ("starlette", "import langgraph_om.web", "web"),
+        ("mcp", "from langgraph_om.mcp import memory_server as m; m(None, resource_id='a')", "mcp"),
+    ],
+)
+def test_a_feature_without_its_package_names_its_extra(
+    missing: str, program: str, extra: str
+) -> None:
+    without = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"try:\n    {program}\nexcept ImportError as error:\n    print(error)"
     )
-    assert done.stdout == "ObservationalMemory False\n", done.stderr
+    assert f"`pip install 'langgraph-om[{extra}]'`" in run_program("-c", without).stdout
 
 
 # --- What an import brings ------------------------------------------------------------------------
@@ -228,11 +244,7 @@ def list_imported(program: str) -> set[str]:
         f"import sys, langgraph.graph; before = {{*sys.modules}}\n{program}\n"
         "print(*sorted({*sys.modules} - before))"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", told], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return set(run_program("-c", told).stdout.split())
 
 
 @pytest.mark.slow

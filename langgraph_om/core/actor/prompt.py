@@ -119,20 +119,16 @@ def make_view(
     *,
     day: date | None = None,
     texts: Texts = NO_TEXTS,
-    limit: int | None = None,
 ) -> View:
     """Choose what the Actor is shown.
 
     Args:
         messages: The whole conversation; no message is changed.
         day: The day that relative dates are relative to; `None`: it is chosen.
-        limit: Tokens above which the oldest messages of the window are left out; `None`: as
-            configured.
     """
     log, asides = _name_log(record), list_asides(settings, record, window, texts)
     day = day or _choose_day(settings, record, window, log, now)
-    limit = settings.max_input_tokens if limit is None else limit
-    dropped = 0
+    limit, dropped = settings.max_input_tokens, 0
     if limit is not None:
         extra = count_extra(settings, record, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
@@ -352,6 +348,8 @@ def _list_instructions(
 def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
     """Return what features show behind groups; it is not annotated, as ids are not dates."""
     writers = settings.features.having("line_after")
+    if not writers:
+        return [""] * len(groups)
     return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
 
 

@@ -39,8 +39,12 @@ class Features:
         Args:
             held: What is there, such as the keys of a record as it is now.
         """
-        hooks = self.having(hook)
-        return [call for call in hooks if not (by := call.__self__.lives_by) or by in held]
+        found: list[Any] = []
+        for call in self.having(hook):
+            key = call.__self__.lives_by
+            if not key or key in held:
+                found.append(call)
+        return found
 
     def first(self, hook: str) -> Any:
         """Return a hook of the first feature that has it; `None` where none has."""
@@ -191,9 +195,12 @@ class Settings:
 
         The settings themselves where this process has met it, or a person chose the counter.
         """
-        if not self.counts_as_actor or base_of(self.counter).identity != EstimatingCounter.identity:
+        counted_by = record["token_cache"]["counter"]
+        if not self.counts_as_actor or counted_by == self.counter.identity:
             return self
-        known = EstimatingCounter.named(record["token_cache"]["counter"])
+        if base_of(self.counter).identity != EstimatingCounter.identity:
+            return self
+        known = EstimatingCounter.named(counted_by)
         return self if known is None else self.count_with(known)
 
     def instruct(self, instruction: str) -> Settings:

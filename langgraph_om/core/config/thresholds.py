@@ -76,10 +76,15 @@ def list_known(
 
 
 def _read_mark(messages: Sequence[BaseMessage]) -> dict[str, ActorWindow]:
-    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
-    newest = next(answers, None)
-    marked = as_mapping(newest.response_metadata.get(_LEARNED) if newest is not None else None)
-    model, tokens = marked.get("model"), marked.get("tokens")
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            mark = message.response_metadata.get(_LEARNED)
+            return _read_refusal(as_mapping(mark)) if mark else {}
+    return {}
+
+
+def _read_refusal(mark: Mapping[str, Any]) -> dict[str, ActorWindow]:
+    model, tokens = mark.get("model"), mark.get("tokens")
     if not isinstance(model, str) or not isinstance(tokens, int) or tokens < 1:
         return {}
     return {model: {"tokens": tokens, "source": "refused"}}

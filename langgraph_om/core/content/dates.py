@@ -217,12 +217,13 @@ def message_time(
     Returns:
         An aware time, or `None` for a message of unknown time.
     """
-    return _own_time(message, timezone, custom) or _iso_time(stamps.get(key), timezone)
+    return find_own_time(message, timezone, custom) or _iso_time(stamps.get(key), timezone)
 
 
-def _own_time(
+def find_own_time(
     message: BaseMessage, timezone: tzinfo, custom: MessageTime | None
 ) -> datetime | None:
+    """Tell when a message was written, as far as it says so itself; see `message_time`."""
     if custom is not None:
         told: Any = custom(message)
         if told is not None and not isinstance(told, datetime):
@@ -249,7 +250,7 @@ def times_of(
     Args:
         stamps: By key, the ISO times at which messages were first seen.
     """
-    own = [_own_time(each, timezone, custom) for _, each in messages]
+    own = [find_own_time(each, timezone, custom) for _, each in messages]
     seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
     _fill_in_exchanges([isinstance(each, HumanMessage) for _, each in messages], own, filled)

@@ -455,10 +455,17 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
     Raises:
         ConfigurationError: When an update is none of these.
     """
-    draft = cast("MemoryRecord", Draft(complete_record(record)))
+    events: list[Any] = []
     for update in updates:
-        for event in update if isinstance(update, list | tuple) else [update]:
-            _apply(draft, event)
+        events += update if isinstance(update, list | tuple) else [update]
+    return fold_events(complete_record(record), events)
+
+
+def fold_events(record: MemoryRecord, events: Sequence[Event]) -> MemoryRecord:
+    """Apply events in order to a record that is complete; the given one is unchanged."""
+    draft = cast("MemoryRecord", Draft(record))
+    for event in events:
+        _apply(draft, event)
     return cast("MemoryRecord", dict(draft))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from itertools import accumulate, count
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -285,11 +285,14 @@ class Span:
         # The same objects: of equal ones the view may differ, as pydantic takes `1` for `True`.
         return len(messages) == len(self.messages) and all(map(is_, messages, self.messages))
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether no message was changed in place since it was read."""
+        ids, contents = map(_get_id, self.messages), map(_get_content, self.messages)
+        return [*ids] == self.names and [*contents] == self.contents
+
     def count_unchanged(self, messages: Sequence[BaseMessage]) -> int:
         """Count the first messages that are still its own, and were not changed in place."""
-        ids, contents = [*map(_get_id, messages)], [*map(_get_content, messages)]
-        if self.holds(messages) and ids == self.names and contents == self.contents:
-            return len(messages)
         for at, (message, own) in enumerate(zip(messages, self.messages, strict=False)):
             is_read = message.id == self.names[at] and message.content == self.contents[at]
             if message is not own or not is_read:
@@ -416,7 +419,7 @@ def read_span(
         if is_conversation(message)
     ]
     sums = [*accumulate(map(_get_tokens, entries), initial=0)]
-    names, messages = [key for key, _ in keyed], [message for _, message in keyed]
+    names, messages = [*map(itemgetter(0), keyed)], [*map(itemgetter(1), keyed)]
     span = Span(start, names, messages, [*map(_get_content, messages)], tuple(entries), sums)
     if strays:
         span.is_plain = False
@@ -447,9 +450,10 @@ def go_on(
     if cursor and not _ends_at(cursor, messages, start):
         return None
     span, seen = before.drop(dropped) if dropped else before, messages[start:stop]
-    if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
+    is_same = span.holds(seen)
+    if is_same and is_counted and span.count_known(counts) == len(span.entries):
         return span, len(span.entries), ()
-    unchanged = span.count_unchanged(seen)
+    unchanged = len(seen) if is_same and span.is_unchanged else span.count_unchanged(seen)
     if span.entries and not unchanged:
         return None
     read, span = span.entries[unchanged:], span.first(unchanged)

@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.actor.prompt import track_head
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
+from langgraph_om.core.content.dates import find_own_time
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
@@ -176,7 +177,7 @@ def count_new(
     stamps = {
         entry.key: iso(now)
         for entry in _select_arrived(record, window, first_look=first_look)
-        if not settings.time_of(entry.key, entry.message, {})
+        if not find_own_time(entry.message, settings.timezone, settings.message_time)
     }
     gone = _list_gone(record, window)
     is_same_place = observed == record["observed"]
@@ -203,8 +204,8 @@ def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
     oldest = [*islice(known, len(known) - window.known)]
-    if all(_has_left(window, key) for key in oldest):  # the others are all of the window
-        return oldest
+    if not oldest or all(_has_left(window, key) for key in oldest):
+        return oldest  # the others are all of the window
     past = known.keys() - {entry.key for entry in window.entries} - {window.request}
     return [key for key in known if key in past] if past else []
 

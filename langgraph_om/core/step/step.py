@@ -26,7 +26,7 @@ from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
-from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
@@ -124,18 +124,14 @@ class Step:
     def view(self) -> View:
         """What the Actor is shown next."""
         if self._view is None:
-            self._view = self.make_view()
+            known = (self.settings, self.record, self.messages, self.window, self.now)
+            self._view = make_view(*known, day=self.day, texts=self.texts)
         return self._view
-
-    def make_view(self, limit: int | None = None) -> View:
-        """Return what the Actor is shown within a limit of tokens; `None`: as configured."""
-        known = (self.settings, self.record, self.messages, self.window, self.now)
-        return make_view(*known, day=self.day, texts=self.texts, limit=limit)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
         if events:  # a record that nothing happens to need not be made anew
-            self.record = fold(self.record, [events])
+            self.record = fold_events(self.record, events)
             self.events += events
             self._view = None
 
@@ -152,7 +148,7 @@ class Step:
 
     def note(self, event: Event) -> None:
         """Take in an event that does not change what the Actor is shown."""
-        self.record = fold(self.record, [[event]])
+        self.record = fold_events(self.record, [event])
         self.events.append(event)
 
     def take_out(self, keys: Collection[str]) -> None:

@@ -478,7 +478,7 @@ def _append_new(
     noted: list[Event] = []
     is_moved = view(record).get("deletion", 0) is None
     if last is None or not is_there or is_moved:
-        told = record if is_there and is_moved else _take_for_archived(record, messages)
+        told = record if is_there and is_moved else _take_for_archived(record, messages, changed)
         noted = yield from look_for_deletion(told, archive.call)
         record = fold(told if is_survivor(noted) else record, [noted])
     if not is_there and not is_survivor(noted):
@@ -517,20 +517,28 @@ def _append_new(
     return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 
-def _take_for_archived(record: MemoryRecord, messages: Sequence[BaseMessage]) -> MemoryRecord:
-    """Count as archived what waited for an answer, as the thread was deleted meanwhile.
+def _take_for_archived(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
+) -> MemoryRecord:
+    """Count as archived all that was said before, as the thread was deleted meanwhile.
 
-    The Actor was shown it in the last step, so it was said before.
+    That is what waited for an answer, as the Actor was shown it in the last step. Where the last
+    message that is archived was removed, it is the newest that the record knows.
+
+    Args:
+        changed: Keys of messages that are new or edited in this step.
     """
     head, last = record.get("head"), view(record).get("archived")
+    if last is None:
+        return record
     seen = head["seen"] if head is not None else None
-    for message in reversed(messages) if last is not None and seen is not None else ():
-        key = key_of(message)
-        if key == last:
-            break
-        if key == seen:
-            return cast("MemoryRecord", {**record, "archived": key})
-    return record
+    keys = [key_of(message) for message in reversed(messages)]
+    if last in keys:
+        said = seen if seen in keys[: keys.index(last)] else None
+    else:
+        known = {*record["cursor"], *record["token_cache"]["counts"], seen}.difference(changed)
+        said = next((key for key in keys if key in known), None)
+    return record if said is None else cast("MemoryRecord", {**record, "archived": said})
 
 
 def complete_thread(

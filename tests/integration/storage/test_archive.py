@@ -524,9 +524,7 @@ def test_a_locked_file_is_named(sqlite_file: Path) -> None:
         archive.append("t", None, said("a"), after=None, now=NOW)
         with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            found = refused(
-                lambda: archive.append("t", None, said("secret"), after="a", now=NOW),
-            )
+            found = refused(lambda: archive.append("t", None, said("secret"), after="a", now=NOW))
             other.execute("ROLLBACK")
         assert found == "the archive could not append messages: database is locked"
         archive.append("t", None, said("b"), after="a", now=NOW)

@@ -115,7 +115,7 @@ def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     # `om_finish` has counted the last answer too.
     assert state["om"]["evicted_tokens"] > 0
     theirs = {
-        *("archived", "branch", "evicted", "evicted_tokens", "stamps", "token_cache", "observed"),
+        *("archived", "branch", "evicted", "evicted_tokens", "stamps", "token_cache", "observed")
     }
     own = state["om"].keys() - theirs
     record = record_of(reference.graph, CONFIG)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -45,6 +42,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.programs import run_program
 from support.savers import SaverKind, open_saver
 
 CONFIG = on_thread()
@@ -93,12 +91,11 @@ def test_without_a_saver_memory_works_within_the_run() -> None:
 
 _STRICT = """
 import logging, sys
-sys.path.insert(0, sys.argv[1])
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
 from support.agents import make_agent, on_thread, record_of, talk, turns
 from support.savers import open_saver
 for door in ("plain", "agent"):
-    with open_saver("sqlite", sys.argv[2] + door) as saver:
+    with open_saver("sqlite", sys.argv[1] + door) as saver:
         for start in (0, 6):
             agent = make_agent(door, saver, messages=300, log=130)
             talk(agent.graph, on_thread(), turns(6, start=start, lookups=("1",)))
@@ -109,16 +106,8 @@ for door in ("plain", "agent"):
 
 
 def test_strict_deserialisation_has_nothing_to_complain_about(tmp_path: Path) -> None:
-    tests = str(Path(__file__).parents[2])
-    done = subprocess.run(  # noqa: S603 our own script
-        [sys.executable, "-W", "error", "-c", _STRICT, tests, str(tmp_path / "strict")],
-        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr
+    strict = {"LANGGRAPH_STRICT_MSGPACK": "true"}
+    done = run_program("-W", "error", "-c", _STRICT, tmp_path / "strict", env=strict)
     assert done.stderr == ""
     said = done.stdout.splitlines()
     lines = [line for line in said if not line.startswith("INFO:langgraph_om:")]

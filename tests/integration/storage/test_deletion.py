@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import BackgroundBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, record_of, say, scripted, talk, turn, turns
-from support.clock import START, eventually
+from support.clock import START
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
+from support.waiting import ClaimsLate, Held, eventually
 
 ANA = on_thread("trip", resource_id="ana")
 ANAS_OTHER = on_thread("work", resource_id="ana")
@@ -115,20 +115,6 @@ def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArc
     assert archive.thread("trip") is None
 
 
-class ClaimsLate(SQLAlchemyArchive):
-    """Answers a claim once it may."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.may_claim, self.has_claimed = threading.Event(), threading.Event()
-
-    def claim(self, *job: Any, **about: Any) -> Any:
-        assert self.may_claim.wait(60)
-        claimed = super().claim(*job, **about)
-        self.has_claimed.set()
-        return claimed
-
-
 def buffering_in(archive: SQLAlchemyArchive, buffering: BackgroundBuffering | None = None) -> Any:
     return make_agent(
         "agent",
@@ -154,21 +140,9 @@ def test_job_that_is_claimed_after_a_deletion_leaves_no_result(tmp_path: Path) -
     assert any(part["type"] == "data-om-buffering-start" for part in parts)
     with closing(SQLAlchemyArchive(url)) as elsewhere:
         ObservationalMemory(scripted(), archive=elsewhere).delete_thread("trip")
-        working.may_claim.set()
+        working.may_answer.set()
         assert agent.memory.flush(60)
         assert results_in(elsewhere) == []
-
-
-class Held:
-    """A job that ends once it may."""
-
-    def __init__(self) -> None:
-        self.has_begun, self.may_end = threading.Event(), threading.Event()
-
-    def __call__(self) -> Any:
-        self.has_begun.set()
-        assert self.may_end.wait(60)
-        return {"type": "buffering-end", "cycle_id": "job", "text": "The key is 7305."}
 
 
 @pytest.mark.parametrize("is_begun", [True, False], ids=["at work", "claimed later"])
@@ -181,7 +155,8 @@ def test_a_nested_threads_job_in_another_process_ends_with_the_thread(
             archive.setup()
         said = [("a", HumanMessage("The key is 7305.", id="a"), True)]
         here.append("trip", "ana", said, after=None, now=START)
-        executor, work = BackgroundBuffering(), Held()
+        told = {"type": "buffering-end", "cycle_id": "job", "text": "The key is 7305."}
+        executor, work = BackgroundBuffering(), Held(told)
         executor.share(there)
 
         def submit() -> bool:
@@ -189,13 +164,13 @@ def test_a_nested_threads_job_in_another_process_ends_with_the_thread(
 
         if is_begun:
             assert submit()
-            assert work.has_begun.wait(60)
+            assert work.started.wait(60)
         ObservationalMemory(scripted(), archive=here).delete_thread("trip")
-        work.may_end.set()
+        work.let_go.set()
         assert is_begun or submit()
         assert executor.flush(60)
         assert (executor.peek("job"), here.job("job")) == (None, None)
-        assert work.has_begun.is_set() == is_begun
+        assert work.started.is_set() == is_begun
 
 
 @pytest.mark.parametrize(
@@ -216,7 +191,7 @@ def test_a_job_that_waits_for_its_lease_is_given_up_though_its_thread_goes_on(
         else:
             agent.memory.delete_resource("ana", checkpointer=agent.graph.checkpointer)
         say(agent.graph, ANA, turn(7))
-        archive.may_claim.set()
+        archive.may_answer.set()
         assert archive.has_claimed.wait(60)
         assert agent.memory.flush(60)
         eventually(lambda: not results_in(archive))

@@ -356,9 +356,7 @@ def test_without_an_archive_a_deletion_says_that_it_reaches_nothing() -> None:
 
 
 @pytest.mark.needs("recall")
-def test_a_thread_that_is_another_users_is_not_deleted_and_said(
-    archive: SQLAlchemyArchive,
-) -> None:
+def test_a_thread_that_is_another_users_is_not_deleted_and_said(archive: SQLAlchemyArchive) -> None:
     saver = InMemorySaver()
     agent = recalling(archive=archive, saver=saver)
     say(agent.graph, BEN, turn(1))

@@ -22,10 +22,7 @@ def test_databases_are_empty_and_separate(postgres_url: str, postgres_sqlalchemy
 
 
 def test_other_hosts_are_out_of_reach() -> None:
-    with (
-        pytest.warns(UserWarning, match="connect"),
-        pytest.raises(SocketConnectBlockedError),
-    ):
+    with pytest.warns(UserWarning, match="connect"), pytest.raises(SocketConnectBlockedError):
         socket.create_connection(("192.0.2.1", 80), timeout=1)
 
 

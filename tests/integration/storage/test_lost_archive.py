@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om.archive import SQLAlchemyArchive
@@ -72,14 +73,7 @@ def test_each_thread_brings_its_observations_to_an_archive_that_was_emptied(
     assert warned(caplog) == 1
     for thread in ("trips", "work"):
         check_thread(agent, thread)
-
-
-def test_thread_that_comes_late_to_an_emptied_archive_brings_its_observations_too() -> None:
-    saver = InMemorySaver()
-    agent = begin_again(saver)
-    for _ in range(12):
-        agent.say("trips")
-        agent.say("work")
+    # A thread that comes late to another emptied one does so too.
     before = {g["id"] for g in agent.state("work")[0]["log"] if g["thread_id"] == "work"}
     agent = begin_again(saver, agent)
     for _ in range(40):  # the new log's revision is the higher one by then
@@ -181,6 +175,29 @@ def test_thread_that_is_deleted_again_begins_a_new_floor() -> None:
     agent.memory.delete_thread("t")
     say(agent.graph, config, turn(13))
     assert [row.key for row in archive.messages("t", limit=9)] == ["h13", "h13-answer"]
+
+
+@pytest.mark.parametrize("evict", [False, True])
+@pytest.mark.parametrize("removed", [1, 3])
+def test_nothing_comes_back_where_the_newest_messages_are_removed_after_a_deletion(
+    removed: int, *, evict: bool
+) -> None:
+    agent, archive, config = survive("thread", evict=evict)
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-removed:]]
+    say(agent.graph, config, *gone, turn(10))
+    talk(agent.graph, config, turns(8, start=11))
+    archived = [row.key for row in archive.messages("t", limit=1000, visible_only=False)]
+    assert archived == [key for n in range(10, 19) for key in (f"h{n}", f"h{n}-answer")]
+
+
+@pytest.mark.needs("recall")
+def test_recall_brings_nothing_back_where_the_newest_message_is_removed() -> None:
+    agent, archive, config = survive("thread", retrieval=True)
+    last = values(agent.graph, config)["messages"][-1]
+    agent.graph.update_state(config, {"messages": [RemoveMessage(id=str(last.id))]})
+    agent.memory.recall(values(agent.graph, config), config)
+    assert archive.thread("t") is None
 
 
 @pytest.mark.parametrize("is_named", [True, False])

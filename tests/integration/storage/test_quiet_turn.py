@@ -194,11 +194,12 @@ def test_a_question_without_a_graph_does_not_wait(url: str) -> None:
         assert [each.key for each in archive.messages("t", limit=9)] == ["h1", "a1", "h2"]
 
 
-def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str) -> None:
-    def fail() -> None:
-        msg = "the model is away"
-        raise ValueError(msg)
+def fail() -> None:
+    msg = "the model is away"
+    raise ValueError(msg)
 
+
+def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str) -> None:
     with closing(Talk(url)) as talk:
         talk.say("First?")
         talk.deed = fail
@@ -211,10 +212,6 @@ def test_a_question_of_a_turn_that_failed_is_archived_with_the_next_one(url: str
 
 
 def test_another_process_archives_what_waited_when_one_dies(url: str) -> None:
-    def fail() -> None:
-        msg = "the model is away"
-        raise ValueError(msg)
-
     with closing(Talk(url)) as talk, closing(make_memory(url)) as other:
         talk.say("First?")
         talk.deed = fail

@@ -129,9 +129,7 @@ def test_a_commit_that_fails_does_not_ask_again_and_again(
         assert agent.state(f"t{number}")[0]["outbox"] == []
 
 
-def test_what_was_refused_is_not_archived_and_what_was_taken_is(
-    files: SQLAlchemyArchive,
-) -> None:
+def test_what_was_refused_is_not_archived_and_what_was_taken_is(files: SQLAlchemyArchive) -> None:
     """The process ends between a commit and what comes with it, and others were faster."""
     agent = Agent(sharing(files, observation={"message_tokens": 400}), InMemorySaver())
     keep, files.add_groups = files.add_groups, unavailable  # type: ignore[method-assign]
@@ -171,9 +169,7 @@ def test_nothing_is_removed_before_the_shared_log_has_it(files: SQLAlchemyArchiv
 # --- Deletion ------------------------------------------------------------------------------------
 
 
-def test_a_deleted_resource_is_not_shown_when_its_log_begins_anew(
-    files: SQLAlchemyArchive,
-) -> None:
+def test_a_deleted_resource_is_not_shown_when_its_log_begins_anew(files: SQLAlchemyArchive) -> None:
     saver = InMemorySaver()
     agent = Agent(sharing(files), saver)
     for _ in range(6):

@@ -585,9 +585,7 @@ def test_a_shared_log_needs_an_archive_and_a_resource(files: SQLAlchemyArchive) 
         )
 
 
-def test_other_threads_stay_in_view_when_they_can_not_be_observed(
-    files: SQLAlchemyArchive,
-) -> None:
+def test_other_threads_stay_in_view_when_they_can_not_be_observed(files: SQLAlchemyArchive) -> None:
     def broken(messages: list[BaseMessage]) -> str:
         is_others = any("## Conversations\n" in message.text for message in messages)
         return "no" if is_others else "(none)"

@@ -33,7 +33,8 @@ from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import FlowResult, RunContext, Show
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
-from support.clock import Clock, eventually
+from support.clock import Clock
+from support.waiting import eventually
 
 START = {
     "type": "observation-start",

@@ -26,24 +26,9 @@ from langgraph_om import (
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
-from support.clock import aeventually, eventually
+from support.waiting import RESULT, ClaimsLate, Held, aeventually, eventually
 
 RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
-RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
-
-
-class Gate:
-    """Work that waits until it is let go."""
-
-    def __init__(self, result: dict[str, Any] | None = None) -> None:
-        self.result = result or RESULT
-        self.started = threading.Event()
-        self.let_go = threading.Event()
-
-    def __call__(self) -> dict[str, Any]:
-        self.started.set()
-        assert self.let_go.wait(250)
-        return self.result
 
 
 def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
@@ -59,7 +44,7 @@ def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
 
 
 def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None:
-    executor, gate = BackgroundBuffering(), Gate()
+    executor, gate = BackgroundBuffering(), Held()
     assert executor.peek("c1") is None
     assert executor.submit("c1", "t:observation", gate)
     assert executor.peek("c1") == "running"
@@ -70,10 +55,10 @@ def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None
 
 
 def test_one_job_per_thread_and_operation() -> None:
-    executor, gate = BackgroundBuffering(), Gate()
+    executor, gate = BackgroundBuffering(), Held()
     assert executor.submit("c1", "t:observation", gate)
-    assert not executor.submit("c2", "t:observation", Gate())
-    other, another = Gate(), Gate()
+    assert not executor.submit("c2", "t:observation", Held())
+    other, another = Held(), Held()
     assert executor.submit("c3", "t:reflection", other)
     assert executor.submit("c4", "u:observation", another)
     for each in (gate, other, another):
@@ -83,18 +68,18 @@ def test_one_job_per_thread_and_operation() -> None:
 
 
 def test_full_queue_refuses() -> None:
-    executor, gates = BackgroundBuffering(1, queue=0), [Gate(), Gate()]
+    executor, gates = BackgroundBuffering(1, queue=0), [Held(), Held()]
     assert executor.submit("c1", "a", gates[0])
     assert gates[0].started.wait(60)
     assert executor.submit("c2", "b", gates[1])
-    assert not executor.submit("c3", "c", Gate())
+    assert not executor.submit("c3", "c", Held())
     for gate in gates:
         gate.let_go.set()
     assert executor.flush(60)
 
 
 def test_no_more_jobs_at_once_than_workers() -> None:
-    executor, gates = BackgroundBuffering(2), [Gate() for _ in range(4)]
+    executor, gates = BackgroundBuffering(2), [Held() for _ in range(4)]
     for number, gate in enumerate(gates):
         assert executor.submit(f"c{number}", f"k{number}", gate)
     assert gates[0].started.wait(60)
@@ -108,13 +93,13 @@ def test_no_more_jobs_at_once_than_workers() -> None:
 
 
 def test_close_takes_no_more_jobs_and_drops_those_that_wait() -> None:
-    executor, gate = BackgroundBuffering(1), Gate()
+    executor, gate = BackgroundBuffering(1), Held()
     executor.submit("c1", "a", gate)
     assert gate.started.wait(60)
-    executor.submit("c2", "b", Gate())
+    executor.submit("c2", "b", Held())
     assert not executor.close(0.01)
     assert executor.peek("c2") is None
-    assert not executor.submit("c3", "c", Gate())
+    assert not executor.submit("c3", "c", Held())
     gate.let_go.set()
     assert executor.flush(60)
 
@@ -140,7 +125,7 @@ def test_context_of_the_run_is_carried_along() -> None:
     assert executor.wait("c1", 60) == {"tag": "trace 7"}
 
 
-class Awaited(Gate):
+class Awaited(Held):
     """Work that can be awaited too, where it takes a while at least; it notes how it was done."""
 
     def __init__(self, seconds: float = 0.05, *, is_held: bool = False) -> None:
@@ -179,9 +164,9 @@ async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
 
 async def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None:
     executor = BackgroundBuffering()
-    runs: list[weakref.ref[Gate]] = []
+    runs: list[weakref.ref[Held]] = []
     for number in range(9):  # five of them are tasks
-        conversation = Gate()
+        conversation = Held()
         runs.append(weakref.ref(conversation))
         RUN.set(conversation)
         assert executor.submit(f"c{number}", f"k{number}", Awaited(0.1))
@@ -242,7 +227,7 @@ async def test_close_ends_the_tasks_of_its_own_loop() -> None:
 
 
 async def test_a_task_that_a_thread_has_taken_over_is_ended_and_harms_no_loop() -> None:
-    executor, gate = BackgroundBuffering(1, tasks=9), Gate()
+    executor, gate = BackgroundBuffering(1, tasks=9), Held()
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
     job = Awaited(0, is_held=True)
@@ -263,7 +248,7 @@ async def test_a_task_that_a_thread_has_taken_over_is_ended_and_harms_no_loop() 
 
 
 def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(is_held=True)
 
     async def run() -> None:
         assert executor.submit("c0", "k0", gate)
@@ -281,7 +266,7 @@ def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() ->
 
 @pytest.mark.parametrize("ends", ["with its loop", "at once"])
 def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(ends: str) -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(is_held=True)
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(is_held=True)
 
     async def run() -> None:
         assert executor.submit("c0", "k0", gate)
@@ -299,7 +284,7 @@ def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(
 
 
 async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
-    executor, gate = BackgroundBuffering(1, tasks=2, queue=1), Gate()
+    executor, gate = BackgroundBuffering(1, tasks=2, queue=1), Held()
     assert executor.submit("c0", "k0", gate)
     assert gate.started.wait(60)
     assert [executor.submit(f"c{n}", f"k{n}", gate) for n in (1, 2, 3)] == [True, True, False]
@@ -311,7 +296,7 @@ async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
 
 def test_what_a_cancelled_task_came_to_is_kept_for_all_workers(tmp_path: Path) -> None:
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Gate(), Awaited(0.05)
+    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(0.05)
     executor.share(archive)
     let_go = threading.Event()
 
@@ -367,19 +352,6 @@ def test_executor_shares_one_archive(tmp_path: Path) -> None:
     executor.share(one)
     with pytest.raises(ConfigurationError, match="give each its own BackgroundBuffering"):
         executor.share(other)
-
-
-class ClaimsLate(SQLAlchemyArchive):
-    """An archive that answers a claim once it may."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.is_asked, self.may_answer = threading.Event(), threading.Event()
-
-    def claim(self, *job: Any, **about: Any) -> Any:
-        self.is_asked.set()
-        assert self.may_answer.wait(60)
-        return super().claim(*job, **about)
 
 
 @pytest.mark.parametrize("is_asked_again", [False, True], ids=["once", "again"])

@@ -16,8 +16,8 @@ from langgraph_om.core.cycles.carry_out import has_begun
 from langgraph_om.integrations.worker_graph import carry_out_once
 from langgraph_om.runtime import server as server_calls
 from langgraph_om.runtime.server import ServerCalls, is_busy
-from support.clock import eventually
 from support.driving import drive
+from support.waiting import eventually
 
 REQUEST: Any = {
     "cycle_id": "c",

@@ -233,29 +233,6 @@ def test_restart_loses_a_job_and_nothing_else() -> None:
     assert set(simulation.coverage()) == {1}
 
 
-def test_fork_collects_the_job_that_both_branches_wait_for() -> None:
-    simulation = Simulation(settings(), latency=3)
-    while not simulation.record["pending"]:
-        simulation.say(30)
-    point = simulation.snapshot()
-    talk(simulation, 6)
-    assert simulation.record["chunks"]
-    first = simulation.record["chunks"][0]["id"]
-    simulation.go_back(point)
-    talk(simulation, 6)
-    assert simulation.record["chunks"][0]["id"] == first
-    assert not of_type(simulation, "buffering-failed")
-
-
-def test_edited_message_makes_its_job_stale() -> None:
-    simulation = Simulation(settings(), latency=3)
-    while not simulation.record["pending"]:
-        simulation.say(30)
-    simulation.messages[2] = HumanMessage("edited since", id=simulation.messages[2].id)
-    talk(simulation, 5)
-    assert of_type(simulation, "buffering-failed")[0]["error"].startswith("stale")
-
-
 def test_edited_message_drops_its_chunk_and_those_behind() -> None:
     simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
     while len(simulation.record["chunks"]) < 3:

@@ -31,7 +31,7 @@ from support.flows import (
     texts,
 )
 from support.groups import heading
-from support.windows import Words
+from support.words import Words
 
 # --- Whole cycles --------------------------------------------------------------------------------
 

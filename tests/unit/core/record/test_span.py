@@ -25,7 +25,7 @@ from langgraph_om.runtime.state import MAX_SPANS, Recent
 from support import groups
 from support.examples import examples
 from support.flows import NOW, setup
-from support.windows import Words
+from support.words import Words
 
 SETTINGS = setup()
 GAPS = Features(tuple(kind() for kind in FEATURES if kind.name == "gaps"))

@@ -27,7 +27,8 @@ from langgraph_om.core.record.window import Window, choose_chunks, find_chunk_en
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
-from support.windows import A, H, Words, entries, keys, look
+from support.windows import A, H, entries, keys, look
+from support.words import Words
 
 OVERHEAD = 24
 

@@ -87,28 +87,63 @@ def list_kinds(kind: type[Feature]) -> list[type[Feature]]:
     return own + [deeper for each in below for deeper in list_kinds(each)]
 
 
+def profile(act: Callable[[], object]) -> tuple[Counter[str], int]:
+    """Count the package's functions that are called, by folder, and how many are open at once.
+
+    The interpreter tells of them; models for tests are left out.
+    """
+    entered: Counter[str] = Counter()
+    depth = 0
+
+    def find_folder(frame: FrameType) -> str:
+        path = Path(frame.f_code.co_filename)
+        return path.relative_to(FOLDER).parts[0] if path.is_relative_to(FOLDER) else "testing"
+
+    def note(frame: FrameType | None, event: str, _: Any) -> None:
+        nonlocal depth
+        if frame is None or event != "call" or (folder := find_folder(frame)) == "testing":
+            return
+        entered[folder] += 1
+        is_open = 0
+        while frame is not None:
+            is_open += find_folder(frame) != "testing"
+            frame = frame.f_back
+        depth = max(depth, is_open)
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return entered, depth
+
+
 def test_a_feature_that_has_nothing_to_do_is_never_entered() -> None:
-    """Functions are counted as the interpreter calls them."""
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
     said: list[BaseMessage] = [HumanMessage("Hello", id="h1")]
     record = memory.step(None, said, thread_id="t").record
     said += [AIMessage("Hi", id="a1"), HumanMessage("And?", id="h2")]
     memory.step(record, said, thread_id="t")  # some things are read once for each process
-    entered: Counter[str] = Counter()
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(FOLDER):
-            entered[path.relative_to(FOLDER).parts[0]] += 1
-
-    sys.setprofile(note)
-    try:
-        memory.step(record, said, thread_id="t")
-    finally:
-        sys.setprofile(None)
-    assert sum(entered.values()) <= 232
+    entered, depth = profile(lambda: memory.step(record, said, thread_id="t"))
+    assert entered.total() <= 206
+    assert depth <= 14
     # One looks at the answers of each turn, and nobody can switch it off.
     assert entered["features"] <= 2
+
+
+def test_a_turn_of_the_ready_agent_in_which_nothing_is_due_calls_few_functions() -> None:
+    model = ScriptedChatModel(actor=["Hi"] * 4)
+    memory = ObservationalMemory(model, buffering=InlineBuffering())
+    agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+
+    def say(number: int) -> object:
+        return agent.invoke({"messages": [HumanMessage("Hello", id=f"h{number}")]}, config)
+
+    for number in range(3):
+        say(number)
+    entered, _ = profile(lambda: say(3))
+    assert entered.total() <= 427
 
 
 class _Names(Feature):
