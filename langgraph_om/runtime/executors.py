@@ -572,8 +572,10 @@ def _close_at_exit(executor: BackgroundBuffering) -> None:
 
 
 def _close_all() -> None:
+    began = time.monotonic()
     for executor in list(_alive):
-        executor.close(executor._exit_timeout)  # noqa: SLF001 its own module
+        passed = time.monotonic() - began  # all of them are at work meanwhile
+        executor.close(max(0.0, executor._exit_timeout - passed))  # noqa: SLF001 its own module
         executor.leave()
 
 

@@ -131,8 +131,8 @@ class Leases:
         """Keep a job's result for all workers.
 
         Returns:
-            The result; `None` when the job is not this worker's any more, so that another's result
-            counts. A result that the archive fails to take is written when it answers again.
+            The result; `None` when the job is another worker's by now, which has a result of its
+            own, or was deleted. What the archive fails to take is written when it answers again.
         """
         with self._lock:
             lease = self._leases.pop(job_id, None)
@@ -144,7 +144,11 @@ class Leases:
                 self._leases[job_id] = lease
                 self._wake()
         if kept is False:
-            logger.warning("the job %r is another worker's by now; its result counts", job_id)
+            logger.warning(
+                "the job %r is another worker's by now, or its thread was deleted; what came of it "
+                "here is dropped",
+                job_id,
+            )
             return None
         return result
 

@@ -131,7 +131,11 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
         archive.may_go_on.set()
 
 
-async def test_an_answer_is_archived_once_where_that_takes_long() -> None:
+async def test_an_answer_is_archived_once_where_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("langgraph_om.integrations.agent.LEAVE_SECONDS", 0.1)
+
     class SlowArchive(SQLAlchemyArchive):
         seconds = 0.0
         calls = 0
@@ -144,7 +148,7 @@ async def test_an_answer_is_archived_once_where_that_takes_long() -> None:
     archive = SlowArchive("sqlite://")
     agent = make_agent("agent", InMemorySaver(), archive=archive)
     await agent.graph.ainvoke({"messages": [turn(0)]}, on_thread())
-    archive.seconds, archive.calls = 1.5, 0
+    archive.seconds, archive.calls = 0.4, 0
     state = await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
     assert archive.calls == 1
     said = [message.id for message in state["messages"]]

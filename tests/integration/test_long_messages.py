@@ -54,6 +54,18 @@ def ends(events: Any) -> list[dict[str, Any]]:
     return [part["data"] for part in events if part["type"] in kinds]
 
 
+def check_whole(model: ScriptedChatModel, result: Any, thread: str) -> None:
+    """Check that all lines were shown, and noted in one group."""
+    assert shown_lines(model) == LINES
+    end = ends(result.events)[0]
+    assert "leftOutTokens" not in end
+    assert end["usage"]["calls"] > 2
+    group = result.record["log"][0]
+    assert (group["thread_id"], group["ranges"][0][0]) == (thread, LONG_ID)
+    assert group["text"].count("User sent lines") == end["usage"]["calls"]
+    assert group["text"].count("Date:") == 1
+
+
 @pytest.mark.needs("archive")
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 @pytest.mark.parametrize("how", SETTINGS)
@@ -63,14 +75,7 @@ def test_all_of_it_is_shown_whoever_waits_for_it(scope: str, how: str) -> None:
     memory = remember(model, scope=scope, observation=SETTINGS[how], **archive)
     config = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
     result = memory.step(None, [*SAID, NEXT], config=config)
-    assert shown_lines(model) == LINES
-    end = ends(result.events)[0]
-    assert "leftOutTokens" not in end
-    assert end["usage"]["calls"] > 2
-    group = result.record["log"][0]
-    assert group["ranges"][0][0] == LONG_ID
-    assert group["text"].count("User sent lines") == end["usage"]["calls"]
-    assert group["text"].count("Date:") == 1
+    check_whole(model, result, "t")
 
 
 @pytest.mark.parametrize("how", SETTINGS)
@@ -160,15 +165,8 @@ HERE = {"configurable": {"thread_id": "here", "resource_id": "ana"}}
 def test_all_of_another_thread_is_shown(how: str) -> None:
     model = ScriptedChatModel(observer=noting)
     result = beside_a_long_thread(model, how).step(None, HELLO, config=HERE)
-    assert shown_lines(model) == LINES
     assert "User sent lines 0 to" in model.calls[1]["messages"][1].text
-    end = ends(result.events)[0]
-    assert "leftOutTokens" not in end
-    assert end["usage"]["calls"] > 2
-    group = result.record["log"][0]
-    assert (group["thread_id"], group["ranges"][0][0]) == ("other", LONG_ID)
-    assert group["text"].count("User sent lines") == end["usage"]["calls"]
-    assert group["text"].count("Date:") == 1
+    check_whole(model, result, "other")
 
 
 @pytest.mark.needs("archive")

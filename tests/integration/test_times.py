@@ -128,17 +128,6 @@ def test_runs_without_memory_get_no_false_dates(*, is_timed: bool) -> None:
         assert all(heading == said for heading, said in found if said not in off)
 
 
-def test_answers_without_a_time_are_dated_by_their_request() -> None:
-    calendar = Calendar()
-    memory, observer = remembering(calendar)
-    actor = Actor(calendar=calendar, is_timed=False)
-    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
-    talk(graph, calendar, 12)
-    found = headings(transcripts(observer))
-    assert len(found) > 12
-    assert all(heading == said for heading, said in found), found
-
-
 # --- Where the messages are kept -----------------------------------------------------------------
 
 
@@ -170,10 +159,14 @@ def test_recall_tells_when_observed_messages_were_said(
     *, archive: str | None, is_timed: bool
 ) -> None:
     calendar = Calendar()
-    memory, _ = remembering(calendar, retrieval=True, archive=archive)
+    memory, observer = remembering(calendar, retrieval=True, archive=archive)
     actor = Actor(calendar=calendar, is_timed=is_timed)
     graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
     talk(graph, calendar, 12)
+    # Answers without a time are dated by their request.
+    shown = headings(transcripts(observer))
+    assert len(shown) > 12
+    assert all(heading == said for heading, said in shown), shown
     values = graph.get_state(CONFIG).values
     assert len(values["om"]["log"]) > 1
     found = recalled(memory, values)

@@ -159,9 +159,13 @@ def test_a_turn_does_not_wait_for_the_title(tmp_path: Any) -> None:
     assert [thread.title for thread in asking.memory.threads("ann")] == ["Tents for the Vosges"]
 
 
-async def test_a_title_that_takes_longer_than_the_answer_waits_is_asked_for_and_told_once() -> None:
+async def test_a_title_that_takes_longer_than_the_answer_waits_is_asked_for_and_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("langgraph_om.integrations.agent.LEAVE_SECONDS", 0.1)
+
     def wait(_: list[BaseMessage]) -> AIMessage:
-        time.sleep(1.5)
+        time.sleep(0.4)
         return AIMessage(TITLE)
 
     slow = agent(title=wait)
@@ -280,17 +284,24 @@ def test_a_title_that_comes_late_goes_over_no_other() -> None:
     assert fold(record, [started, late])["thread_title"] == "Tents for the Vosges"
 
 
-def test_what_the_observer_suggests_renews_the_title() -> None:
+def agent_that_renews(door: str = "agent") -> Agent:
     answer = (
         "<observations>\n* 🔴 (09:00) User plans a hike\n</observations>\n"
         "<thread-title>Hiking in spring</thread-title>"
     )
-    asking = agent(observation={"message_tokens": 60, "buffer_tokens": False},
-                   replies={"observer": answer})  # fmt: skip
-    parts = []
-    for number in range(6):
-        text = f"{ASKED.content} And what about number {number} of my list?"
-        parts += say(asking.graph, CONFIG, HumanMessage(text, id=f"q{number}"))
+    observation = {"message_tokens": 60, "buffer_tokens": False}
+    return agent(door, observation=observation, replies={"observer": answer})
+
+
+def ask_on(asking: Agent) -> list[Any]:
+    text = f"{ASKED.content} And what about number {{}} of my list?"
+    asked = [HumanMessage(text.format(number), id=f"p{number}") for number in range(6)]
+    return [part for each in asked for part in say(asking.graph, CONFIG, each)]
+
+
+def test_what_the_observer_suggests_renews_the_title() -> None:
+    asking = agent_that_renews()
+    parts = ask_on(asking)
     assert title_of(asking) == "Hiking in spring"
     updates = [(data.get("oldTitle"), data["newTitle"]) for data in of_kind(parts, "thread-update")]
     assert ("Tents for the Vosges", "Hiking in spring") in updates
@@ -301,18 +312,10 @@ def test_what_the_observer_suggests_renews_the_title() -> None:
 
 @each_door
 def test_a_person_s_title_stays_and_says_so(door: str) -> None:
-    answer = (
-        "<observations>\n* 🔴 (09:00) User plans a hike\n</observations>\n"
-        "<thread-title>Hiking in spring</thread-title>"
-    )
-    asking = agent(door, observation={"message_tokens": 60, "buffer_tokens": False},
-                   replies={"observer": answer})  # fmt: skip
+    asking = agent_that_renews(door)
     say(asking.graph, CONFIG, ASKED)
     asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title("  My\ntent ")})
-    parts = []
-    for number in range(6):
-        text = f"{ASKED.content} And what about number {number} of my list?"
-        parts += say(asking.graph, CONFIG, HumanMessage(text, id=f"p{number}"))
+    parts = ask_on(asking)
     assert record_of(asking.graph, CONFIG)["log"]
     assert title_of(asking) == "My tent"
     assert record_of(asking.graph, CONFIG)["title"]["by"] == "person"

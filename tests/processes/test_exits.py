@@ -44,3 +44,16 @@ def test_interpreter_exit_waits_at_most_the_stated_time(
     done = run_program("-c", textwrap.dedent(code))
     took = time.time() - float(done.stdout)
     assert least <= took
+
+
+def test_interpreter_exit_waits_for_many_executors_as_long_as_for_one() -> None:
+    code = """
+        import time
+        from langgraph_om import BackgroundBuffering
+        executors = [BackgroundBuffering(exit_timeout=2) for _ in range(30)]
+        for executor in executors:
+            executor.submit("c1", "a", lambda: time.sleep(3600))
+        print(time.time())
+    """
+    done = run_program("-c", textwrap.dedent(code))
+    assert 2 <= time.time() - float(done.stdout) < 40  # one after the other takes a minute

@@ -96,6 +96,14 @@ _OF_PROVIDER: Final = compile_late(r"estimate/1\+(openai|google|anthropic):([^,]
 
 
 def _cost_stretch(text: str) -> int:
+    # A piece goes beyond a space only at its start, where no other white space is beside it.
+    if text.isprintable() and "  " not in text:
+        first, *others = text.split(" ")
+        return _cost_pieces(first) + sum(map(_SPACED.__getitem__, others))
+    return _cost_pieces(text)
+
+
+def _cost_pieces(text: str) -> int:
     pieces = _ASCII_PIECES if text.isascii() else _PIECES
     return sum(map(_COSTS.__getitem__, pieces.findall(text)))
 
@@ -327,4 +335,10 @@ def _marks_cost(marks: str) -> int:
     return max(_TOKEN, cost)
 
 
+def _cost_spaced(token: str) -> int:
+    """Return what a space and the characters up to the next one cost."""
+    return _cost_pieces(f" {token}")
+
+
 _COSTS: Final = ReadTexts(_cost, most=1 << 15, longest=64)
+_SPACED: Final = ReadTexts(_cost_spaced, most=1 << 15, longest=32)
