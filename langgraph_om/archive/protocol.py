@@ -569,8 +569,9 @@ def search_archive(
         ArchiveError: When the storage fails.
     """
     check_scope(thread_id, resource_id)
-    if isinstance(archive, SearchableArchive):
-        return archive.search(
+    search = getattr(archive, "search", None)  # which `isinstance` may not see from Python 3.12 on
+    if callable(search):
+        return cast("SearchableArchive", archive).search(
             query,
             thread_id=thread_id,
             resource_id=resource_id,

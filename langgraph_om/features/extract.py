@@ -86,7 +86,12 @@ def _refuse_odd_values(value: Mapping[str, Any] | None) -> Mapping[str, Any] | N
         if not isinstance(name, str) or not name.isidentifier():
             msg = f"in which {name!r} is no name"
             raise ValueError(msg)
-        _ = _read_extractor(given).form
+        try:
+            _ = _read_extractor(given).form
+        except ConfigurationError as error:
+            reason = str(error).partition("; pass")[0]  # what to pass stands in the hint
+            msg = f"in which {name!r} cannot be read: {reason}"
+            raise ValueError(msg) from error
     return value
 
 

@@ -31,6 +31,8 @@ _QUIET: Final = {"continuation_hints": False, "standing_tokens": None}
 _NEVER: Final = 10**9
 """Tokens of a log that no summary has, so that it is not reflected."""
 _USUAL: Final = DefaultNumber(0.5)
+_CLOSED: Final = "closed conversation"
+"""The thread's name in log lines and traces; nothing is kept of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Summarizing:
         messages = self._read(conversation, thread_id, last_messages)
         memory = self._build_reader(extract, instruction)
         try:
-            result = memory.observe_messages(None, messages, config=_without_thread(config))
+            result = memory.observe_messages(None, messages, **_without_thread(config))
         finally:
             memory.close()
         return _summarize(result.record, extract or {})
@@ -105,7 +107,7 @@ class Summarizing:
         messages = await asyncio.to_thread(self._read, conversation, thread_id, last_messages)
         memory = self._build_reader(extract, instruction)
         try:
-            result = await memory.aobserve_messages(None, messages, config=_without_thread(config))
+            result = await memory.aobserve_messages(None, messages, **_without_thread(config))
         finally:
             await memory.aclose()
         return _summarize(result.record, extract or {})
@@ -117,6 +119,12 @@ class Summarizing:
             check_count("last_messages", last)
         if (conversation is None) == (thread_id is None):
             msg = "pass what to summarize: a conversation, or the `thread_id` of an archived one"
+            raise ConfigurationError(msg)
+        if isinstance(conversation, str):
+            msg = (
+                f"`conversation` is {conversation!r}; pass messages or a state, or an archived "
+                f"thread's id as `thread_id`"
+            )
             raise ConfigurationError(msg)
         if thread_id is None:
             # A `StateSnapshot` is a tuple, too.
@@ -174,14 +182,14 @@ def _reset_added(config: Any, base: type) -> dict[str, Any]:
     return {each.name: each.default for each in fields(config) if each.name not in own}
 
 
-def _without_thread(config: RunnableConfig | None) -> RunnableConfig | None:
-    """Return a configuration that names no thread or user: nothing is kept for either."""
+def _without_thread(config: RunnableConfig | None) -> dict[str, Any]:
+    """Return arguments that name no thread or user of the archive: nothing is kept for either."""
     if config is None:
-        return None
+        return {"thread_id": _CLOSED}
     named = {"thread_id", "resource_id", "checkpoint_id", "checkpoint_ns"}
     given = config.get("configurable", {})
     left = {name: value for name, value in given.items() if name not in named}
-    return {**config, "configurable": left}
+    return {"thread_id": _CLOSED, "config": {**config, "configurable": left}}
 
 
 def _summarize(record: MemoryRecord, extract: Mapping[str, Any]) -> Summary:

@@ -362,6 +362,8 @@ class ExtractiveReflector(OfflineChatModel):
         Where something of each would be too much, nothing is left of the quietest.
         """
         edits = [self._edit(log) for log in logs]
+        if len(logs) == 1:
+            return edits[0]
         over = sum(self._measure(log) for log in logs) - int(sum(map(len, logs)) * self.ratio)
         for at, log in enumerate(logs[:-1]):
             if over <= 0:

@@ -15,8 +15,18 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
+from functools import lru_cache, wraps
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -380,27 +390,34 @@ def weigh(text: str, words: int) -> int:
     Args:
         words: How many of its words weigh.
     """
-    found = text.split()
-    weighed = found[:words]
-    names = sum(map(_is_name, weighed[1:]))
-    numbers = len([*filter(_DIGIT.search, weighed)])
     if text.startswith("["):
         return 1  # The placeholder of a picture or a file: better than nothing.
-    own = any(map(_FIRST_PERSON.fullmatch, weighed))
-    total = 3 * numbers + 2 * names + sum(map(_is_long, weighed)) + own
+    found = text.split()
+    weighed = [*map(_read_word, found[:words])]
+    total = sum(word.weight for word in weighed) + sum(word.names for word in weighed[1:])
+    total += any(word.is_own for word in weighed)
     if text.endswith(QUESTION_MARKS) and (total or len(found) >= _ASKS_SOMETHING):
         return max(2, total - 2)  # A fact before a question.
     return total
 
 
-def _is_long(word: str) -> bool:
+class _Word(NamedTuple):
+    """How much a word tells."""
+
+    weight: int
+    names: int
+    """More, where it does not begin a sentence."""
+    is_own: bool
+
+
+@lru_cache(maxsize=1 << 12)
+def _read_word(word: str) -> _Word:
     bare = word.strip(".,!?;:")
-    return len(bare) >= _LONG_WORD and bare.lower() not in _PLAIN_WORDS
-
-
-def _is_name(word: str) -> bool:
+    is_long = len(bare) >= _LONG_WORD and bare.lower() not in _PLAIN_WORDS
     first = word.lstrip("\"'“‘(")[:1]
-    return first.isupper() and not _SELF.fullmatch(word)
+    is_name = first.isupper() and not _SELF.fullmatch(word)
+    number = 3 if _DIGIT.search(word) else 0
+    return _Word(number + is_long, 2 * is_name, _FIRST_PERSON.fullmatch(word) is not None)
 
 
 def shorten(text: str, words: int) -> str:

@@ -219,7 +219,8 @@ def memory_app(
 
 def _check_prices(prices: Prices | None) -> None:
     for name, given in (prices or {}).items():
-        is_read = name in ("agent", "memory") and len(given) in (2, 3)
+        has_rates = isinstance(given, Sequence) and len(given) in (2, 3)
+        is_read = name in ("agent", "memory") and has_rates
         if not is_read or not all(isinstance(each, int | float) for each in given):
             msg = (
                 f"`prices` has {name!r}: {given!r}; pass 'agent' and 'memory' with dollars for a "

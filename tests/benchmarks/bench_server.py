@@ -268,7 +268,10 @@ def say(line: str) -> None:
 def compare(
     trees: Mapping[str, Path], args: argparse.Namespace, note: Callable[[str], None]
 ) -> dict[str, Seen]:
-    """Ask a server without memory and one for each tree by turns, and note each round."""
+    """Ask a server without memory and one for each tree by turns, and note each round.
+
+    The one that is named "plain" keeps the conversation in plain channels.
+    """
     rows = {name: Seen() for name in ("bare", *trees)}
     with ExitStack() as stack:
         server = stack.enter_context(postgres_server())
@@ -279,7 +282,7 @@ def compare(
             databases[name] = server.replace("/postgres?", f"/{name}?")
             with PostgresSaver.from_conn_string(databases[name]) as saver:
                 saver.setup()
-            kind, tree = "bare" if name == "bare" else "memory", trees.get(name, ROOT)
+            kind, tree = name if name in ("bare", "plain") else "memory", trees.get(name, ROOT)
             addresses[name] = stack.enter_context(
                 serving(kind, databases[name], args.workers, tree)
             )
@@ -347,6 +350,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parser.add_argument("--turns", type=int, default=5, help="of each conversation in a round")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--plain", action="store_true", help="also with `delta=False`")
     parser.add_argument("--count", action="store_true", help="only count what a turn sends")
     parser.add_argument("--flames", type=Path, metavar="FOLDER", help="also draw the time")
     return parser.parse_args(arguments)
@@ -355,7 +359,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
 def main() -> None:
     args = read_arguments()
     if not args.count:
-        show(compare({"memory": ROOT}, args, say))
+        plain = {"plain": ROOT} if args.plain else {}
+        show(compare({"memory": ROOT, **plain}, args, say))
         return
     with postgres_server() as server:
         for line in count(server):

@@ -180,8 +180,9 @@ def test_values_follow_a_fork() -> None:
     ],
 )
 def test_a_wrong_option_is_named(extract: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=said) as refused:
         ObservationalMemory(ScriptedChatModel(), observation={"extract": extract})
+    assert str(refused.value).count("; pass") == 1
 
 
 def test_a_schema_that_is_not_asked_for_is_named() -> None:

@@ -154,7 +154,7 @@ async def test_costs_are_told_in_dollars_where_prices_are_known() -> None:
         page = Tags((await web.get("/memory/t")).text).text
         assert "Cost by turn" in page
         assert "50% from the provider's cache" in page
-    for wrong in ({"agent": (3,)}, {"other": (1, 2)}, {"memory": ("1", 2)}):
+    for wrong in ({"agent": 3}, {"agent": (3,)}, {"other": (1, 2)}, {"memory": ("1", 2)}):
         with pytest.raises(ConfigurationError, match="million tokens"):
             memory_app(memory, graph=graph, prices=wrong)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
-from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql import schema
 from langgraph_om.core.items import list_items
 from support.agents import (
@@ -463,23 +463,32 @@ def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_anot
         assert found == []
 
 
-class Unsearchable:
-    """An archive of before there was a search."""
+class Front:
+    """Stands before an archive; without a search where it is as before there was one."""
 
-    def __init__(self, archive: SQLAlchemyArchive) -> None:
-        self._archive = archive
+    def __init__(self, archive: SQLAlchemyArchive, *, has_search: bool) -> None:
+        self._archive, self._has_search = archive, has_search
+        self.asked: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "search":
+        if name == "search" and not self._has_search:
             raise AttributeError(name)
+        self.asked.add(name)
         return getattr(self._archive, name)
 
 
 @pytest.mark.needs("archive")
+def test_an_archive_that_stands_before_another_is_searched(archive: SQLAlchemyArchive) -> None:
+    front: Any = Front(archive, has_search=True)
+    memory = remembering(scripted(), Clock(), archive=front)
+    front.asked.clear()
+    assert memory.search("gate code", resource_id="ana")
+    assert "messages" not in front.asked
+
+
+@pytest.mark.needs("archive")
 def test_an_archive_without_a_search_is_read(archive: SQLAlchemyArchive) -> None:
-    plain: Any = Unsearchable(archive)
-    assert isinstance(plain, MessageArchive)
-    assert not isinstance(plain, SearchableArchive)
+    plain: Any = Front(archive, has_search=False)
     memory = remembering(scripted(), Clock(), archive=plain)
     found = memory.search("gate code", resource_id="ana")
     assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}

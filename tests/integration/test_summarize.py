@@ -102,11 +102,12 @@ def test_an_archived_thread_is_summarized_by_its_id(tmp_path: Any) -> None:
     assert memory.archive.groups(thread_id="t", limit=10) == kept
 
 
-def test_what_cannot_be_told_is_said() -> None:
+def test_what_cannot_be_told_is_said(caplog: pytest.LogCaptureFixture) -> None:
     memory = ObservationalMemory(answering({"profile": [1], "gist": "Heating."}))
     told = memory.summarize(CALL, extract=WANTED)
     assert told.extracted == {"profile": None, "gist": "Heating."}
     assert "profile" in told.errors
+    assert "thread_id" not in caplog.text, "nothing is kept, so no thread is missing"
 
 
 def test_a_failure_is_raised() -> None:
@@ -134,6 +135,7 @@ def test_hooks_and_functions_of_the_user_hold() -> None:
     [
         ({}, "pass what to summarize"),
         ({"conversation": CALL, "thread_id": "t"}, "pass what to summarize"),
+        ({"conversation": "t"}, "`conversation` is 't'; pass .*`thread_id`"),
         ({"thread_id": "t"}, "there is no `archive`"),
         ({"conversation": CALL, "last_messages": 0}, "`last_messages` is 0"),
         ({"conversation": CALL, "extract": {"no name": Profile}}, r"`observation\.extract`"),

@@ -254,6 +254,13 @@ class Conversations(RuleBasedStateMachine):
         text = f"edited {label}:{self.world.said} " + "again " * size
         self.world.edit(thread, who, key, text)
 
+    @rule(worker=st.integers(0, 1), size=SIZES)
+    def operator_adds_by_hand(self, worker: int, size: int) -> None:
+        assert self.world is not None
+        thread, who = self.threads[0], self._worker(worker)
+        assume(self.world.standing(thread, who))
+        self.world.add(thread, who, size)
+
     @rule(data=st.data(), worker=st.integers(0, 1), most=st.sampled_from([1, 1, 2, 5, 30]))
     def user_takes_back(self, data: st.DataObject, worker: int, most: int) -> None:
         assert self.world is not None

@@ -174,8 +174,9 @@ class _SharedWords:
             if not item.is_heading:
                 own = distinct_words(item.words)
                 lengths[item.at] = math.sqrt(len(own))
-                for word in own & talked:
-                    holders[word].append(item.at)
+                for word in own:
+                    if word in talked:
+                        holders[word].append(item.at)
         weights = {
             word: weigh_rarity(len(found), len(lengths)) * weigh_rarity(in_talk[word], len(said))
             for word, found in holders.items()
@@ -195,14 +196,16 @@ class _SharedWords:
         An item is as likely as the message's rarest words say that stand in it, for both lengths;
         of equals, the newest is first.
         """
-        counts: dict[int, int] = defaultdict(int)
-        scores: dict[int, float] = defaultdict(float)
+        scores: dict[int, float] = {}
+        further: dict[int, int] = defaultdict(int)
         left = _LOOKED
         for place in sorted([self.places[word] for word in words if word in self.places]):
             found, weight = self.holders[place][:left], self.weights[place]
             for at in found:
-                if counts[at] < _TELLING:
-                    counts[at] += 1
+                if at not in scores:
+                    scores[at] = -weight
+                elif further[at] < _TELLING - 1:
+                    further[at] += 1
                     scores[at] -= weight
             left -= len(found)
             if not left:

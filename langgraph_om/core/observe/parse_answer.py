@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
@@ -63,10 +64,15 @@ def is_degenerate(text: str) -> bool:
     if len(text) < _MIN_DEGENERATE_CHARS:
         return False
     lines = [line for raw in text.split("\n") if (line := " ".join(raw.split()))]
-    if max(map(len, lines), default=0) > _MAX_SANE_LINE_CHARS:
+    longest, counts = max(map(len, lines), default=0), Counter(lines)
+    if longest > _MAX_SANE_LINE_CHARS:
         return True
-    if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len(set(lines))):
+    if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len(counts)):
         return True
+    # A run lies within one line, or half of it at least is whole lines that come again.
+    copied = sum((len(line) + 1) * count for line, count in counts.items() if count > 1)
+    if longest + 1 < _MIN_RUN_CHARS and 2 * copied < _MIN_RUN_CHARS:
+        return False
     compact = "\n".join(lines)
     if len(compact) < _MIN_DEGENERATE_CHARS:
         return False

@@ -120,11 +120,11 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     check_version("`om.version`", value)
-    if not RECORD_KEYS.issuperset(value):
-        unknown = sorted(map(str, value.keys() - RECORD_KEYS - added_types().keys()))
-        if unknown:
-            msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
-            raise ConfigurationError(msg)
+    added = value.keys() - RECORD_KEYS
+    if not added <= added_types().keys():
+        unknown = min(map(str, added - added_types().keys()))
+        msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
+        raise ConfigurationError(msg)
     if value.keys() >= _FIRST_KEYS:
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})

@@ -66,12 +66,12 @@ else:
 def _refuse_non_archives(value: object) -> object:
     if isinstance(value, type):  # it has the attributes that its objects have
         raise ValueError  # noqa: TRY004 pydantic reads this one
-    if isinstance(value, str | MessageArchive | None):
+    if value is None or isinstance(value, str):
         return value
-    if hasattr(value, "commit_record"):  # an archive, of an earlier version or not whole yet
+    if _is_archive(value):  # maybe of an earlier version, or not whole yet
         methods = (name for name in vars(MessageArchive) if not name.startswith("_"))
         missing = [name for name in methods if not callable(getattr(value, name, None))]
-        if not missing:  # of one that stands before another, Python 3.12 sees none of the methods
+        if not missing:
             return value
         msg = f"which has no `{'`, no `'.join(missing)}`"
         raise ValueError(msg)
@@ -80,6 +80,11 @@ def _refuse_non_archives(value: object) -> object:
     if not isinstance(value, Engine):
         raise ValueError  # noqa: TRY004 pydantic reads this one
     return value
+
+
+def _is_archive(value: object) -> bool:
+    # Of one that stands before another, `isinstance` sees no method from Python 3.12 on.
+    return hasattr(value, "commit_record")
 
 
 class ArchiveOptions(TypedDict, total=False):
@@ -111,7 +116,7 @@ class Archiving(Feature):
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `archive`."""
         given = setup.options["archive"]
-        if given is None or isinstance(given, MessageArchive):
+        if given is None or _is_archive(given):
             return None if given is None else cls(given)
         from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
 

@@ -283,6 +283,21 @@ def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) 
     ]
 
 
+def archived_otherwise(
+    thread: str, told: Told, record: Record, archive: MessageArchive
+) -> list[str]:
+    """What the archive has of a thread's branch where a turn is over: all that stands, in order.
+
+    What the user took back may stay in between.
+    """
+    branch, most = record.get("branch"), 2 * len(told.messages) + 10
+    rows = archive.messages(thread, branch=branch, limit=most, visible_only=False)
+    keys = [row.key for row in rows]
+    kept = [key for key in keys if key not in told.taken_back]
+    problems = [f"{thread}: the archive has {keys}, and {told.standing} were said"]
+    return [] if kept == told.standing and len({*keys}) == len(keys) else problems
+
+
 def _essence(message: BaseMessage) -> tuple[Any, ...]:
     return (message.type, message.content, getattr(message, "tool_calls", None))
 

@@ -41,9 +41,10 @@ from support.laws.cast import (
     label_of,
     request,
     spoken,
+    words,
 )
 from support.laws.doors import WITHIN, actor_node, build, last_node
-from support.laws.laws import Moment, Record, Told, broken, groups_ahead
+from support.laws.laws import Moment, Record, Told, archived_otherwise, broken, groups_ahead
 from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
 from support.real_ids import Naming
@@ -401,6 +402,9 @@ class World:
         problems += self._lost_jobs(parts)
         problems += self._wrong_share(thread, moments, steps)
         problems += self._not_gone(thread, moments)
+        if self.archive is not None and not (self.archive.away or fell):
+            record = steps[-1].values["om"]
+            problems += archived_otherwise(thread.name, thread.told, record, self.archive)
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
         return parts, fell
@@ -568,6 +572,19 @@ class World:
             view = worker.memory.llm_input_messages(state)
             assert dumped(view) == dumped(point.view)
         thread.told, thread.last = point.told.copy(), point.last
+
+    def add(self, thread: Thread, worker: Worker, size: int) -> None:
+        """Put a request and its answer behind a conversation by hand, as from elsewhere."""
+        self.said, number = self.said + 1, self.said
+        self.spoken.setdefault(thread.name, set()).add(number)
+        if self.shares is not None:
+            self.shares.spoken[number] = thread.resource
+        label, naming, now = f"u{number}.answer", self.rules.naming, self.clock()
+        key, told = naming.name(label, "ai", now), naming.date(label, now)
+        answer = AIMessage(words(label, size), id=key, response_metadata=told)
+        added = [self._request(number, size, {}), answer]
+        self._update(thread, worker, {"messages": added})
+        thread.told.learn(added)
 
     def edit(self, thread: Thread, worker: Worker, key: str, text: str) -> None:
         """Change the words of a message."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -17,6 +17,7 @@ from langgraph_om.core.search import (
     PIECE_CHARACTERS,
     Filter,
     cut_excerpt,
+    distinct_words,
     find_words,
     fuse,
     query_words,
@@ -154,6 +155,14 @@ def test_places_are_those_of_the_text(text: str) -> None:
     ends = [(start, end) for start, end, _ in find_words(text)]
     assert ends == sorted(ends)
     assert all(0 <= start < end <= len(text) for start, end in ends)
+
+
+@given(st.text(max_size=200) | st.text("aB1é日न\u0301_-./' \n\x1c\xa0", max_size=60))
+@example("a1 B-c\xa0d日本")
+def test_the_words_of_a_text_are_those_of_its_places(text: str) -> None:
+    words = [word for *_, found in find_words(text) for word in found]
+    assert split_words(text) == words
+    assert distinct_words(text) == set(words)
 
 
 def test_pieces_hold_the_whole_text_as_far_as_it_is_searched() -> None:
