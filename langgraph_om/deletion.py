@@ -17,6 +17,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import list_keepers
 from langgraph_om.runtime.acting import awaited, waited
 from langgraph_om.runtime.drivers import aperform
+from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 
@@ -192,7 +193,12 @@ class Deletable:
                 f"yet: pass the graph's store, `store=...`"
             )
             raise ConfigurationError(msg)
-        if archive is None and store is None and checkpointer is None:
+        # The results of `BackgroundBuffering` end with the process, and so do its jobs.
+        is_kept_here = runner.settings.features.having("forget") or (
+            isinstance(runner.buffering, ForgettingExecutor)
+            and not isinstance(runner.buffering, BackgroundBuffering)
+        )
+        if archive is None and store is None and checkpointer is None and not is_kept_here:
             msg = (
                 "there is nothing that this call can reach: without an `archive`, all that memory "
                 "knows is in the threads' checkpoints; pass the graph's checkpointer, "

@@ -208,3 +208,16 @@ def test_a_thread_that_is_deleted_is_not_observed_in_its_pause(
     assert agent.asked("observer") == 1  # about the other thread
     for memory in (agent.memory, elsewhere):
         memory.archive.close()  # type: ignore[union-attr]
+
+
+def test_a_deletion_that_reaches_a_pause_alone_ends_that() -> None:
+    """The application deletes the checkpoints itself, and there is no archive."""
+    waits = {**SOON, "buffer_on_idle": 3600}
+    agent = make_agent("agent", InMemorySaver(), observation=waits, messages=4000)
+    say(agent.graph, on_thread("t"), turn(1))
+    say(agent.graph, on_thread("u"), turn(2))
+    agent.graph.checkpointer.delete_thread("t")
+    assert agent.memory.delete_thread("t") == ["t"]
+    pass_time(agent)
+    wait_for(agent, 1)
+    assert agent.asked("observer") == 1  # about the other thread
