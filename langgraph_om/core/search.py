@@ -65,12 +65,12 @@ _MARK: Final = compile_late(f"[{_MARKS}]+")
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in their order, those that come again too."""
-    return [*chain.from_iterable(map(_WORDS_IN.__getitem__, text.split()))]
+    return [*chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text)))]
 
 
 def distinct_words(text: str) -> frozenset[str]:
     """Return the words of a text, each once."""
-    return frozenset(chain.from_iterable(map(_WORDS_IN.__getitem__, text.split())))
+    return frozenset(chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text))))
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
@@ -140,13 +140,7 @@ def _read_chunk(chunk: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _read_token(token: str) -> tuple[str, ...]:
-    return (*chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(token))),)
-
-
 _WORDS_OF: Final = ReadTexts(_read_chunk, most=1 << 15, longest=32)
-_WORDS_IN: Final = ReadTexts(_read_token, most=1 << 15, longest=32)
-"""The same of what stands between white space, of which no stretch of words holds any."""
 
 
 def _read_joined(whole: str) -> tuple[str, ...]:

@@ -46,7 +46,6 @@ _PIECES = compile_late(
     rf"| ?+[^\s{_NO_MARK}]{{1,64}}+[\r\n/]{{0,64}}+"
     r"|\s*[\r\n]+|\s+(?!\S)"
 )
-_PROSE: Final = 1 << 9  # characters: of a sentence or a note
 _STRETCH: Final = 1 << 12  # a few letters that are not ASCII slow down no more than this
 _MOST_READ: Final = 1 << 20
 
@@ -97,15 +96,6 @@ _OF_PROVIDER: Final = compile_late(r"estimate/1\+(openai|google|anthropic):([^,]
 
 
 def _cost_stretch(text: str) -> int:
-    # A piece goes beyond a space only at its start, where no other white space is beside it.
-    # Long lines are often numbers or ids, which are seldom seen again: the other way is faster.
-    if len(text) <= _PROSE and text.isprintable() and "  " not in text:
-        first, *others = text.split(" ")
-        return _cost_pieces(first) + sum(map(_SPACED.__getitem__, others))
-    return _cost_pieces(text)
-
-
-def _cost_pieces(text: str) -> int:
     pieces = _ASCII_PIECES if text.isascii() else _PIECES
     return sum(map(_COSTS.__getitem__, pieces.findall(text)))
 
@@ -337,10 +327,4 @@ def _marks_cost(marks: str) -> int:
     return max(_TOKEN, cost)
 
 
-def _cost_spaced(token: str) -> int:
-    """Return what a space and the characters up to the next one cost."""
-    return _cost_pieces(f" {token}")
-
-
 _COSTS: Final = ReadTexts(_cost, most=1 << 15, longest=64)
-_SPACED: Final = ReadTexts(_cost_spaced, most=1 << 15, longest=32)

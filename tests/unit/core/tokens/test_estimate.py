@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.estimate import (
-    _ASCII_PIECES,
-    _PIECES,
-    EstimatingCounter,
-    _cost_pieces,
-    _cost_stretch,
-)
+from langgraph_om.core.tokens.estimate import _ASCII_PIECES, _PIECES, EstimatingCounter
 from support.examples import examples
 from support.growth import check_growth
 
@@ -141,15 +135,6 @@ def test_what_is_faster_to_match_finds_the_same_pieces(text: str) -> None:
         greedy = re.sub(r"([?}])\+", r"\1", pieces.pattern)
         assert greedy != pieces.pattern
         assert pieces.findall(text) == re.findall(greedy, text)
-
-
-@examples(300)
-@given(texts)
-@example("a   b")
-@example("é \x01a")
-@example(" a ")
-def test_what_is_counted_word_by_word_costs_the_same(text: str) -> None:
-    assert _cost_stretch(text) == _cost_pieces(text)
 
 
 @examples(300)
