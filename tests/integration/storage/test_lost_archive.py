@@ -210,10 +210,11 @@ def test_nothing_comes_back_where_the_last_message_before_a_deletion_is_removed(
 
 
 @pytest.mark.needs("recall")
-def test_recall_brings_nothing_back_where_the_newest_message_is_removed() -> None:
+def test_recall_brings_nothing_back_where_the_newest_messages_are_removed() -> None:
     agent, archive, config = survive("thread", retrieval=True)
-    last = values(agent.graph, config)["messages"][-1]
-    agent.graph.update_state(config, {"messages": [RemoveMessage(id=str(last.id))]})
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-3:]]
+    agent.graph.update_state(config, {"messages": gone})
     agent.memory.recall(values(agent.graph, config), config)
     assert archive.thread("t") is None
 
