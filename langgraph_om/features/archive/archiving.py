@@ -105,11 +105,13 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
 
 def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     """Note how often the thread was deleted, and what the record had then."""
+    is_news = event["number"] != view(record).get("deletion", 0)
     view(record)["deletion"] = event["number"]
     if event["floor"] is None:
         return
     view(record)["floor"] = event["floor"]
-    forget_deleted(record, event)
+    if is_news:  # or what it had then has another end by now
+        forget_deleted(record, event)
 
 
 def begin_anew(record: MemoryRecord, event: Opened) -> None:
@@ -487,7 +489,7 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = find_all_unarchived(record, messages)
-    new = yield from _leave_out_deleted(
+    new, moved = yield from _leave_out_deleted(
         archive, record, messages, new, is_there=is_there, changed=changed, request=request
     )
     if after is not None and not is_there:
@@ -517,7 +519,7 @@ def _append_new(
     if (groups or has_other_log) and not is_survivor(noted):
         names = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *names, groups, archive.now, log=log)
-    return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
+    return [*noted, *moved, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 
 def _take_for_archived(
@@ -553,7 +555,7 @@ def _leave_out_deleted(
     is_there: bool,
     changed: Collection[str] = (),
     request: str | None,
-) -> EffectFlow[Keyed]:
+) -> EffectFlow[tuple[Keyed, list[Event]]]:
     """Leave out what was said before a deletion, where the last message of that was removed since.
 
     That ends before what the archive has, and where it has nothing of the conversation, before this
@@ -564,12 +566,15 @@ def _leave_out_deleted(
         is_there: Whether the archive has what the record says.
         changed: Keys of messages that are new or edited in this step.
         request: The key of the live user request.
+
+    Returns:
+        What is left, and what to note: the newest message that was left out.
     """
     if not new or not is_there or read_deletions(record).last is None:
-        return new
+        return new, []
     # Otherwise that message is there still, or the last one that was archived.
     if new[0][0] != next((key_of(each) for each in messages if is_conversation(each)), None):
-        return new
+        return new, []
     keys = [key for key, _ in new]
     kept = yield from archive.archived_keys(keys)
     known = {*record["cursor"], *record["token_cache"]["counts"]}.difference(changed)
@@ -577,7 +582,16 @@ def _leave_out_deleted(
     said = (at + 1 for at in reversed(range(stop)) if keys[at] in known)
     start = next((at for at, key in enumerate(keys) if key in kept), None)
     start = next(said, 0) if start is None else start
-    return [entry for at, entry in enumerate(new) if at >= start or entry[0] in changed]
+    gone = dict.fromkeys(key for key in keys[:start] if key not in changed)
+    if not gone:
+        return new, []
+    found: DeletionFound = {
+        "type": "deletion",
+        "number": read_deletions(record).number,
+        "floor": {**view(record)["floor"], "message": [*gone][-1]},
+        "of_resource": False,
+    }
+    return [entry for entry in new if entry[0] not in gone], [as_event(found)]
 
 
 def complete_thread(
@@ -615,7 +629,7 @@ def complete_thread(
         entries = drop_deleted(fold(whole, [noted]), entries)
         has_last = archived is not None and (yield from archive.archived_keys([archived]))
         begun = record["turn"]["request"]
-        entries = yield from _leave_out_deleted(
+        entries, _ = yield from _leave_out_deleted(
             archive, whole, messages, entries, is_there=bool(has_last), request=begun
         )
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)

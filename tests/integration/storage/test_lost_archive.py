@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, say, talk, turn, turns, values
@@ -136,7 +137,7 @@ def survive(delete: str, **options: Any) -> tuple[Any, SQLAlchemyArchive, Any]:
     agent = make_agent("agent", InMemorySaver(), archive=archive, **options)
     talk(agent.graph, config, turns(10))
     if delete == "thread":
-        agent.memory.delete_thread("t")
+        agent.memory.delete_thread("t", store=options.get("store"))
     else:
         agent.memory.delete_resource("ana")
     return agent, archive, config
@@ -229,6 +230,25 @@ def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_
     agent.memory.recall(values(agent.graph, config), config)
     archived = [row.key for row in archive.messages("t", limit=99)]
     assert archived == ["h10", "h10-answer", "h11", "h11-answer"]
+
+
+@pytest.mark.needs("meaning")
+def test_search_by_meaning_brings_nothing_back_where_that_message_is_removed() -> None:
+    store = InMemoryStore(index={"dims": 1, "embed": lambda texts: [[1.0] for _ in texts]})
+    agent, archive, config = survive(
+        "thread", messages=20_000, store=store, retrieval={"vector": True}
+    )
+    talk(agent.graph, config, turns(2, start=10))
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-5:]]
+    say(agent.graph, config, *gone, turn(20))
+    assert agent.memory.flush(60)
+    places = store.list_namespaces(limit=1000)
+    kept = [item.value for place in places for item in store.search(place, limit=1000)]
+    found = {value["cursor"] for value in kept if "cursor" in value}
+    assert {"h20", "h20-answer"} <= found
+    assert found.isdisjoint(str(message.id) for message in had[:-5])
+    assert archive.contains("t", ["h8", "h20"]) == {"h20"}
 
 
 @pytest.mark.parametrize("is_named", [True, False])
