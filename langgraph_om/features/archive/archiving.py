@@ -487,6 +487,9 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = find_all_unarchived(record, messages)
+    new = yield from _leave_out_deleted(
+        archive, record, messages, new, is_there=is_there, changed=changed, request=request
+    )
     if after is not None and not is_there:
         # An unknown one would stand for the end of whichever branch is current.
         is_lacking = after == last or not (yield from archive.archived_keys([after]))
@@ -541,6 +544,42 @@ def _take_for_archived(
     return record if said is None else cast("MemoryRecord", {**record, "archived": said})
 
 
+def _leave_out_deleted(
+    archive: StepArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    new: Keyed,
+    *,
+    is_there: bool,
+    changed: Collection[str] = (),
+    request: str | None,
+) -> EffectFlow[Keyed]:
+    """Leave out what was said before a deletion, where the last message of that was removed since.
+
+    That ends before what the archive has, and where it has nothing of the conversation, before this
+    turn. What is new or edited stays, such as a message that was put in by hand.
+
+    Args:
+        new: What is to be archived.
+        is_there: Whether the archive has what the record says.
+        changed: Keys of messages that are new or edited in this step.
+        request: The key of the live user request.
+    """
+    if not new or not is_there or read_deletions(record).last is None:
+        return new
+    # Otherwise that message is there still, or the last one that was archived.
+    if new[0][0] != next((key_of(each) for each in messages if is_conversation(each)), None):
+        return new
+    keys = [key for key, _ in new]
+    kept = yield from archive.archived_keys(keys)
+    known = {*record["cursor"], *record["token_cache"]["counts"]}.difference(changed)
+    stop = keys.index(request) if request in keys else len(keys)
+    said = (at + 1 for at in reversed(range(stop)) if keys[at] in known)
+    start = next((at for at, key in enumerate(keys) if key in kept), None)
+    start = next(said, 0) if start is None else start
+    return [entry for at, entry in enumerate(new) if at >= start or entry[0] in changed]
+
+
 def complete_thread(
     settings: Settings,
     identity: Identity,
@@ -574,6 +613,11 @@ def complete_thread(
         whole = _take_for_archived(cast("MemoryRecord", whose), messages)
         noted = yield from look_for_deletion(whole, archive.call)
         entries = drop_deleted(fold(whole, [noted]), entries)
+        has_last = archived is not None and (yield from archive.archived_keys([archived]))
+        begun = record["turn"]["request"]
+        entries = yield from _leave_out_deleted(
+            archive, whole, messages, entries, is_there=bool(has_last), request=begun
+        )
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
     new = entries[last + 1 :]
     if new:

@@ -191,13 +191,44 @@ def test_nothing_comes_back_where_the_newest_messages_are_removed_after_a_deleti
     assert archived == [key for n in range(10, 19) for key in (f"h{n}", f"h{n}-answer")]
 
 
+@pytest.mark.parametrize("removed", [3, 5])
+def test_nothing_comes_back_where_the_last_message_before_a_deletion_is_removed(
+    removed: int,
+) -> None:
+    """With three removed, the last one is there still."""
+    agent, archive, config = survive("thread", messages=20_000)
+    talk(agent.graph, config, turns(2, start=10))
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-removed:]]
+    say(agent.graph, config, *gone, turn(20))
+    talk(agent.graph, config, turns(2, start=21))
+    said = [key for n in (10, 11, 20, 21, 22) for key in (f"h{n}", f"h{n}-answer")]
+    archived = [row.key for row in archive.messages("t", limit=1000, visible_only=False)]
+    left = {message.id for message in values(agent.graph, config)["messages"]}
+    assert [key for key in archived if key in left] == [key for key in said if key in left]
+    assert set(archived) <= set(said)
+
+
 @pytest.mark.needs("recall")
-def test_recall_brings_nothing_back_where_the_newest_message_is_removed() -> None:
+def test_recall_brings_nothing_back_where_the_newest_messages_are_removed() -> None:
     agent, archive, config = survive("thread", retrieval=True)
-    last = values(agent.graph, config)["messages"][-1]
-    agent.graph.update_state(config, {"messages": [RemoveMessage(id=str(last.id))]})
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-3:]]
+    agent.graph.update_state(config, {"messages": gone})
     agent.memory.recall(values(agent.graph, config), config)
     assert archive.thread("t") is None
+
+
+@pytest.mark.needs("recall")
+def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_removed() -> None:
+    agent, archive, config = survive("thread", messages=20_000, retrieval=True)
+    talk(agent.graph, config, turns(2, start=10))
+    had = values(agent.graph, config)["messages"]
+    gone = [RemoveMessage(id=str(message.id)) for message in had[-5:]]
+    agent.graph.update_state(config, {"messages": gone})
+    agent.memory.recall(values(agent.graph, config), config)
+    archived = [row.key for row in archive.messages("t", limit=99)]
+    assert archived == ["h10", "h10-answer", "h11", "h11-answer"]
 
 
 @pytest.mark.parametrize("is_named", [True, False])
