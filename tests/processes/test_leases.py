@@ -380,9 +380,11 @@ async def test_async_turns_take_in_what_another_worker_did(archive: SQLAlchemyAr
 
 def test_turn_that_can_not_go_on_waits_for_the_other_worker(archive: SQLAlchemyArchive) -> None:
     """At the blocking threshold, a job that another worker runs is waited for, not done again."""
-    saver, config, let_go = InMemorySaver(), on_thread(), threading.Event()
+    saver, config = InMemorySaver(), on_thread()
+    begun, let_go = threading.Event(), threading.Event()
 
     def slow(messages: list[BaseMessage]) -> str:
+        begun.set()
         assert let_go.wait(250)
         return ExtractiveObserver().reply(messages)
 
@@ -394,6 +396,7 @@ def test_turn_that_can_not_go_on_waits_for_the_other_worker(archive: SQLAlchemyA
     for number in range(20):
         if of_kind(say(first.graph, config, turn(number)), "buffering-start"):
             break
+    assert begun.wait(60)  # until it is the first worker's, nobody else knows of it
     before = threading.Timer(1.0, let_go.set)
     before.start()
     parts = []

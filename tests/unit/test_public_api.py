@@ -155,7 +155,8 @@ def import_middleware(
 
     monkeypatch.setattr(langgraph_om, "_version", find_version)
     monkeypatch.delitem(sys.modules, "langgraph_om.integrations.middleware", raising=False)
-    monkeypatch.delattr(langgraph_om.integrations, "middleware", raising=False)
+    integrations = importlib.import_module("langgraph_om.integrations")
+    monkeypatch.delattr(integrations, "middleware", raising=False)
     monkeypatch.setitem(sys.modules, lacking, None)
     _ = langgraph_om.ObservationalMemoryMiddleware
 
