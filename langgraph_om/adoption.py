@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
@@ -22,7 +22,7 @@ from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
 from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
-from langgraph_om.runtime.turn import Outcome, StepResult, conclude
+from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,8 @@ class ObservingActs(Handle):
         runner, config, node = self._runner, self._config, self._as_node
         is_on = runner.runs.may_write(config)
         state = (yield from self._rest()) if is_on else (yield from self._read())
-        if waiting := [name for name in state.next if name != _LAST_STEP]:
+        # The last step may wait behind a person's change, and nothing is lost there.
+        if waiting := [name for name in state.next if name != FINISH]:
             raise ConfigurationError(_describe_waiting(self.thread_id, waiting))
         messages, record = runner.conversation(state), runner.record(state)
         identity = runner.identity(config)
@@ -245,10 +246,6 @@ class ObservingActs(Handle):
                 only = {"om": outcome.record}
                 yield from self._call("update_state", config, only, as_node=node)
         return adoption.report(outcome)
-
-
-_LAST_STEP: Final = "om_finish"
-"""The node behind the answer. It may wait behind a person's change, and nothing is lost there."""
 
 
 def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:

@@ -35,7 +35,6 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
     BESIDE,
-    FINISH,
     STATED,
     STATUS,
     Inspection,
@@ -58,6 +57,7 @@ from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_tools
+from langgraph_om.runtime.turn import FINISH
 
 _FOUND_AGAIN = frozenset({"opened", "counted", "buffering-end"})
 """Events that a later inspection finds again: what a job came to is looked at, not taken away."""

@@ -34,7 +34,7 @@ from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.state import MAX_UNWRITTEN, Recent
-from langgraph_om.runtime.turn import Outcome, turn
+from langgraph_om.runtime.turn import FINISH, Outcome, turn
 
 
 class MemoryTransformer(StreamTransformer):
@@ -123,9 +123,6 @@ OBSERVE = "om_observe"
 """Observes the oldest messages of the window while the turn waits."""
 REFLECT = "om_reflect"
 """Condenses the log while the turn waits."""
-
-FINISH = "om_finish"
-"""Takes the last step of a turn, after the Actor's answer; only where a feature asks for it."""
 
 STATED = "om_stated"
 """Where the node before an Actor's node says that it has inspected and stated the step, and that

@@ -30,9 +30,10 @@ from langgraph_om.integrations.channels import (
     show_channels,
     typed_dict,
 )
-from langgraph_om.integrations.nodes import FINISH, STATED, STATUS, MemoryNodes, PlainNode
+from langgraph_om.integrations.nodes import STATED, STATUS, MemoryNodes, PlainNode
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.runtime.turn import FINISH
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""

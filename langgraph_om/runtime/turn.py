@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
@@ -17,6 +17,10 @@ from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
+
+FINISH: Final = "om_finish"
+"""The node that takes the last step of a turn, after the Actor's answer; only where a feature asks
+for it."""
 
 
 @dataclass(slots=True)
