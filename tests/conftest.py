@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import shutil
 import tempfile
 import threading
 from datetime import UTC, datetime
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
@@ -50,15 +48,6 @@ TODAY = datetime.now(UTC).toordinal()
 IS_WHOLE = pytest.StashKey[bool]()
 """Whether all tests are run, and not those of some folders or files."""
 DEFAULT = "not slow"
-GONE = frozenset(os.environ.get("OM_GONE", "").split())
-"""Options, methods and classes that went with a feature; set by `support/without.py`."""
-MISSED = re.compile(
-    r"`(\w+)` is no option|`(\w+)` has the unknown key '(\w+)'"
-    r"|(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'"
-    r"|'(\w+)' object has no attribute '(\w+)'"
-    r"|cannot import name '(\w+)' from 'langgraph_om'"
-)
-"""How an error names something that is not there."""
 SHARED = (
     "tests/benchmarks/test_peers.py",
     "tests/examples/test_examples.py::test_quickstart",
@@ -128,43 +117,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what is slow where it would be left out, or tests a feature taken out."""
-    if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW):
-        return True
-    if collection_path.suffix != ".py" or not list_missing_features():
-        return None
-    return True if list_missing_features() & needed_by(collection_path) else None
-
-
-@cache
-def list_missing_features() -> frozenset[str]:
-    """List the features that tests need and that are taken out; see `support/without.py`."""
-    named = {name for path in TESTS.rglob("test_*.py") for name in needed_by(path)}
-    return frozenset(name for name in named if not is_there(name))
-
-
-@cache
-def is_there(feature: str) -> bool:
-    """Return whether a feature is part of the package."""
-    return find_spec(f"langgraph_om.features.{feature}") is not None
-
-
-@cache
-def needed_by(path: Path) -> frozenset[str]:
-    """List the features that a whole file of tests needs: those it imports, or is marked with."""
-    text = path.read_text(encoding="utf-8")
-    marked = re.findall(r"^pytestmark = pytest\.mark\.needs\((.*)\)$", text, re.MULTILINE)
-    imported = re.findall(r"^from langgraph_om\.features\.(\w+)", text, re.MULTILINE)
-    return frozenset(imported + re.findall(r"\w+", " ".join(marked)))
+    """Do not even import slow tests that would be left out."""
+    return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of features that are taken out, and what is run on another day."""
-    gone = [
-        item
-        for item in items
-        if is_left_to_another_day(item) or not all(map(is_there, list_needs(item)))
-    ]
+    """Leave out what is run on another day."""
+    gone = [item for item in items if is_left_to_another_day(item)]
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
@@ -175,46 +134,6 @@ def pytest_runtestloop() -> None:
     """Look for garbage from here on, but not in what was collected."""
     gc.freeze()
     gc.enable()
-
-
-def skip_if_gone(error: BaseException | None) -> None:
-    """Skip a test that fails by a name that went with a feature: it is about that feature."""
-    found = MISSED.search(str(error)) if GONE and error is not None else None
-    name = ".".join(filter(None, found.groups())) if found is not None else ""
-    if name in GONE:
-        pytest.skip(f"{name} is taken out")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
-    """Skip a test of what is taken out."""
-    try:
-        return (yield)
-    except Exception as error:
-        skip_if_gone(error)
-        raise
-
-
-pytest_runtest_setup = pytest_runtest_call
-"""Its fixtures as well."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Iterator[None]:
-    """Skip a file of tests that imports what is taken out."""
-    report = yield
-    call = getattr(report, "call", None)  # none where `--last-failed` leaves a file out
-    error = call and call.excinfo and call.excinfo.value
-    try:
-        skip_if_gone(error and error.__cause__)
-    except pytest.skip.Exception as reason:
-        report.outcome, report.longrepr = "skipped", (report.nodeid, 0, f"Skipped: {reason}")
-    return report
-
-
-def list_needs(item: pytest.Item) -> list[str]:
-    """List the features that a test is marked to need."""
-    return [name for mark in item.iter_markers("needs") for name in mark.args]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import re
 import sys
 import tomllib
@@ -20,8 +19,6 @@ from langgraph_om import ObservationalMemory, ThreadMemory
 from langgraph_om.testing import ScriptedChatModel
 from support.programs import run_program
 
-GONE = set(os.environ.get("OM_GONE", "").split())
-"""Names that went with a feature; see `support/without.py`."""
 NAMES = [name for name in langgraph_om.__all__ if not name.startswith("__")]
 
 
@@ -75,8 +72,7 @@ MEMBERS = {
 
 def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
     memory = ObservationalMemory(ScriptedChatModel())
-    gone = {name.removeprefix("ObservationalMemory.") for name in GONE if "." in name}
-    assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS - gone
+    assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS
 
 
 ACTS = {
@@ -88,8 +84,7 @@ ACTS = {
 
 def test_each_method_of_a_thread_is_documented_and_can_be_awaited() -> None:
     own = {name for name in dir(ThreadMemory) if not name.startswith("_")} - {"asking"}
-    gone = {name.removeprefix("ThreadMemory.") for name in GONE if "." in name}
-    assert own == {*ACTS, *(f"a{name}" for name in ACTS)} - gone
+    assert own == {*ACTS, *(f"a{name}" for name in ACTS)}
     for name in own & ACTS:
         method, awaited = getattr(ThreadMemory, name), getattr(ThreadMemory, f"a{name}")
         assert inspect.signature(method) == inspect.signature(awaited)
@@ -292,7 +287,7 @@ WHOLE = [name for name in LISTED if name in ("archive", "testing", "web")]
 
 def test_every_public_name_stands_in_the_reference_once() -> None:
     offered = {name for module in WHOLE for name in _module(module).__all__}
-    assert sorted(set(LISTED) - set(WHOLE) - GONE) == sorted(set(NAMES) - offered)
+    assert sorted(set(LISTED) - set(WHOLE)) == sorted(set(NAMES) - offered)
     assert len(LISTED) == len(set(LISTED))
     assert WHOLE == ["archive", "web", "testing"]
 
