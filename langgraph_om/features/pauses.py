@@ -97,7 +97,7 @@ class PauseWork(Feature):
     def _take_in(self, step: Step) -> EffectFlow[list[Event]]:
         """Look for the job of the pause before this turn; the same messages make the same job."""
         settings, record, window = step.settings, step.record, step.window
-        if record["pending"].get("observation") or not self.is_due(step):
+        if record["pending"].get("observation") or not self._has_paused(step):
             return []
         known = step.former["token_cache"]["counts"]
         new = next((entry for entry in window.entries if entry.key not in known), None)
@@ -120,8 +120,7 @@ class PauseWork(Feature):
         done = take_in_results(settings, started, window, states, step.now)
         return [job.start, *done]
 
-    def is_due(self, step: Step) -> bool:
-        """Return whether the conversation has paused."""
+    def _has_paused(self, step: Step) -> bool:
         head = step.former.get("head")
         if head is None:
             return False

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import (
     ensure_config,
@@ -27,14 +25,11 @@ from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.inspect import goes_on
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.drivers import adrive, drive, in_thread
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
-from langgraph_om.runtime.state import MAX_UNWRITTEN, Recent
-from langgraph_om.runtime.turn import FINISH, Outcome, turn
 
 
 class MemoryTransformer(StreamTransformer):
@@ -124,14 +119,6 @@ OBSERVE = "om_observe"
 REFLECT = "om_reflect"
 """Condenses the log while the turn waits."""
 
-STATED = "om_stated"
-"""Where the node before an Actor's node says that it has inspected and stated the step, and that
-node which answer it has taken the last step behind, by its id."""
-
-BESIDE = "beside a job"
-"""What `om_status` says there instead of `True` where `om_buffer` runs in the superstep of the
-Actor."""
-
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
 
@@ -140,16 +127,6 @@ spare.
 """
 
 StateUpdate = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What an inspection of a graph's state came to."""
-
-    update: StateUpdate
-    """What is written."""
-    outcome: Outcome | None = None
-    """What was found; `None` in a run in which nothing is inspected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +142,6 @@ class MemoryNodes:
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
     channel: str = "om"
     """Where events are written."""
-    tells_actor: bool = False
-    """Whether the Actor's node inspects what no node before it has, and is told of that."""
-    last_steps: Recent[Future[StateUpdate]] = field(
-        init=False, compare=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
-    )
-    """Last steps that the Actor's node has begun in a thread, by the names of the answers."""
 
     def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
@@ -180,70 +151,30 @@ class MemoryNodes:
         """Count and archive the Actor's last answer."""
         return drive(self.finish_flow(state), self.runner.context(emit=emit)).result
 
-    def finish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
-        """Do the same, or wait for the thread that is at it already."""
-        messages = self.runner.conversation(state)
-        begun = self.last_steps.pop(self.name_answer(state, messages[-1])) if messages else None
-        if begun is not None:
-            with suppress(Exception):  # what has failed is taken anew
-                return begun.result()
-        return self.finish(state)
-
-    def name_answer(self, state: Mapping[str, Any], answer: BaseMessage) -> str:
-        """Name an answer: a model may number those of each conversation anew."""
-        return f"{self._record(state)['id']} {answer.id}"
-
-    async def afinish_begun(self, state: Mapping[str, Any]) -> StateUpdate:
-        """Do the same in a thread of its own: the loop's are few, and an archive may hang."""
-        return await asyncio.wrap_future(in_thread(partial(self.finish_begun, state), FINISH))
-
     async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""
         return (await adrive(self.finish_flow(state), self.runner.context(emit=emit))).result
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
-        found = yield from self.inspect(state)
-        step = None if found.outcome is None else found.outcome.step
-        if step is None or not goes_on(step.decision, buffering_waits=self.buffering_waits):
-            return found.update
-        is_beside = step.decision.kind == "buffer" and self.buffers_beside
-        return {**found.update, **self._told(is_beside=is_beside)}
-
-    def inspect(self, state: Mapping[str, Any], *, acts: bool = False) -> RunFlow[Inspection]:
-        """Inspect the state before a call of the Actor's model.
-
-        Args:
-            acts: Whether to do at once what asks no model: the Actor is next, whatever is due. Its
-                node tells of a run that stops without an answer, but for one out of supersteps.
-        """
         runner = self.runner
         access = runner.runs.access()
         if access == "none":
-            return Inspection(self._update([]))
+            return self._update([])
         messages, record, who = runner.conversation(state), self._record(state), runner.identity()
-        is_caught = acts and not _must_proceed(state)
-        scope = RunScope(runner, state=state, is_caught=is_caught)
+        scope = RunScope(runner, state=state)
         if access == "read":
             yield from runner.read(scope, record, messages, who)
-            return Inspection({**self._update([]), **scope.changes})
-        if acts:
-            outcome = yield from turn(runner, record, messages, who, scope, asks=False)
-        else:
-            outcome = Outcome(record, messages)
-            step = yield from runner.inspect(
-                record,
-                messages,
-                who,
-                scope=scope,
-                must_proceed=_must_proceed(state),
-                buffering_waits=self.buffering_waits,
-            )
-            outcome.take_inspection(step)
-        update = {**self._update(only_folding(outcome.events)), **self._removals(outcome.removed)}
-        return Inspection({**update, **scope.changes}, outcome)
-
-    def _told(self, *, is_beside: bool = False) -> StateUpdate:
-        return {STATED: BESIDE if is_beside else True} if self.tells_actor else {}
+            return {**self._update([]), **scope.changes}
+        step = yield from runner.inspect(
+            record,
+            messages,
+            who,
+            scope=scope,
+            must_proceed=_must_proceed(state),
+            buffering_waits=self.buffering_waits,
+        )
+        update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
+        return {**update, **scope.changes}
 
     def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""
@@ -303,15 +234,14 @@ class MemoryNodes:
 
     def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)
-        told = self._told() if kind == "buffer" and self.buffers_before else {}
         if decision.kind != kind or not runner.runs.is_on():
-            return told
+            return {}
         record, messages = self._record(state), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:
             events = [(yield from runner.start_job(record, messages, decision))]
         else:
             events = yield Work(record, messages, decision)
-        return {self.channel: only_folding(events), **told}
+        return {self.channel: only_folding(events)}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""

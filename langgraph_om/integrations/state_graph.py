@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AnyMessage
-from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
 from langgraph.graph.message import add_messages
@@ -30,7 +30,7 @@ from langgraph_om.integrations.channels import (
     show_channels,
     typed_dict,
 )
-from langgraph_om.integrations.nodes import STATED, STATUS, MemoryNodes, PlainNode
+from langgraph_om.integrations.nodes import STATUS, MemoryNodes, PlainNode
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import FINISH
@@ -44,10 +44,6 @@ PlainMemory = Annotated[MemoryRecord, fold_one]
 Loading a delta channel walks back through checkpoints, each with all its plain values in it; beside
 plain messages that costs far more than writing the log anew.
 """
-
-
-StatedChannel = Annotated[bool | str, EphemeralValue(bool, guard=False)]
-"""What a node says to the one after it, and to no later one."""
 
 
 class ObservationalMemoryState(TypedDict):
@@ -107,13 +103,8 @@ def add_memory_nodes(
     before: str,
     *,
     end: str = END,
-    tells_actor: bool = False,
-) -> tuple[MemoryNodes, Any]:
-    """Add the memory nodes; return their functions, and the schema through which they see.
-
-    Args:
-        tells_actor: Whether that node is told which steps were inspected before it.
-    """
+) -> Any:
+    """Add the memory nodes; return the schema through which they see the state."""
     channel = _find_channel(builder, check_memory(memory))
     # One that is like no other may be added later.
     meant = None if before in builder.nodes else find_near(before, list(builder.nodes))
@@ -123,9 +114,7 @@ def add_memory_nodes(
     is_delta = isinstance(channel, DeltaChannel)
     has_last_step = runner_of(memory).has_last_step
     leave = FINISH if has_last_step else end
-    nodes = MemoryNodes(
-        runner_of(memory), before, leave, writes_always=is_delta, tells_actor=tells_actor
-    )
+    nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
     keys = runner_of(memory).settings.features.join("state_keys")
     # Through it the memory nodes see the state, and it brings the channel. Messages have no reducer
     # here, so the user's own channel stays; values arrive as a plain mapping whatever the schema.
@@ -134,11 +123,10 @@ def add_memory_nodes(
         "om": DeltaMemory if is_delta else PlainMemory,
         "remaining_steps": RemainingSteps,
         **{key: kept.channel for key, kept in keys.items()},
-        **({STATED: StatedChannel} if tells_actor else {}),
     }
     view = typed_dict("MemoryNodeState", fields)
     if has_last_step:
-        finish = PlainNode(nodes.finish_begun, FINISH, nodes.afinish_begun)
+        finish = PlainNode(nodes.finish, FINISH, nodes.afinish)
         builder.add_node(FINISH, finish, input_schema=view)
         builder.add_edge(FINISH, end)
     builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
@@ -153,7 +141,7 @@ def add_memory_nodes(
     if before in builder.nodes:
         shown = {key: kept.type for key, kept in keys.items() if kept.is_shown}
         show_channels(builder, before, {"om": MemoryRecord, **shown})
-    return nodes, view
+    return view
 
 
 def _add_work(

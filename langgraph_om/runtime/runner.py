@@ -113,8 +113,6 @@ class RunScope:
     """By feature, what it keeps for the turn."""
     given: dict[str, Any] = field(default_factory=dict)
     """By name, what the caller of a step hands in for features."""
-    is_caught: bool = False
-    """Whether features are told where the run stops without an answer."""
 
 
 @dataclass
@@ -139,8 +137,6 @@ class StepRunner:
     spans: Recent[Span] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
     """What was read of windows: within a turn each is opened several times for each call of the
     Actor's model, and the messages are the same objects."""
-    looks: Recent[Step] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
-    """What an edge of the ready agent has counted, for the node behind it."""
     unwritten: Recent[tuple[_Done, ...]] = field(
         init=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
     )
@@ -465,7 +461,6 @@ class StepRunner:
             identity,
             self.clock(),
             before=self.spans.recall(record["id"]),
-            look=None if is_again else self.looks.pop(record["id"]),
             scope=around,
             is_final=is_final,
             is_again=is_again,
@@ -697,7 +692,6 @@ class StepRunner:
             Exception: Whatever the executor raises, such as errors of its server.
         """
         self.unwritten.clear()
-        self.looks.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_ids, resource_id)
         if isinstance(self.buffering, ForgettingExecutor):

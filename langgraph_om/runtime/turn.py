@@ -60,13 +60,11 @@ def turn(
     scope: RunScope,
     *,
     is_final: bool = False,
-    asks: bool = True,
 ) -> RunFlow[Outcome]:
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
     Args:
         is_final: Whether the Actor has answered; nothing is carried out then.
-        asks: Whether a model may be waited for; what needs one is left to the next step otherwise.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
     while True:
@@ -90,9 +88,6 @@ def turn(
             )
             outcome.fold([started])
             return outcome
-        if not asks and decision.kind != "activate":
-            is_stuck = True
-            continue
         inspected = outcome.record
         outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
         is_stuck = outcome.record == inspected  # the same would be due again, without an end

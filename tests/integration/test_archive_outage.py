@@ -131,33 +131,6 @@ def test_runs_whose_archive_hangs_leave_the_loop_its_threads(door: str) -> None:
         archive.may_go_on.set()
 
 
-async def test_an_answer_is_archived_once_where_that_takes_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("langgraph_om.integrations.agent.LEAVE_SECONDS", 0.1)
-
-    class SlowArchive(SQLAlchemyArchive):
-        seconds = 0.0
-        calls = 0
-
-        def append(self, *arguments: Any, **options: Any) -> str | None:
-            time.sleep(self.seconds)
-            self.calls += 1
-            return super().append(*arguments, **options)
-
-    archive = SlowArchive("sqlite://")
-    agent = make_agent("agent", InMemorySaver(), archive=archive)
-    await agent.graph.ainvoke({"messages": [turn(0)]}, on_thread())
-    archive.seconds, archive.calls = 0.4, 0
-    state = await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-    assert archive.calls == 1
-    said = [message.id for message in state["messages"]]
-    assert [each.key for each in archive.messages("t", limit=9)] == said
-    archive.seconds = 0.0
-    await agent.graph.ainvoke({"messages": [turn(2)]}, on_thread())
-    assert archive.calls == 2
-
-
 async def test_answers_with_one_id_in_several_threads_are_noted_in_their_own() -> None:
     """A model may number its answers in each conversation anew."""
     archive, threads = HangingArchive(), range(12)

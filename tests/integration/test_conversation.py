@@ -295,8 +295,10 @@ def test_run_begun_without_memory_can_be_resumed_with_it(
     warned = [
         line.message.startswith("the node `om_status` did not run") for line in caplog.records
     ]
-    # Elsewhere the node that calls the model inspects by itself.
-    assert warned == ([True] if door in ("plain", "middleware-node") else [])
+    # The middleware inspects within the node that calls the model.
+    assert warned == (
+        [True] if door in ("plain", "agent", "agent-plain", "middleware-node") else []
+    )
     assert agent.prompts()[1][-1].text == turn(0, "1").text
     assert record_of(agent.graph, CONFIG)["log"]
     assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []

@@ -181,7 +181,7 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
     agent.graph.update_state(on_thread(), {"messages": [turn(2)]}, as_node="__start__")
-    said = "the thread 't' is in the middle of a run, before 'agent'.*`as_node`"
+    said = "the thread 't' is in the middle of a run, before 'om_status'.*`as_node`"
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, on_thread()).observe()
 

@@ -124,12 +124,8 @@ async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
     assert nodes.count("agent") == 3
     assert following >= {("om_observe", "om_status"), ("om_reflect", "om_status")}
     before_agent = {before for before, after in following if after == "agent"}
-    if door == "plain":
-        assert nodes[0] == "om_status"
-        assert before_agent == {"om_status"}
-    else:  # where nothing is due, its own node inspects
-        assert nodes[0] == "agent"
-        assert before_agent == {"om_status", "tools"}
+    assert nodes[0] == "om_status"
+    assert before_agent == {"om_status"}
 
 
 @both_ways

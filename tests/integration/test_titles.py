@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
@@ -157,25 +156,6 @@ def test_a_turn_does_not_wait_for_the_title(tmp_path: Any) -> None:
     assert [thread.title for thread in asking.memory.threads("ann")] == [WORDS]
     asking.memory.flush()
     assert [thread.title for thread in asking.memory.threads("ann")] == ["Tents for the Vosges"]
-
-
-async def test_a_title_that_takes_longer_than_the_answer_waits_is_asked_for_and_told_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("langgraph_om.integrations.agent.LEAVE_SECONDS", 0.1)
-
-    def wait(_: list[BaseMessage]) -> AIMessage:
-        time.sleep(0.4)
-        return AIMessage(TITLE)
-
-    slow = agent(title=wait)
-    parts = [
-        part
-        async for part in slow.graph.astream({"messages": [ASKED]}, CONFIG, stream_mode="custom")
-    ]
-    assert len(questions(slow)) == 1
-    assert len(of_kind(parts, "thread-update")) == 1
-    assert title_of(slow) == "Tents for the Vosges"
 
 
 def test_a_title_has_a_model_and_instructions_of_its_own_that_the_run_may_choose() -> None:

@@ -281,9 +281,8 @@ def inspect(
     features = step.settings.features
     for enter in features.having("enter"):
         yield from enter(step) or ()
-    if step.look is None or not step.go_on():
-        pending = step.record["pending"]
-        count_and_collect(step, (yield from peek_pending(step.record)) if pending else {})
+    pending = step.record["pending"]
+    count_and_collect(step, (yield from peek_pending(step.record)) if pending else {})
     if step.overlooked:
         text = (
             "thread %r: %d message(s) were put among those that are observed; memory does not read "
@@ -348,8 +347,6 @@ def _choose(step: Step, *, must_proceed: bool) -> Decision:
     """Decide from what was gathered; with no room left for work, the Actor goes on."""
     if must_proceed:
         return ABORT if has_tripped(step.record, step.window) else PROCEED
-    if step.look is not None and step.look.record is step.record:
-        return step.look.decision
     settings = step.settings
     return plan(step.record, step.window, settings.thresholds, step.now, settings.features)
 

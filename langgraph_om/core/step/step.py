@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from operator import is_
 from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.messages import BaseMessage
@@ -51,8 +50,6 @@ class Step:
     now: datetime
     before: Span | None = None
     """What an earlier look has read; it only saves time."""
-    look: Step | None = None
-    """A step that has counted the same conversation just before, and decided; it saves time."""
     scope: Any = None
     """The run around the step, which features of the runtime ask; `None` for a look alone."""
     is_final: bool = False
@@ -105,20 +102,6 @@ class Step:
         )
         self._view, self.before = None, self.window.span
         return self.window
-
-    def go_on(self) -> bool:
-        """Take in what a look just before has counted; return whether it holds still."""
-        look, self.look = self.look, None
-        if look is None or self.events or look.settings is not self.settings:
-            return False
-        if look.identity != self.identity or look.former != self.record:
-            return False
-        same = len(look.given) == len(self.messages) and all(map(is_, look.given, self.messages))
-        if not same:
-            return False
-        self.record, self.events, self.overlooked = look.record, look.events, look.overlooked
-        self.window, self.before, self.look = look.window, look.before, look
-        return True
 
     @property
     def view(self) -> View:
@@ -310,9 +293,6 @@ class Feature:
         Returns:
             Events that change the record.
         """
-
-    def is_due(self, step: Step) -> bool:
-        """Tell, before anything is counted, whether the step has more to do than to count."""
 
     def enter(self, step: Step) -> EffectFlow[None] | None:
         """Look at the conversation before anything of it is counted."""

@@ -40,7 +40,6 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import (
     ADDITIONS,
-    PATIENCE_SECONDS,
     StepArchive,
     ThreadMemory,
     archive_new,
@@ -232,7 +231,7 @@ def _find_patience(step: Step) -> float | None:
         return None
     if not is_checkpointed(scope.config):
         return None
-    return PATIENCE_SECONDS if scope.is_caught and not step.identity.place else 0.0
+    return 0.0
 
 
 # --- What a process writes -----------------------------------------------------------------------

@@ -252,9 +252,6 @@ def find_all_unarchived(
     return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
 
 
-PATIENCE_SECONDS = 10.0
-"""Results of tools wait for the answer where the oldest message that waits is no older than this:
-others may search the thread meanwhile. How long the next step takes, nobody knows."""
 LONG_SECONDS = 1.0
 """A turn that waited longer than this, for an archive that failed then, does not wait again."""
 

@@ -248,7 +248,7 @@ class Pinning(Feature):
 
     def before_actor(self, step: Step) -> None:
         """Tell which messages are pinned, where a person or an edit has changed that."""
-        if self.is_due(step):
+        if cast("PinKeys", step.record)["pinned"].get("is_new"):
             pinned = list_pinned(step.record)
             count = step.settings.counter.count_text
             event = {
@@ -265,10 +265,6 @@ class Pinning(Feature):
                 "thread_id": step.record["thread_id"],
             }
             step.events.append(cast("Event", event))
-
-    def is_due(self, step: Step) -> bool:
-        """Tell whether that has changed."""
-        return bool(cast("PinKeys", step.record)["pinned"].get("is_new"))
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""

@@ -266,10 +266,6 @@ class SharedLogs(Feature):
             step.apply(noted)
             step.open(anew=True)
 
-    def is_due(self, step: Step) -> bool:
-        """Say so always: only an exchange tells what is due."""
-        return True
-
     # --- The Actor's input -----------------------------------------------------------------------
 
     def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:

@@ -427,10 +427,6 @@ class Steering(Feature):
         """Tell of the acts that nobody was told of."""
         step.events += _tell_of_acts(step.record)
 
-    def is_due(self, step: Step) -> bool:
-        """Tell whether there are such acts."""
-        return any(act["is_new"] for act in list_acts(step.record))
-
     def section(self, record: MemoryRecord) -> Html | None:
         """Return what a person did, for the page of a memory."""
         return render_acts(list_acts(record))

@@ -246,12 +246,6 @@ class AskedTitles(Feature):
             step.apply([job.start])
             step.apply(tell_found(step.settings, step.record, found, step.now))
 
-    def is_due(self, step: Step) -> bool:
-        """Tell whether a title is asked for, or to be asked for."""
-        if read_title_state(step.record).get("cycle_id") is not None:
-            return True
-        return self._describe(step) is not None
-
     def _describe(self, step: Step) -> TitleJob | None:
         config = self._config
         return describe_title(step, config.instructions, min_messages=config.min_messages)
@@ -282,10 +276,6 @@ class NamedThreads(Feature):
             reply: CallReply = yield Storage("set_title", arguments)
             if reply.error is not None:
                 yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
-
-    def is_due(self, step: Step) -> bool:
-        """Tell whether a person has set a title that nobody was told of."""
-        return bool(read_title_state(step.record).get("is_new"))
 
 
 class SuggestedTitles(Feature):

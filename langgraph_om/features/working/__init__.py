@@ -323,11 +323,6 @@ class KnownOfUser(Feature):
         """Delete what the graph's store has of a resource."""
         delete_stored(store, resource_id)
 
-    def is_due(self, step: Step) -> bool:
-        """Tell whether something waits to be written."""
-        waiting = find_unwritten(step.record, step.record["resource_id"])
-        return self._is_observed and bool(waiting)
-
 
 class WorkingText(Feature):
     """Shows the block that a graph's state holds before the live request, whoever put it there.

@@ -26,9 +26,8 @@ from langgraph.types import StateSnapshot
 from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
-from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
-from support.agents import READY, Graph, Part, Saver, dumped, of_kind
+from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
     CALLED,
@@ -135,11 +134,6 @@ class Rules:
     def is_within(self) -> bool:
         """Whether all that memory does in a step is written with the answer alone."""
         return self.door in WITHIN and self.storage != "evicting"
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether the node that calls the Actor's model may inspect by itself."""
-        return self.door in READY or self.is_within
 
 
 @dataclass
@@ -465,7 +459,7 @@ class World:
         node = actor_node(self.rules.door)
         ends: list[StateSnapshot | None] = [*steps[1:], None]
         states = [
-            _as_entered(step, end) if self.rules.is_entered else step.values
+            _as_entered(step, end) if self.rules.is_within else step.values
             for step, end in zip(steps, ends, strict=True)
             if node in step.next
         ]
@@ -834,12 +828,12 @@ async def _collect(graph: Graph, given: Any, config: RunnableConfig, parts: list
 
 
 def _as_entered(before: StateSnapshot, after: StateSnapshot | None) -> Mapping[str, Any]:
-    """The state that the Actor's model was called with by the ready agent.
+    """The state that the Actor's model was called with behind the middleware.
 
-    Its node may have inspected by itself, and what that came to is written with the answer.
+    It inspects within the model's node, and what that came to is written with the answer.
     """
     state = before.values
-    if after is None or state.get(STATED):
+    if after is None:
         return state
     kept = {message.id for message in after.values["messages"]}
     left = [message for message in state["messages"] if message.id in kept]

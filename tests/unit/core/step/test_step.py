@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent, features
+from langgraph_om import InlineBuffering, ObservationalMemory, features
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.step import step as step_module
@@ -54,30 +51,6 @@ def test_an_idle_step_opens_the_window_and_makes_the_view_once(
     calls = counted(monkeypatch, "open_window", "make_view")
     memory.step(record, said, thread_id="t")
     assert calls == {"open_window": 1, "make_view": 1}
-
-
-@pytest.mark.parametrize("delta", [True, False])
-def test_the_ready_agent_opens_the_window_once_for_each_call_of_its_model(
-    monkeypatch: pytest.MonkeyPatch, *, delta: bool
-) -> None:
-    """The node goes on from what the edge before it has counted, results of tools too."""
-
-    @tool
-    def look_up(word: str) -> str:
-        """Look a word up."""
-        return f"All about {word}."
-
-    call = {"name": "look_up", "args": {"word": "tea"}, "id": "c1"}
-    model = ScriptedChatModel(actor=["Hi", AIMessage("", tool_calls=[call]), "It is a leaf."])
-    memory = ObservationalMemory(model, buffering=InlineBuffering())
-    agent = create_memory_agent(
-        model, [look_up], memory=memory, checkpointer=InMemorySaver(), delta=delta
-    )
-    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
-    agent.invoke({"messages": [HumanMessage("Hello", id="h1")]}, config)
-    calls = counted(monkeypatch, "open_window", "make_view")
-    agent.invoke({"messages": [HumanMessage("What is tea?", id="h2")]}, config)
-    assert calls == {"open_window": 2, "make_view": 2}
 
 
 def list_kinds(kind: type[Feature]) -> list[type[Feature]]:
@@ -129,21 +102,6 @@ def test_a_feature_that_has_nothing_to_do_is_never_entered() -> None:
     assert depth <= 14
     # One looks at the answers of each turn, and nobody can switch it off.
     assert entered["features"] <= 2
-
-
-def test_a_turn_of_the_ready_agent_in_which_nothing_is_due_calls_few_functions() -> None:
-    model = ScriptedChatModel(actor=["Hi"] * 4)
-    memory = ObservationalMemory(model, buffering=InlineBuffering())
-    agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
-    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
-
-    def say(number: int) -> object:
-        return agent.invoke({"messages": [HumanMessage("Hello", id=f"h{number}")]}, config)
-
-    for number in range(3):
-        say(number)
-    entered, _ = profile(lambda: say(3))
-    assert entered.total() <= 430
 
 
 class _Names(Feature):

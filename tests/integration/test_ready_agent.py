@@ -1,9 +1,8 @@
-"""The ready agent: an idle step is inspected within the Actor's node."""
+"""The ready agent: steps, failures in the middle of a turn, and what comes in from outside."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,10 +18,9 @@ from langchain_core.tools import tool
 from langchain_core.tracers import LangChainTracer
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, Send
+from langgraph.types import Send
 from langsmith import Client
 from langsmith.run_helpers import get_current_run_tree
 
@@ -36,7 +34,6 @@ from support.agents import (
     Graph,
     Part,
     actor,
-    bare_agent,
     make_agent,
     of_kind,
     on_thread,
@@ -52,7 +49,6 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-from support.words import Words
 
 CONFIG = on_thread()
 DUE: dict[str, Any] = {"messages": 300, "log": 200}
@@ -122,74 +118,6 @@ def nothing_lost(agent: Agent) -> bool:
 # --- Where nothing is due ------------------------------------------------------------------------
 
 
-@both_ways
-async def test_an_idle_turn_has_no_more_checkpoints_than_without_memory(
-    ready: Ready, *, is_async: bool
-) -> None:
-    bare, agent = bare_agent(InMemorySaver()), ready(**IDLE)
-    talk(bare, CONFIG, turns(2))
-    talk(agent.graph, CONFIG, turns(2))
-    before = [checkpoints(graph) for graph in (bare, agent.graph)]
-    say(bare, CONFIG, turn(2, "2,1,1"))
-    parts, updates = await run(agent, {"messages": [turn(2, "2,1,1")]}, is_async=is_async)
-    bare_grown, grown = (
-        checkpoints(graph) - count for graph, count in zip((bare, agent.graph), before, strict=True)
-    )
-    assert grown == bare_grown
-    assert set(nodes_of(updates)) == {"agent", "tools"}
-    assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0, 1, 2, 3]
-    assert record_of(agent.graph, CONFIG)["turn"] == {"request": "h2", "step": 3}
-
-
-@pytest.mark.parametrize("config", [OFF, READING], ids=["off", "read-only"])
-def test_a_run_in_which_memory_writes_nothing_has_no_step_of_memory(
-    ready: Ready, config: Any
-) -> None:
-    agent = ready(**DUE)
-    talk(agent.graph, CONFIG, turns(6))
-    before = record_of(agent.graph, CONFIG)
-    given = {"messages": [turn(6, "1")]}
-    assert set(nodes_of([*agent.graph.stream(given, config, stream_mode="updates")])) == {
-        "agent",
-        "tools",
-    }
-    assert record_of(agent.graph, CONFIG) == before
-    assert say(agent.graph, CONFIG, turn(7))
-    assert nothing_lost(agent)
-
-
-def test_a_job_that_is_under_way_costs_no_step(ready: Ready) -> None:
-    let_go = threading.Event()
-
-    def observe(messages: list[BaseMessage]) -> str:
-        assert let_go.wait(250)
-        return ExtractiveObserver().reply(messages)
-
-    model = scripted(observer=observe)
-    agent = ready(model=model, messages=4000, observation={"buffer_tokens": 80})
-    with agent.memory:
-        parts = talk(agent.graph, CONFIG, turns(2))
-        (start,) = of_kind(parts, "buffering-start")
-        message = HumanMessage("And then?", id="h2")
-        updates = [*agent.graph.stream({"messages": [message]}, CONFIG, stream_mode="updates")]
-        assert nodes_of(updates) == ["agent"]
-        let_go.set()
-        assert agent.memory.flush(250)
-        parts = say(agent.graph, CONFIG, HumanMessage("Thanks.", id="h3"))
-        assert of_kind(parts, "buffering-end")[0]["cycleId"] == start["cycleId"]
-
-
-def test_what_is_new_is_counted_once(ready: Ready) -> None:
-    counter = Words()
-    agent = ready(token_counter=counter, **IDLE)
-    talk(agent.graph, CONFIG, turns(2))
-    counter.counted.clear()
-    say(agent.graph, CONFIG, turn(2, "2,1"))
-    # The Actor's last answer comes with the next turn.
-    new = [message.id for message in values(agent.graph, CONFIG)["messages"]][-7:-1]
-    assert [key for key in counter.counted if key in new] == new
-
-
 async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Ready) -> None:
     def is_blocked() -> bool:
         with suppress(RuntimeError):
@@ -214,7 +142,7 @@ async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Rea
 
 @pytest.mark.needs("working")
 @pytest.mark.parametrize("scope", ["thread", "resource"])
-def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
+def test_working_memory_is_read_where_a_turn_begins(scope: Any) -> None:
     model, store = scripted(), InMemoryStore()
     from langgraph_om import WorkingMemory  # noqa: PLC0415 a feature that may be taken out
 
@@ -229,27 +157,10 @@ def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
         graph.update_state(config, {"working_memory": "# User\n- Name: Ana"}, as_node="agent")
     else:
         working.put(store, "ana", "# User\n- Name: Ana")
-    updates = [*graph.stream({"messages": [turn(2)]}, config, stream_mode="updates")]
-    assert nodes_of(updates) == ["agent"]
+    say(graph, config, turn(2))
     prompt = [call["messages"] for call in model.calls if call["role"] == "actor"][-1]
     assert any("Name: Ana" in message.text for message in prompt)
     assert "Name: Ana" in graph.get_state(config).values["om_working"]
-
-
-@pytest.mark.needs("evict")
-def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own() -> None:
-    states = []
-    for door in READY:
-        agent = make_agent(door, InMemorySaver(), archive="sqlite://", evict=True, log=5000)
-        talk(agent.graph, CONFIG, [turn(0, ",".join("1" * 13))])
-        updates = [*agent.graph.stream({"messages": [turn(1)]}, CONFIG, stream_mode="updates")]
-        archive: Any = agent.memory.archive
-        archived = [each.key for each in archive.messages("t", limit=1000)]
-        states.append((outcome(values(agent.graph, CONFIG)), archived))
-        assert nodes_of(updates) == ["agent"]
-        answer = updates[0]["agent"]["messages"]
-        assert [message.type for message in answer][-2:] == ["remove", "ai"]
-    assert states[0] == states[1]
 
 
 @both_ways
@@ -324,7 +235,7 @@ async def test_a_prompt_that_is_refused_is_asked_again_with_less(
     agent = ready(model=scripted(actor=failing(refusal)), **IDLE)
     talk(agent.graph, CONFIG, turns(8))
     parts, updates = await run(agent, {"messages": [NOW]}, is_async=is_async)
-    assert nodes_of(updates) == ["agent"]
+    assert nodes_of(updates) == ["om_status", "agent"]
     assert len(of_kind(parts, "view-trimmed")) == 1
     assert len(of_kind(parts, "status")) == 1
     first, second = agent.prompts()[-2:]
@@ -384,26 +295,6 @@ def test_an_aborted_turn_ends_without_the_actor(ready: Ready) -> None:
     assert len(agent.prompts()) == asked
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("memory_is", [DUE, IDLE], ids=["due", "idle"])
-def test_it_answers_within_fewer_supersteps_than_a_hand_made_agent(
-    memory_is: dict[str, Any],
-) -> None:
-    def needs(door: str) -> int:
-        for limit in range(1, 20):
-            agent = make_agent(door, InMemorySaver(), **memory_is)
-            talk(agent.graph, CONFIG, turns(6))
-            with suppress(GraphRecursionError):
-                agent.graph.invoke(
-                    {"messages": [turn(6, "1,1")]}, {**CONFIG, "recursion_limit": limit}
-                )
-                assert nothing_lost(agent)
-                return limit
-        raise AssertionError
-
-    assert needs("agent") == needs("agent-plain") < needs("plain")
-
-
 # --- When the Actor's model fails ----------------------------------------------------------------
 
 
@@ -427,7 +318,7 @@ async def test_a_run_that_failed_in_the_model_goes_on(
     again = ready(saver, model=agent.model, **limits)
     parts, _ = await run(again, None, is_async=is_async)
     # A step that was stated before it failed is not stated again.
-    assert len(of_kind(parts, "status")) == (limits is IDLE)
+    assert of_kind(parts, "status") == []
     assert of_kind(parts, "observation-start") == []
     assert agent.asked("observer") + agent.asked("reflector") == asked
     assert outcome(values(again.graph, CONFIG)) == undisturbed(ready, [*turns(6), NOW], **limits)
@@ -457,12 +348,7 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
             agent.graph.invoke(None, CONFIG)
         agent.graph.invoke(None, CONFIG)
         assert agent.asked("observer") == 1
-        updates = [
-            *agent.graph.stream(
-                {"messages": [HumanMessage("Thank you.", id="h2")]}, CONFIG, stream_mode="updates"
-            )
-        ]
-        assert nodes_of(updates) == ["agent"]
+        say(agent.graph, CONFIG, HumanMessage("Thank you.", id="h2"))
         assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
@@ -517,13 +403,6 @@ def test_what_comes_in_is_kept_where_a_function_of_the_user_fails(text: str) -> 
 # --- From outside --------------------------------------------------------------------------------
 
 
-def test_a_turn_that_a_command_begins_at_the_actor_is_inspected(ready: Ready) -> None:
-    agent = ready(archive=SQLAlchemyArchive("sqlite:///:memory:"))
-    talk(agent.graph, CONFIG, turns(2))
-    agent.graph.invoke(Command(goto="agent", update={"messages": [turn(2)]}), CONFIG)
-    assert record_of(agent.graph, CONFIG)["turn"]["request"] == turn(2).id
-
-
 def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would(ready: Ready) -> None:
     agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(6))
@@ -540,7 +419,7 @@ def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would(ready: Read
     assert agent.graph.get_state(CONFIG).next == ()
 
 
-@pytest.mark.parametrize("as_node", ["__start__", "tools", "om_status", "om_observe"])
+@pytest.mark.parametrize("as_node", ["__start__", "tools", "om_observe"])
 def test_a_message_that_is_written_into_the_state_is_inspected_once(
     ready: Ready, as_node: str
 ) -> None:
@@ -589,14 +468,6 @@ def test_equal_messages_of_parallel_nodes_stay_messages_of_their_own() -> None:
     assert [message.text for message in values(graph, CONFIG)["messages"][1:]] == [
         "No results."
     ] * 3
-
-
-def test_the_drawing_shows_both_ways(ready: Ready) -> None:
-    drawing = ready(**DUE).graph.get_graph()
-    ways = {(edge.source, edge.target) for edge in drawing.edges}
-    assert ways >= {("__start__", "agent"), ("__start__", "om_status"), ("om_status", "agent")}
-    assert ways >= {("tools", "agent"), ("tools", "om_status"), ("agent", END)}
-    assert set(ready(**DUE).graph.get_input_jsonschema()["properties"]) == {"messages"}
 
 
 def test_the_output_has_the_conversation_and_the_memory_alone() -> None:
