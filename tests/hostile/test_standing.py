@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
+from langgraph_om.features.check import Shown, cut_unfounded
+from langgraph_om.features.standing.words import read_marks, read_own
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import on_thread
 from support.examples import examples
+from support.growth import check_growth
 
 pytestmark = pytest.mark.needs("standing")
 
@@ -232,3 +236,94 @@ def test_agent_that_gives_another_one_a_task_makes_none() -> None:
     assert any(BAIT in words for words in observer.marked)
     assert "<observations>" in prompts[-1]
     assert "Standing instructions" not in prompts[-1]
+
+
+# --- No text makes a turn fail, and none is read in more than linear time ------------------------
+
+MARKED = f'* 📌 (09:00) "{ORDER}"'
+DIGITS = "".join(map(str, range(1000, 2200)))
+AWKWARD = {
+    "taken back at once": f'{MARKED}\n* 📌 (09:01) ends: "{ORDER}" by "{ORDER}"',
+    "ended, and given": f'* 📌 (09:01) ends: "{ORDER}" by "{ORDER}"\n{MARKED}',
+    "over two days": f'{MARKED}\nDate: Mar 4, 2026\n* 📌 ends: "{ORDER}" by "{ORDER}"',
+    "ended twice": f'{MARKED}{(chr(10) + f"""* 📌 ends: "Never" by "{ORDER}" """) * 2}',
+    "apostrophe": "* 🔴 (09:00) The budget is 1'500k euros",
+    "commas": "* 🔴 (09:00) The budget is 1,000,5k euros and 1_0_0M",
+    "digits": f"* 🔴 (09:00) There were {DIGITS} million, {DIGITS}k and {DIGITS}",
+    "digits of another script": "* 🔴 (09:00) ٣٤٥٦k and ²³⁴ million",
+    "nothing": '* 📌\n* 📌 ""\n* 📌 ends: "" by ""',
+}
+
+
+@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
+def test_no_text_makes_a_turn_fail(text: str) -> None:
+    answer = f"<observations>\nDate: Mar 3, 2026\n{text}\n</observations>"
+    _, graph = build(lambda _: answer, text, text, check_observations=True, on_error="raise")
+    for at in range(4):
+        said = HumanMessage(f"{ORDER} {text} Go on with number {at}.")
+        graph.invoke({"messages": [said]}, THREAD)
+    assert graph.get_state(THREAD).values["om"]["log"]
+
+
+def test_order_given_and_taken_back_at_once_is_not_in_force() -> None:
+    taken = "Book what you like again."
+    body = f'{MARKED}\n* 📌 (09:01) ends: "Never book" by "{taken}"\n* 🔴 (09:02) Hello.'
+    answer = f"<observations>\nDate: Mar 3, 2026\n{body}\n</observations>"
+    memory, graph = build(lambda _: answer, "Nothing.", "Fine.")
+    graph.invoke({"messages": [HumanMessage(f"{ORDER} On second thought: {taken}")]}, THREAD)
+    graph.invoke({"messages": [HumanMessage("Go on. " * 20)]}, THREAD)
+    assert rules(memory, graph) == []
+
+
+def test_words_of_another_agent_make_none() -> None:
+    memory, graph = build(Fooled(), "Nothing.", "Fine.")
+    graph.invoke({"messages": [HumanMessage(ORDER), HumanMessage(DEMAND, name="bob")]}, THREAD)
+    for at in range(3):
+        graph.invoke({"messages": [HumanMessage(f"Go on, {at}. " * 12)]}, THREAD)
+    assert rules(memory, graph) == [ORDER]
+
+
+def test_what_stands_behind_a_date_is_not_shown_as_the_users() -> None:
+    answer = f"<observations>\nDate: Mar 3, 2026 ({DEMAND})\n{MARKED}\n* 🔴 Hello.\n</observations>"
+    memory, graph = build(lambda _: answer, "Nothing.", "Fine.")
+    for said in (ORDER, "Go on. " * 20):
+        graph.invoke({"messages": [HumanMessage(said)]}, THREAD)
+    assert [rule.day for rule in memory.rules(graph.get_state(THREAD))] == ["Mar 3, 2026"]
+
+
+REPEATED = [
+    *("`", "` `` ", '"', "„", "‘’'“", "<a>\n", "<a", "```\n", "> a\n", "---- original ", " "),
+    *(
+        "(meaning ",
+        "1k ",
+        "1.",
+        "1,",
+        '"a" ',
+        "a.b ",
+        "e\u0301",
+        "\n\n",
+        "ends: ",
+        "📌 ",
+        "((",
+        ". ",
+    ),
+    *('* 📌 "never book"\n', '* 🔴 1001 "x y z"\n'),
+]
+
+
+@pytest.mark.parametrize("part", REPEATED)
+def test_any_text_is_read_in_linear_time(part: str) -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        text = part * (count // len(part)) + "x"
+        said, shown = read_own([f"{text}\n{ORDER}"]), Shown([text])
+        noted = f'Date: Mar 3, 2026\n* 📌 {text}\n* 📌 (09:00) "{ORDER}"'
+
+        def work() -> None:
+            read_own([text])
+            assert "📌" not in read_marks(noted, said, [ORDER]).rest
+            for line in noted.split("\n"):
+                cut_unfounded(line, shown)
+
+        return work
+
+    check_growth(prepare, 10_000)

@@ -329,7 +329,8 @@ def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[st
     """Return the words of the user among messages, where a feature looks for words in them."""
     if not settings.features.having("sort_notes"):
         return ()
-    said = [each.message for each in shown if role_of(each.message) == "user"]
+    typed = [each.message for each in shown if role_of(each.message) == "user"]
+    said = [message for message in typed if not message.name]  # a name is another agent's
     return [_join_texts(each) if (plain := plain_text(each)) is None else plain for each in said]
 
 

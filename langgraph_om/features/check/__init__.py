@@ -8,12 +8,13 @@ out of them, or the line is left out.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from html import unescape
-from itertools import chain
+from itertools import chain, islice
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -181,8 +182,12 @@ _REWORDED: Final = 0.9
 _YEARS: Final = range(1900, 2101)
 _ROUNDED: Final = 0.06
 """How far a number in thousands or millions may be from the one that was said."""
+_MOST_DIGITS: Final = 15
+"""Of a number that may be rounded."""
+_MOST_WORDS: Final = 200
+"""Words of one line that are looked up; a line with more of them is a table."""
 
-_CLOSING_DATE: Final = compile_late(r"\((?:meaning|estimated)\b[^)]*\)", re.IGNORECASE)
+_CLOSING_DATE: Final = compile_late(r"\((?:meaning|estimated)\b[^()]*\)", re.IGNORECASE)
 _TIME: Final = compile_late(r"(?<![\d.:])\d{1,2}:\d\d(?::\d\d)?(?![\d:])")
 _ISO_DAY: Final = compile_late(
     r"(?<!\d)(?:\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4})(?!\d)"
@@ -208,7 +213,8 @@ _PASSED: Final = compile_late(r"[\s\"'“”‘’„‟«»‹›「」『』`�
 _GAP: Final = compile_late(r"\[?(?:…|\.\.\.)\]?")
 _TENS: Final = {"k": 1_000, "K": 1_000, "M": 1_000_000}
 _PHRASE: Final = compile_late(
-    rf"\b(?:(?P<times>{'|'.join(NUMBER_WORDS)}|a|\d+)[ -])?(?P<unit>hundred|thousand|million)\b"
+    rf"\b(?:(?P<times>{'|'.join(NUMBER_WORDS)}|a|\d{{1,15}})[ -])?"
+    r"(?P<unit>hundred|thousand|million)\b"
 )
 
 
@@ -247,6 +253,12 @@ class Shown:
         found = (_write_digits(match[0]) for match in matches)
         return frozenset(chain(found, *map(_read_phrases, self._plain)))
 
+    @cached_property
+    def _values(self) -> Sequence[int]:
+        """All numbers that a rounded one may stand for, in order."""
+        known = self._numbers | self._runs
+        return sorted(int(digits) for digits in known if len(digits) <= _MOST_DIGITS)
+
     def has(self, text: str) -> bool:
         """Return whether a text stands there, whatever its case, spaces and quotation marks."""
         return fold(text) in self._text
@@ -259,12 +271,14 @@ class Shown:
         unit = _TENS.get(number[-1], 1)
         if unit == 1:
             return False
-        value = float(number[:-1].replace(",", ".").replace("_", "")) * unit
-        return any(
-            abs(int(other) - value) <= _ROUNDED * value
-            for other in self._numbers | self._runs
-            if len(other) < 16  # noqa: PLR2004 no number that is rounded
-        )
+        parts = _RUN.findall(number)
+        is_decimal = len(parts) == 2 and len(parts[1]) != 3  # noqa: PLR2004 else they are thousands
+        text = ".".join(parts) if is_decimal else "".join(parts)
+        if len(text) > _MOST_DIGITS:
+            return False
+        value = float(text) * unit
+        at = bisect_left(self._values, (1 - _ROUNDED) * value)
+        return at < len(self._values) and self._values[at] <= (1 + _ROUNDED) * value
 
     def has_parts(self, name: str) -> bool:
         """Return whether all parts of a name stand there, such as the folders of a path."""
@@ -299,10 +313,9 @@ def find_unfounded(text: str, shown: Shown) -> list[Word]:
         text: Lines of a note; bullet, mark and time may stand before.
     """
     plain = normalize(text)
-    found = [word for word in _list_checked(plain) if not _is_founded(word, shown)]
-    return sorted(
-        dict.fromkeys(found), key=lambda word: plain.casefold().find(word.text.casefold())
-    )
+    words = islice(dict.fromkeys(_list_checked(plain)), _MOST_WORDS)
+    found, folded = [word for word in words if not _is_founded(word, shown)], plain.casefold()
+    return sorted(found, key=lambda word: folded.find(word.text.casefold()))
 
 
 def _list_checked(text: str) -> Iterator[Word]:
@@ -323,7 +336,8 @@ def _list_checked(text: str) -> Iterator[Word]:
 
 def _is_small(number: str) -> bool:
     digits = "".join(_RUN.findall(number))
-    return int(digits[:30]) < LEAST_NUMBER or (len(digits) == len(number) and int(digits) in _YEARS)
+    is_year = len(number) == len("2026") and digits == number and int(digits) in _YEARS
+    return is_year or int(digits[:30]) < LEAST_NUMBER
 
 
 def _is_founded(word: Word, shown: Shown) -> bool:
@@ -359,7 +373,7 @@ _MOST_CUTS: Final = 20
 """Words that are cut out of one line; with more of them, it goes."""
 _HEAD_CHARACTERS: Final = 12
 """About what bullet, mark and time take, before which nothing is cut."""
-_PARENTHESIS: Final = compile_late(r"\s*\([^()]*\)")
+_PARENTHESIS: Final = compile_late(r"\([^()]*\)")
 _MARKS_AROUND: Final = '"“”„«»「」『』'
 _UNIT: Final = compile_late(r"(?:[ \u00a0]?[%€$£]|[^\W\d_]{1,4}\b)?")
 """What belongs to a number behind it, such as `ms`."""
@@ -402,7 +416,7 @@ def _cut_word(line: str, word: Word, shown: Shown) -> str:
         return f"{before[:-1]}{line[start:stop]}{behind[1:]}"
     for match in _PARENTHESIS.finditer(line, _HEAD_CHARACTERS):
         if match.start() <= start and stop <= match.end():
-            return f"{line[: match.start()]}{line[match.end() :]}"
+            return f"{line[: match.start()].rstrip()}{line[match.end() :]}"
     for sign in ("; ", ", "):
         begin, end = line.rfind(sign, _HEAD_CHARACTERS, start), line.find(sign, stop)
         if begin >= 0 and word.kind != "version":

@@ -49,6 +49,7 @@ from langgraph_om.features.standing.words import (
     Reading,
     is_same,
     read_marks,
+    read_own,
     read_words,
 )
 from langgraph_om.runtime.acting import Handle, awaited, waited
@@ -337,7 +338,7 @@ class Standing(Feature):
         """Take the standing instructions out of what was observed."""
         if not any(MARK in group["text"] for group in groups):
             return list(groups), []
-        said = () if is_tasked(info) else said
+        own_words = read_own(() if is_tasked(info) else said)
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
         room = self._find_room(info.settings) - sum(group["tokens"] for group in held.values())
@@ -345,14 +346,14 @@ class Standing(Feature):
         sorted_groups: list[Group] = []
         entries: list[StandingEntry] = []
         for group in groups:
-            reading = read_marks(group["text"], said, list(held), whole=whole)
+            reading = read_marks(group["text"], own_words, list(held), whole=whole)
             entries += [
                 {"change": "ended", "words": words, "group": held.pop(words)["id"]}
                 for words in reading.ended
             ]
             own: list[Group] = []
-            for text in reading.found:
-                words, tokens = read_words(text), count(text)
+            for words, text in reading.found.items():
+                tokens = count(text)
                 if tokens > room:
                     _put_back(reading, text)
                     left_out: LeftOut = {

@@ -8,61 +8,61 @@ assistant can make one. The words that are kept are those of the message, not th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import takewhile
 from typing import Final
 from unicodedata import category, normalize
 
+from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.text import compile_late
-from langgraph_om.core.items import find_spans, read_head, replace_spans
+from langgraph_om.core.items import LineSpan, find_spans, read_head, replace_spans
+from langgraph_om.core.observe.transcript import format_day
 
 MARK: Final = "📌"
 FACT: Final = "🔴"
 
 _MARKS_OF_QUOTES: Final = frozenset("\"'`´‘’‚‛“”„‟«»‹›「」『』*_")
 """Characters that are passed over when words are compared."""
-_OPEN: Final = r"[\"“„«‹「『‘']"
-_CLOSE: Final = r"[\"”“»›」』’']"
-_QUOTED: Final = compile_late(rf"{_OPEN}(?P<words>.+){_CLOSE}", re.DOTALL)
+_OPEN: Final = "\"“„«‹「『‘'"
+_CLOSE: Final = "\"”“»›」』’'"
 _END: Final = compile_late(
-    rf"ends?\s*:?\s*{_OPEN}(?P<which>.+?){_CLOSE}\s*(?:,\s*)?by\s*:?\s*{_OPEN}(?P<words>.+){_CLOSE}",
-    re.IGNORECASE | re.DOTALL,
+    rf"ends? ?:? ?[{_OPEN}](?P<which>.+?)[{_CLOSE}],? ?by ?:? ?[{_OPEN}](?P<words>.+)[{_CLOSE}]",
+    re.IGNORECASE,
 )
 _MARK_BELOW: Final = compile_late(rf"^([ \t]*(?:[-*+•][ \t]*)?){MARK}", re.MULTILINE)
-_BORDER: Final = compile_late(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
+_BORDER: Final = compile_late(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；\0]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
 """Where a sentence ends; a line that goes on in small letters was only broken."""
 LEAST_WORDS: Final = 6
 """Characters that a quotation needs, spaces apart; shorter ones stand in too many messages."""
-MOST_WORDS: Final = 400
-"""Characters of a sentence that is kept whole; of a longer one, the quotation alone is."""
-MOST_READ: Final = 200_000
+MOST_WORDS: Final = 1200
+"""Characters of what is kept; a part of a longer sentence could say the opposite of it."""
+MOST_READ: Final = 100_000
 """Characters of a message in which a quotation is looked for."""
+MOST_MARKS: Final = 50
+"""Marks that are read in one observation; further ones are ordinary facts."""
 
 
-# The words of a message that are the user's own.
+# The words of a message that are the user's own. All of it is read in linear time.
 
 
 _LINE_ENDS: Final = compile_late(r"\r\n?|[\v\f\x85\u2028\u2029]")
-_FENCE: Final = compile_late(
-    r"^[ \t]*(`{3,}(?![^\n]*`)|~{3,}).*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
-)
-_CITED: Final = compile_late(r"^[ \t]*(?:>|＞|&gt;).*$", re.MULTILINE)
+_FENCE: Final = compile_late(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})(.*)")
+_CITED: Final = compile_late(r"[ \t]*(?:>|＞|&gt;)")
 _FORWARDED: Final = compile_late(
-    r"^[ \t]*(?:-{2,}[ \t]*(?:original|forwarded)[ ]message|begin[ ]forwarded[ ]message:).*",
-    re.MULTILINE | re.DOTALL | re.IGNORECASE,
+    r"[ \t]*(?:-{2,}[ \t]*(?:original|forwarded)[ ]message|begin[ ]forwarded[ ]message:)",
+    re.IGNORECASE,
 )
 _ELEMENT: Final = compile_late(
     r"^[ \t]*<(?!(?:a|b|br|code|em|i|p|span|strong|u)\b)(?P<name>[a-z][\w.:-]{0,60})"
-    r"(?:[ \t][^<>\n]{0,500})?>",
+    r"(?:\s[^<>]{0,500})?>",
     re.MULTILINE | re.IGNORECASE,
 )
-_MOST_ELEMENTS: Final = 50
-"""Names of elements that are looked for in one message."""
-_GAP: Final = "\n\0\n"
+_CLOSING: Final = compile_late(r"</(?P<name>[a-z][\w.:-]{0,60})\s*>", re.IGNORECASE)
+_GAP: Final = "\0"
 """Stands for what was pasted, so that no quotation reaches across it."""
-_CODE: Final = compile_late(r"(?<!`)(`+)(?!`)(?P<inside>[^\0]{1,2000}?)(?<!`)\1(?!`)")
+_TICKS: Final = compile_late(r"`+|\0")
 _QUOTES: Final = frozenset("\"“”„‟«»‹›「」『』'‘’‚")
 _SINGLE: Final = frozenset("'‘’‚")
 _ALWAYS: Final = {"「": True, "『": True, "„": True, "‚": True, "」": False, "』": False}
@@ -80,24 +80,32 @@ def cut_pasted(message: str) -> str:
     Code fences, lines cited with `>`, forwarded mail and elements such as `<document>` that begin a
     line are left out. Nobody can tell what was pasted without any of these.
     """
-    text = _LINE_ENDS.sub("\n", message[:MOST_READ])
-    return _FORWARDED.sub(_GAP, _CITED.sub(_GAP, _FENCE.sub(_GAP, _cut_elements(text))))
+    text = _cut_elements(_LINE_ENDS.sub("\n", message[:MOST_READ]))
+    kept, fence = list[str](), ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence:
+            if line.strip().startswith(fence) and not line.strip(" \t`~"):
+                fence = ""
+            continue
+        if _FORWARDED.match(line):
+            kept.append(_GAP)
+            break
+        if found is not None and ("`" not in found[2] or found[1][0] == "~"):
+            fence = found[1]
+        kept.append(_GAP if fence or _CITED.match(line) else line)
+    return "\n".join(kept)
 
 
 def _cut_elements(text: str) -> str:
     """Leave out elements up to their last closing tag, since what they hold may close them too."""
-    ends: dict[str, int] = {}
+    ends = {found["name"].casefold(): found.end() for found in _CLOSING.finditer(text)}
     pieces, at = list[str](), 0
     for opened in _ELEMENT.finditer(text):
-        name = opened["name"].casefold()
-        if opened.start() < at or (name not in ends and len(ends) == _MOST_ELEMENTS):
-            continue
-        if name not in ends:
-            closing = re.finditer(rf"</{re.escape(name)}\s*>", text, re.IGNORECASE)
-            ends[name] = max((found.end() for found in closing), default=-1)
-        if ends[name] >= opened.end():
-            pieces += [text[at : opened.start()], _GAP]
-            at = ends[name]
+        end = ends.get(opened["name"].casefold(), -1)
+        if opened.start() >= at and end >= opened.end():
+            pieces += [text[at : opened.start()], f"\n{_GAP}\n"]
+            at = end
     return "".join([*pieces, text[at:]])
 
 
@@ -105,10 +113,10 @@ def find_quotations(text: str) -> list[tuple[int, int]]:
     """Return where quotations and code stand in a text, without their marks.
 
     Whether a mark opens or closes one is told by what stands around it, so that an apostrophe or
-    the sign for inches does neither. An inner quotation does not end the one around it, and one
-    that is never closed goes as far as the last mark that closes any.
+    the sign for inches does neither. An inner quotation does not end the one around it. One that is
+    never closed goes as far as the last mark that closes any, and at least up to what was pasted.
     """
-    spans = [found.span("inside") for found in _CODE.finditer(text)]
+    spans = [*_find_code(text)]
     open_ones: list[tuple[bool, int]] = []
     last = -1
     for at, mark in enumerate(text):
@@ -123,7 +131,24 @@ def find_quotations(text: str) -> list[tuple[int, int]]:
             spans.append((open_ones[same[-1]][1], at))
             del open_ones[same[-1] :]
             last = last if is_single else at
-    return [*spans, *((at, last) for is_single, at in open_ones if not is_single and at < last)]
+    unclosed = [at for is_single, at in open_ones if not is_single]
+    ends = [max(last, text.find(_GAP, at)) for at in unclosed]
+    return [*spans, *((at, end) for at, end in zip(unclosed, ends, strict=True) if at < end)]
+
+
+def _find_code(text: str) -> Iterator[tuple[int, int]]:
+    """Yield code between as many backticks, or from these to what was pasted."""
+    begun: dict[str, int] = {}
+    for ticks in _TICKS.finditer(text):
+        start = begun.pop(ticks[0], None)
+        if ticks[0] == _GAP:
+            yield from ((at, ticks.start()) for at in begun.values())
+            begun = {}
+        elif start is None:
+            begun[ticks[0]] = ticks.end()
+        else:
+            yield start, ticks.start()
+            begun = {mark: at for mark, at in begun.items() if at < start}
 
 
 def _read_turn(text: str, at: int, *, is_within: bool) -> str:
@@ -151,9 +176,12 @@ def fold_text(text: str) -> str:
     return "".join(map(_fold, text))
 
 
-@cache
 def _fold(letter: str) -> str:
-    if letter in _MARKS_OF_QUOTES or letter.isspace() or category(letter) == "Cf":
+    if letter in _MARKS_OF_QUOTES or letter.isspace():
+        return ""
+    if letter.isascii():
+        return letter.lower()
+    if category(letter) == "Cf":
         return ""
     folded = normalize("NFKD", normalize("NFKD", letter).casefold())
     return "".join(part for part in folded if not part.isspace())
@@ -164,7 +192,40 @@ def is_same(words: str, others: str) -> bool:
     return fold_text(words) == fold_text(others)
 
 
-def find_said(quotation: str, said: Sequence[str], *, whole: bool = True) -> str | None:
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """What the user wrote of a message."""
+
+    text: str
+    folded: str
+    places: Sequence[int]
+    """Where each folded letter stands in the text."""
+    quoted: Sequence[tuple[int, int]]
+    """Where quotations stand, in order and apart from each other."""
+
+    def is_quoted(self, start: int, stop: int) -> bool:
+        """Return whether a stretch lies within a quotation."""
+        at = bisect_right(self.quoted, start, key=lambda span: span[0]) - 1
+        return at >= 0 and stop <= self.quoted[at][1]
+
+
+def read_own(said: Sequence[str]) -> list[OwnWords]:
+    """Return what the user wrote of messages, the newest first."""
+    read: list[OwnWords] = []
+    for message in reversed(said):
+        text = cut_pasted(message)
+        letters = [*map(_fold, text)]
+        places = [place for place, folded in enumerate(letters) for _ in folded]
+        quoted: list[tuple[int, int]] = []
+        for start, stop in sorted(find_quotations(text)):
+            if quoted and start <= quoted[-1][1]:
+                start, stop = quoted[-1][0], max(stop, quoted.pop()[1])  # noqa: PLW2901 joined
+            quoted.append((start, stop))
+        read.append(OwnWords(text, "".join(letters), places, quoted))
+    return read
+
+
+def find_said(quotation: str, said: Sequence[OwnWords], *, whole: bool = True) -> str | None:
     """Return the words of a user that an Observer quoted; `None` where no message has them.
 
     What was pasted does not count, nor what stands within a quotation of the user's.
@@ -173,35 +234,28 @@ def find_said(quotation: str, said: Sequence[str], *, whole: bool = True) -> str
         whole: Whether the sentence around the words is returned, so that no negation before them
             is lost.
     """
-    wanted = fold_text(quotation)
-    if len(wanted) < LEAST_WORDS or "\0" in wanted:
+    wanted = fold_text(quotation[: 2 * MOST_WORDS])
+    if not LEAST_WORDS <= len(wanted) <= MOST_WORDS or _GAP in wanted:
         return None
-    for message in reversed(said):
-        own = cut_pasted(message)
-        folded = fold_text(own)
-        at = folded.find(wanted)
-        if at < 0:
-            continue
-        quoted = find_quotations(own)
-        places = [place for place, letter in enumerate(own) for _ in _fold(letter)]
+    for own in said:
+        at = own.folded.find(wanted)
         while at >= 0:
-            start, stop = places[at], places[at + len(wanted) - 1] + 1
-            if not any(first <= start and stop <= last for first, last in quoted):
-                return _cut_sentence(own, start, stop) if whole else own[start:stop]
-            at = folded.find(wanted, at + 1)
+            stop = at + len(wanted)
+            first, last = own.places[at], own.places[stop - 1] + 1
+            if not own.is_quoted(first, last):
+                return _cut_sentence(own.text, first, last) if whole else own.text[first:last]
+            at = own.folded.find(wanted, stop)
     return None
 
 
-def _cut_sentence(text: str, start: int, stop: int) -> str:
-    """Return the sentences of a text that hold a stretch of it, on one line."""
+def _cut_sentence(text: str, start: int, stop: int) -> str | None:
+    """Return the sentences that hold a stretch of a text, on one line; `None` when too long."""
     first = max(0, start - MOST_WORDS - 1)
-    borders = (found.end() for found in _BORDER.finditer(text, first))
+    borders = (found.end() for found in _BORDER.finditer(text, first, stop + MOST_WORDS))
     first = max(takewhile(lambda end: end <= start, borders), default=first)
-    ahead = _BORDER.search(text, max(start, stop - 1))
+    ahead = _BORDER.search(text, max(start, stop - 1), stop + MOST_WORDS + 1)
     last = ahead.end() if ahead is not None else len(text)
-    if last - first > MOST_WORDS:
-        first, last = start, stop
-    return " ".join(text[first:last].split())
+    return " ".join(text[first:last].split()) if last - first <= MOST_WORDS else None
 
 
 # What an answer of the Observer says of them.
@@ -213,53 +267,60 @@ class Reading:
 
     rest: str
     """The text without them; a mark that does not hold is an ordinary fact in it."""
-    found: list[str] = field(default_factory=list)
-    """New ones, each with its date heading: what becomes a group of the log."""
+    found: dict[str, str] = field(default_factory=dict)
+    """New ones by the user's words, each with its date heading: what becomes a group of the log."""
     ended: list[str] = field(default_factory=list)
     """The words of those that the user ended, as they stand in the log."""
 
 
 def read_marks(
-    text: str, said: Sequence[str], held: Sequence[str], *, whole: bool = True
+    text: str, said: Sequence[OwnWords], held: Sequence[str], *, whole: bool = True
 ) -> Reading:
     """Take the standing instructions out of what an Observer wrote.
+
+    One that is given and taken back in the same answer is in neither list.
 
     Args:
         whole: Whether the sentence around quoted words is kept; not where a hook has rewritten
             the answer, which may have taken words out.
     """
-    if MARK not in text:
-        return Reading(text)
     reading = Reading(text)
     lines = text.split("\n")
-    known = list(held)
-    cuts = {}
+    known = [*held]
+    cuts: dict[LineSpan, str] = {}
     for span in find_spans(text):
         item = "\n".join(lines[span.start : span.end])
         head = read_head(item)
-        if head.mark != MARK:
+        if head.mark != MARK or len(cuts) == MOST_MARKS:
             continue
-        words = item[head.end :]
-        ending = _END.match(words.strip())
-        if ending is not None:
+        words = " ".join(item[head.end :].split())
+        cuts[span] = item.replace(MARK, FACT)
+        if (ending := _END.match(words)) is not None:
             ended = _find_ended(ending["which"], known)
             if ended is not None and find_said(ending["words"], said) is not None:
-                reading.ended.append(ended)
+                if reading.found.pop(ended, None) is None:
+                    reading.ended.append(ended)
                 known.remove(ended)
                 cuts[span] = ""
-                continue
-        quoted = _QUOTED.search(words)
-        own = find_said(quoted["words"] if quoted else words, said, whole=whole)
-        if ending is not None or own is None:
-            cuts[span] = item.replace(MARK, FACT)
+            continue
+        own = find_said(_unquote(words), said, whole=whole)
+        if own is None:
             continue
         cuts[span] = ""
         if not any(is_same(own, other) for other in known):
             known.append(own)
-            heading = f"{span.heading}\n" if span.heading else ""
-            reading.found.append(f'{heading}{item[: head.end]}"{own}"')
+            day = observation_date(span.heading)
+            heading = f"Date: {format_day(day)}\n" if day is not None else ""
+            reading.found[own] = f'{heading}{item[: head.end]}"{own}"'
     reading.rest = _MARK_BELOW.sub(rf"\g<1>{FACT}", replace_spans(text, cuts))
     return reading
+
+
+def _unquote(words: str) -> str:
+    """Return what stands between the first mark that opens a quotation and the last that closes."""
+    start = next((at for at, letter in enumerate(words) if letter in _OPEN), -1)
+    stop = max(map(words.rfind, _CLOSE))
+    return words[start + 1 : stop] if 0 <= start < stop - 1 else words
 
 
 def read_words(text: str) -> str:
