@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ KEY = "sk-" + "proj-" + "a1B2" * 8
         "AIza" + "b" * 35,
         "eyJ" + "hbGciOiJIUzI1." + "eyJzdWIiOiIx." + "SflKxwRJSMeKKF2",
         "-----BEGIN " + "RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+        "github_" + "pat_" + "11A_" + "bC2d" * 9,
+        "glrt-" + "t1_" + "bC2d" * 5,
+        "sk-" + "ant-api03-" + "a_B-" * 20,
+        "SG." + "bC2d" * 5 + "." + "bC2d" * 10,
+        "npm_" + "bC2d" * 9,
+        "pypi-" + "AgEI" * 10,
+        "lsv2_" + "pt_" + "0a1b" * 8,
+        "SK" + "0a1b" * 8,
+        "https://hooks.slack" + ".com/services/T0/B0/" + "bC2d" * 6,
     ],
 )
 def test_secrets_are_hidden_by_their_form(secret: str) -> None:
@@ -41,14 +51,48 @@ def test_secrets_are_hidden_by_their_form(secret: str) -> None:
         ("DB_PASSWORD=hunter22 make", "DB_PASSWORD=[secret] make"),
         ("Authorization: Bearer abcdefgh1", "Authorization: Bearer [secret]"),
         ("postgresql://ana:hunter22@db/x", "postgresql://ana:[secret]@db/x"),
-        ("The password is in the vault.", "The password is in the vault."),
-        ("https://example.org/a:b", "https://example.org/a:b"),
-        ("sk-learn is a library, task-based", "sk-learn is a library, task-based"),
+        ("rediss://:hunter22@cache", "rediss://:[secret]@cache"),
+        ("token=ab12" + "cd34" * 4, "token=[secret]"),
+        ('{"clientSecret": "correct horse"}', '{"clientSecret": "[secret]"}'),
+        ("AWS_SECRET_ACCESS_KEY=aB3/" + "cD4+" * 9, "AWS_SECRET_ACCESS_KEY=[secret]"),
+        (
+            "AccountName=a;AccountKey=" + "aB3d" * 21 + "ab==;X=y",
+            "AccountName=a;AccountKey=[secret];X=y",
+        ),
+        ("Mein Passwort ist hunter22", "Mein Passwort ist [secret]"),
+        ("deploy --api-key hunter22 now", "deploy --api-key [secret] now"),
     ],
 )
 def test_secrets_are_hidden_by_the_name_before_them(text: str, left: str) -> None:
     assert redactor()(text, {}) == left
     assert redactor(secrets=False)(text, {}) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password is in the vault, and the token is 128-bit.",
+        "https://example.org/a:b and sk-learn, which is task-based",
+        "commit 4008d5b5a2b3c4d5e6f708192a3b4c5d6e7f8091 of 3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        '"integrity": "sha512-' + "aB3d" * 21 + 'ab=="',
+        "api_key = settings.api_key; password = getpass(); connect(token=token)",
+        "ALTER TABLE users ADD CONSTRAINT pk_users_and_their_organizations_2024 PRIMARY KEY (id)",
+        "call_" + "aB3d" * 6 + " answered msg_" + "01aB" * 6,
+        "max_tokens=100000, tokenizer: cl100k_base",
+    ],
+)
+def test_prose_code_ids_and_hashes_stay(text: str) -> None:
+    assert redactor()(text, {}) == text
+
+
+@pytest.mark.parametrize("unit", ["-", "eyJ", "-eyJ.", "sk-", "-----BEGIN PRIVATE KEY-----"])
+def test_reading_is_linear_in_the_text(unit: str) -> None:
+    spent = []
+    for count in (20_000, 160_000):
+        began = time.process_time()
+        redactor()(unit * (count // len(unit)), {})
+        spent.append(time.process_time() - began)
+    assert spent[1] < 24 * max(spent[0], 0.005)
 
 
 def reads(tool: str, **args: Any) -> list[BaseMessage]:
