@@ -67,6 +67,8 @@ ROLES: Final[Mapping[str, str]] = {
 }
 SUMMARY: Final = "earlier summary"
 """The role of what a summarisation put in the place of messages: nobody said it."""
+NOTIFICATION: Final = "notification"
+"""The role of any other `HumanMessage` that the agent's harness wrote."""
 
 
 ReadT = TypeVar("ReadT")
@@ -187,11 +189,11 @@ def role_of(message: BaseMessage) -> str | None:
     """Tell whose words a message holds; None when it is no part of the conversation."""
     known = _ROLES_OF_TYPES.get(type(message))
     if known is not None:  # the common case, without a look at all kinds
-        return None if is_reminder(message) else SUMMARY if is_summary(message) else known
+        return None if is_reminder(message) else _role_by_mark(message) or known
     if isinstance(message, SystemMessage | RemoveMessage) or is_reminder(message):
         return None
     if isinstance(message, HumanMessage):
-        return SUMMARY if is_summary(message) else "user"
+        return _role_by_mark(message) or "user"
     if isinstance(message, AIMessage):
         return "assistant"
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -204,6 +206,13 @@ def role_of(message: BaseMessage) -> str | None:
 def is_summary(message: BaseMessage) -> bool:
     """Return whether a summarisation of LangChain or deepagents wrote a message, by their mark."""
     return message.additional_kwargs.get("lc_source") == "summarization"
+
+
+def _role_by_mark(message: BaseMessage) -> str | None:
+    """Return the role of what a harness wrote as a `HumanMessage`; `None` for a user's words."""
+    if not isinstance(message, HumanMessage) or not message.additional_kwargs.get("lc_source"):
+        return None
+    return SUMMARY if is_summary(message) else NOTIFICATION
 
 
 _ROLES_OF_TYPES: Final[Mapping[type[BaseMessage], str]] = {
