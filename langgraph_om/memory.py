@@ -6,6 +6,7 @@ its runner.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -49,8 +50,11 @@ from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
+from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable, SearchingActs, read_time
+
+logger = logging.getLogger("langgraph_om")
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -83,6 +87,17 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         self._runner = runner = read_options(with_defaults(model, options))
         self.enabled, self.messages_key = runner.enabled, runner.messages_key
         self.archive, self.buffering = runner.archive, runner.buffering
+
+    def _bind_recall(self, actor: Any) -> None:
+        model, options = self._given
+        if options.get("retrieval", "auto") != "auto":
+            return
+        if actor is not None and not binds_tools(actor):
+            logger.warning(NO_TOOLS)
+            return
+        self._given = model, {**options, "retrieval": True}
+        kept = {"archive": self.archive, "buffering": self.buffering}
+        self._runner = read_options(with_defaults(model, {**self._given[1], **kept}))
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""
@@ -575,6 +590,17 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
 def runner_of(memory: ObservationalMemory) -> StepRunner:
     """Return what a memory runs its steps with; for the graphs and middleware of this package."""
     return memory._runner  # noqa: SLF001 the one place where it is handed out
+
+
+NO_TOOLS = (
+    "the model takes no tools, so it can't call `recall`: recall is off; use a chat model that "
+    "takes tools, or pass retrieval=False"
+)
+
+
+def bind_recall(memory: ObservationalMemory, model: Any = None) -> None:
+    """Turn `retrieval="auto"` on for an agent that is given the tool, and whose model takes it."""
+    memory._bind_recall(model)  # noqa: SLF001 the one place where the runner is made anew
 
 
 def check_memory(value: object) -> ObservationalMemory:

@@ -21,11 +21,11 @@ from langgraph_om.integrations.state_graph import (
     PlainMemoryState,
     add_memory_nodes,
 )
-from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.memory import ObservationalMemory, bind_recall, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, name_actor
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import SecondTries
-from langgraph_om.runtime.tools import refuse_second_tools
+from langgraph_om.runtime.tools import refuse_second_recall
 from langgraph_om.runtime.turn import FINISH
 
 
@@ -67,7 +67,8 @@ def create_memory_agent(
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
-    refuse_second_tools(_check_tools(tools), runner_of(memory))
+    bind_recall(memory, chat)
+    refuse_second_recall(_check_tools(tools), memory.recall_tool)
     all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"

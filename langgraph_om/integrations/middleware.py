@@ -48,7 +48,13 @@ from langgraph_om.integrations.channels import (
     typed_dict,
 )
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
-from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.memory import (
+    NO_TOOLS,
+    ObservationalMemory,
+    bind_recall,
+    check_memory,
+    runner_of,
+)
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import MemoryOptions
@@ -58,7 +64,7 @@ from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.run import RUNTIME, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
 from langgraph_om.runtime.second_try import SecondTries
-from langgraph_om.runtime.tools import refuse_second_tools
+from langgraph_om.runtime.tools import binds_tools, refuse_second_recall
 from langgraph_om.runtime.turn import turn
 
 
@@ -164,6 +170,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise ConfigurationError(msg)
         self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
         _check_fits(self.memory)
+        bind_recall(self.memory)
         self.tools = self.memory.tools
         keys = runner_of(self.memory).settings.features.join("state_keys")
         if keys:
@@ -207,6 +214,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
         with self._turns.within_run(request):
+            request = self._without_recall(request)
             if not self._meet(request):
                 return handler(self._without_writing_tools(request))
             taken = _Taken() if self._has_node else self._turns.take_once(request)
@@ -222,6 +230,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
         with self._turns.within_run(request):
+            request = self._without_recall(request)
             if not self._meet(request):
                 return await handler(self._without_writing_tools(request))
             taken = _Taken() if self._has_node else await self._turns.atake_once(request)
@@ -235,9 +244,19 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Whether a node before the model's takes memory's turn."""
         return type(self).before_model is not AgentMiddleware.before_model
 
+    def _without_recall(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """Return a request without recall where the model takes no tools; memory goes on."""
+        recall = self._runner.settings.features.find("recall")
+        if recall is None or binds_tools(request.model):
+            return request
+        recall.is_bound = False
+        self._runner.runs.warn_once(NO_TOOLS)
+        own = recall.tool
+        return request.override(tools=[tool for tool in request.tools if tool is not own])
+
     def _meet(self, request: ModelRequest[Any]) -> bool:
         """Look at the model that is asked; return whether memory is on."""
-        refuse_second_tools(request.tools, self._runner)
+        refuse_second_recall(request.tools, self.memory.recall_tool)
         if not self._runner.runs.is_on():
             return False
         self._runner.meet_actor(request.model, request.tools, request.system_message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_store
@@ -12,7 +13,6 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.runner import StepRunner
 
 
 class MemoryTool(StructuredTool):
@@ -61,24 +61,24 @@ def find_store() -> BaseStore | None:
         return None
 
 
-def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
-    """Refuse another tool of the name of one of the memory: a model could call only one of them.
+def binds_tools(model: Any) -> bool:
+    """Return whether a chat model can be given tools; the base class has a method that raises."""
+    bind = getattr(model, "bind_tools", None)
+    return bind is not None and getattr(bind, "__func__", bind) is not BaseChatModel.bind_tools
+
+
+def refuse_second_recall(tools: Iterable[Any], own: BaseTool | None) -> None:
+    """Refuse another tool with the name of the memory's: a model could call only one of them.
 
     Raises:
         ConfigurationError: When there is one.
     """
-    own = {
-        each.name: (each, bring.__self__.asks_for_model)
-        for bring in (runner.settings.features.having("list_tools") if runner.enabled else ())
-        if bring.__self__.asks_for_model
-        for each in bring()
-    }
-    for tool in tools if own else ():
+    for tool in tools if own is not None else ():
         name = tool.get("name") if isinstance(tool, dict) else None
         name = name or getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        if name in own and tool is not own[name][0]:
+        if own is not None and name == own.name and tool is not own:
             msg = (
-                f"a tool of the agent is called `{name}`, and so is the memory's; give yours "
-                f"another name, or leave `{own[name][1]}` out"
+                f"a tool of the agent is called `{name}`, and so is the memory's; rename yours, "
+                f"or pass retrieval=False to the memory"
             )
             raise ConfigurationError(msg)

@@ -250,7 +250,7 @@ async def test_a_prompt_that_is_refused_is_asked_again_with_less(
 async def test_due_work_is_done_in_the_nodes_and_the_actor_always_answers(
     ready: Ready, *, is_async: bool
 ) -> None:
-    agent = ready(**DUE)
+    agent = ready(**DUE, retrieval=False)
     talk(agent.graph, CONFIG, turns(6))
     parts, updates = await run(agent, {"messages": [turn(6, "2,1")]}, is_async=is_async)
     nodes = nodes_of(updates)

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -22,6 +24,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel
 
 from langgraph_om import (
     ConfigurationError,
@@ -32,9 +35,11 @@ from langgraph_om import (
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.recall.answer import write_guidance
 from langgraph_om.memory import runner_of
+from langgraph_om.testing import ScriptedChatModel
 from support import groups
 from support.agents import (
     DOORS,
@@ -330,12 +335,56 @@ def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
         talk(agent.graph, on_thread(), turns(6))
         told[retrieval] = system_text(agent.prompts()[-1])
         assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
-    guide = write_guidance("thread", "recall_search", instructions=None)
+    guide = write_guidance(None)
     assert guide in told[True]
     assert told[True].index(guide) < told[True].index("\n<observations>\n")
     assert RANGE.search(told[True])
     assert "recall" not in told[False]
     assert "_range" not in told[False]
+
+
+@pytest.mark.parametrize(
+    ("door", "is_on"), [("plain", False), ("agent", True), ("middleware", True)]
+)
+@pytest.mark.parametrize("given", [{}, {"retrieval": "auto"}])
+def test_ready_agents_have_recall_unless_it_is_switched_off(
+    door: str, given: dict[str, Any], *, is_on: bool
+) -> None:
+    agent = make_agent(door, InMemorySaver(), archive="sqlite://", **given)
+    talk(agent.graph, on_thread(), turns(6))
+    assert [tool.name for tool in agent.memory.tools] == ["recall"] * is_on
+    assert ("call `recall`" in system_text(agent.prompts()[-1])) is is_on
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_a_model_without_tools_goes_without_recall(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage("Hello."), AIMessage("Goodbye.")]))
+    memory = ObservationalMemory(scripted())
+    agent: Any = (
+        create_memory_agent(model, memory=memory)
+        if door == "agent"
+        else create_agent(model, middleware=[ObservationalMemoryMiddleware(memory)])
+    )
+    for answer in ("Hello.", "Goodbye."):
+        said = agent.invoke({"messages": [HumanMessage("Hi")]}, on_thread())["messages"]
+        assert said[-1].content == answer
+    assert memory.recall_tool is None
+    warned = [each for each in caplog.records if "recall is off" in each.getMessage()]
+    assert [each.levelname for each in warned] == ["WARNING"]
+
+
+def test_an_agent_with_structured_answers_has_recall() -> None:
+    class Answer(BaseModel):
+        city: str
+
+    call = {"name": "Answer", "args": {"city": "Bergen"}, "id": "1"}
+    model = ScriptedChatModel([AIMessage("", tool_calls=[call])])
+    middleware = ObservationalMemoryMiddleware(ObservationalMemory(scripted()))
+    agent = create_agent(model, response_format=ToolStrategy(Answer), middleware=[middleware])
+    said = agent.invoke({"messages": [HumanMessage("Where?")]}, on_thread())
+    assert said["structured_response"] == Answer(city="Bergen")
 
 
 def test_own_instructions_follow_the_guide() -> None:
@@ -412,7 +461,6 @@ def test_the_guide_counts_in_the_limit_of_the_prompt() -> None:
         ({"retrieval": {"instructions": 3}}, "`retrieval.instructions` is 3"),
         ({"retrieval": {"scope": "resource"}}, "`archive`"),
         ({"retrieval": RetrievalConfig(scope="resource")}, "`archive`"),
-        ({"retrieval": True, "model": None}, "model='default'"),
         ({"retrieval": True, "obscure_thread_ids": "yes"}, "`obscure_thread_ids` is 'yes'"),
     ],
 )
@@ -448,14 +496,22 @@ def test_a_model_is_offered_what_can_be_used() -> None:
     assert memory.recall_tool is not None
     offered = convert_to_openai_tool(memory.recall_tool)["function"]
     properties = offered["parameters"]["properties"]
-    assert properties["mode"]["enum"] == ["messages", "threads", "search"]
+    assert properties["mode"]["enum"] == ["messages", "search", "threads"]
     assert properties["limit"]["type"] == "integer"
     assert properties["cursor"]["type"] == "string"
     assert {"query", "thread_id", "before", "after", "char_offset"} <= properties.keys()
     assert "runtime" not in properties
     assert all(each["description"] for each in properties.values())
     assert "required" not in offered["parameters"]
-    assert "query" in offered["description"]
+    assert "meaning" in properties["mode"]["description"]
+
+
+@pytest.mark.parametrize("archive", [None, "sqlite://"])
+def test_what_recall_adds_to_each_prompt_stays_small(archive: Any) -> None:
+    memory = ObservationalMemory(scripted(), archive=archive, retrieval=True)
+    schema = json.dumps(convert_to_openai_tool(memory.recall_tool))
+    count = EstimatingCounter().count_text
+    assert count(schema) + count(write_guidance(None)) <= 600
 
 
 @tool("recall")
@@ -472,7 +528,9 @@ def test_a_tool_of_the_same_name_is_refused() -> None:
     agent = create_agent(model, [namesake], middleware=[ObservationalMemoryMiddleware(memory)])
     with pytest.raises(ConfigurationError, match="`recall`"):
         agent.invoke({"messages": [HumanMessage("Hello")]})
-    create_memory_agent(model, [namesake], memory=ObservationalMemory(model))
+    with pytest.raises(ConfigurationError, match="retrieval=False"):
+        create_memory_agent(model, [namesake], memory=ObservationalMemory(model))
+    create_memory_agent(model, [namesake], memory=ObservationalMemory(model, retrieval=False))
 
 
 def test_the_tool_may_be_given_by_hand_too() -> None:

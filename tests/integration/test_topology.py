@@ -56,7 +56,7 @@ def test_hand_made_agent_shows_every_node(snapshot: SnapshotAssertion) -> None:
 
 
 def test_ready_agent_without_tools_has_no_tools_node() -> None:
-    graph = create_memory_agent(scripted(), memory=empty_memory())
+    graph = create_memory_agent(scripted(), memory=empty_memory(retrieval=False))
     nodes = set(graph.get_graph().nodes)
     assert "tools" not in nodes
     assert nodes >= {"agent", "om_status", "om_observe", "om_reflect"}

@@ -188,7 +188,7 @@ def test_a_thread_goes_on_with_a_smaller_model() -> None:
 @pytest.mark.needs("previews")
 def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None:
     actor = Actor(8192)
-    memory, graph = build("agent", actor)
+    memory, graph = build("agent", actor, retrieval=False)
     calls = [{"name": "search", "args": {}, "id": f"c{at}"} for at in range(12)]
     results = [ToolMessage(ROWS[:4000], tool_call_id=f"c{at}") for at in range(12)]
     said = [HumanMessage("Look."), AIMessage("", tool_calls=calls), *results]

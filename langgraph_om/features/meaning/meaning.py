@@ -249,11 +249,9 @@ class Meaning(Feature):
 
     name = "meaning"
     needs = ("recall",)
-    prompts = __package__
-    search_prompt = "recall_search_meaning"
     """The prompt that says how to search with it, in the place of `recall_search`."""
-    told = " and by its meaning"
-    """What the description of `recall` says of it, behind "by the words of a `query`"."""
+    told = " by words and meaning"
+    """What the description of `recall` says of a search, behind "search them"."""
     store_use = "index"
     kept_in_store = "the texts that search by meaning has put into the graph's store"
 

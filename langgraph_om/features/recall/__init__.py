@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -54,7 +54,6 @@ from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.arguments import (
     MODES,
     RECALL_ARGUMENTS,
-    RecallArgument,
     refuse_unknown_arguments,
 )
 from langgraph_om.features.recall.lists import read_answers
@@ -127,15 +126,16 @@ class RecallOptions(TypedDict, total=False):
     """The option of recall."""
 
     retrieval: Annotated[
-        bool | RetrievalConfig | RetrievalOptions,
-        Takes(bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
-        Hint("True, False, a RetrievalConfig or a mapping"),
-        Preset(value=False),
+        bool | Literal["auto"] | RetrievalConfig | RetrievalOptions,
+        Takes(bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
+        Hint("'auto', True, False, a RetrievalConfig or a mapping"),
+        Preset("auto"),
     ]
-    """Whether the Actor gets the tool `recall`, which reads the messages behind observations: a
-    flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current thread; with
-    one, all threads of the resource. With `{"inject": True}` each new message of the user is
-    searched for, and shown with the hits."""
+    """Whether the agent gets the tool `recall`, which reads and searches earlier messages. `"auto"`
+    is on in `create_memory_agent` and the middleware, and off in your own graph until you pass
+    `True`. Without an archive it reads the current thread; with one, all threads of the user. A
+    mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, each new user
+    message is searched for and shown with the hits."""
 
 
 def read_retrieval(setup: Setup) -> RetrievalConfig | None:
@@ -146,7 +146,7 @@ def read_retrieval(setup: Setup) -> RetrievalConfig | None:
             is kept.
     """
     value = setup.options["retrieval"]
-    if value is False:
+    if value is False or value == "auto":  # the doors that bind the tool turn this into True
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
@@ -163,22 +163,8 @@ def read_retrieval(setup: Setup) -> RetrievalConfig | None:
 
 # --- The tool ------------------------------------------------------------------------------------
 
-_WHAT: Final = (
-    "Read earlier messages of this conversation word for word: those that your observations were "
-    "made from. Start at an id of a `_range` line, or at the beginning, and read page by page."
-)
-_THREADS: Final = (
-    'Earlier conversations with the same user can be read too: mode "threads" lists them, and '
-    "`thread_id` opens one."
-)
-_SEARCH: Final = (
-    'Mode "search" finds messages and observations by the words of a `query`{near}, and says '
-    "where to read on."
-)
-_WHEN: Final = (
-    "Use it when exact words, numbers or results are needed that you do not see, and before you "
-    "say that you do not remember."
-)
+_WHAT: Final = "Read or search earlier messages of this conversation word for word."
+_THREADS: Final = " Earlier conversations with the same user can be read too."
 
 _OUTSIDE: Final = (
     ", and reads the conversation from the graph's state; run it in a `ToolNode`, or call "
@@ -207,43 +193,28 @@ def build_recall_tool(
         )
         return json.dumps(found, ensure_ascii=False)
 
-    parts = (_WHAT, _SEARCH.format(near=near), _THREADS if reaches_others else "", _WHEN)
     return MemoryTool(
         name=RECALL,
-        description=" ".join(filter(None, parts)),
+        description=_WHAT + (_THREADS if reaches_others else ""),
         # No pydantic model, which would keep what it does not understand from recall's own answer.
-        args_schema=_build_schema(reaches_others=reaches_others),
+        args_schema=_build_schema(reaches_others=reaches_others, near=near),
         func=recall,
         outside=_OUTSIDE,
     )
 
 
-def _build_schema(*, reaches_others: bool) -> dict[str, Any]:
-    """State the arguments that can be used, as JSON Schema."""
-    properties = {
-        name: _build_property(argument)
+def _build_schema(*, reaches_others: bool, near: str) -> dict[str, Any]:
+    """State the arguments that a model is told of, as JSON Schema."""
+    properties: dict[str, dict[str, Any]] = {
+        name: {"type": argument.kind, "description": argument.description}
         for name, argument in RECALL_ARGUMENTS.items()
-        if reaches_others or argument.needs is None
+        if argument.description and (reaches_others or argument.needs is None)
     }
-    chosen = [mode for mode in MODES if reaches_others or mode != "threads"]
-    told = "; ".join(f'"{mode}" {MODES[mode]}' for mode in chosen)
-    properties["mode"] |= {"enum": chosen, "description": f"{told}."}
+    properties["mode"]["enum"] = [*MODES] if reaches_others else [*MODES[:-1]]
+    properties["mode"]["description"] += near + (', or list "threads"' if reaches_others else "")
+    properties["detail"]["enum"] = [*RECALL_ARGUMENTS["detail"].choices]
     return {"title": RECALL, "type": "object", "properties": properties}
 
-
-def _build_property(argument: RecallArgument) -> dict[str, Any]:
-    stated = {
-        "type": argument.kind,
-        "description": argument.description,
-        "enum": list(argument.choices) or None,
-        "minimum": argument.minimum,
-        "maximum": argument.maximum,
-        "default": argument.default,
-    }
-    return {name: value for name, value in stated.items() if value is not None}
-
-
-logger = logging.getLogger("langgraph_om")
 
 _UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
 
@@ -289,15 +260,16 @@ class Recall(Feature):
     """Tells the Actor of the tool `recall`, and answers its calls."""
 
     name = "recall"
-    asks_for_model = "retrieval"
     configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
     prompts = __package__
     reads_on = True
     _runner: StepRunner
-    _tool: BaseTool
+    tool: BaseTool
 
     def __init__(self, config: RetrievalConfig, near: Any, text: str, tokens: int) -> None:
         self.config, self.near = config, near
+        self.is_bound = True
+        """Whether the Actor can call the tool; not where its model takes no tools."""
         self._text, self._tokens = text, tokens
 
     @classmethod
@@ -311,8 +283,7 @@ class Recall(Feature):
                 "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
             )
         near = next((each for each in setup.built if hasattr(each, "find_near")), None)
-        search = "recall_search" if near is None else near.search_prompt
-        text = write_guidance(config.scope, search, config.instructions)
+        text = write_guidance(config.instructions)
         return cls(config, near, text, setup.counter.count_text(text))
 
     def connect(self, runner: StepRunner) -> Sequence[object]:
@@ -320,26 +291,27 @@ class Recall(Feature):
         self._runner = runner
         reaches_others = self.config.scope == "resource"
         near = "" if self.near is None else self.near.told
-        self._tool = build_recall_tool(self.answer_call, reaches_others=reaches_others, near=near)
+        self.tool = build_recall_tool(self.answer_call, reaches_others=reaches_others, near=near)
         return ()
 
     def list_tools(self) -> Sequence[BaseTool]:
         """Return the tool `recall`."""
-        return [self._tool]
+        return [self.tool] if self.is_bound else []
 
     def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
         """Tell of the tool once there is something to recall: in this thread, or in others."""
-        if has_memory or (self.config.scope == "resource" and record["resource_id"]):
+        is_there = has_memory or (self.config.scope == "resource" and record["resource_id"])
+        if self.is_bound and is_there:
             return self._text
         return ""
 
     def instruction_tokens(self) -> int:
         """Return the tokens of what the Actor is told of the tool."""
-        return self._tokens
+        return self._tokens if self.is_bound else 0
 
     def line_after(self, group: Group) -> str:
         """Return the line that names the messages behind a group."""
-        return _escape_ranges(list_ranges(group))
+        return _escape_ranges(list_ranges(group)) if self.is_bound else ""
 
     # --- Answers ---------------------------------------------------------------------------------
 
@@ -499,7 +471,9 @@ class Recallable:
     def recall_tool(self) -> BaseTool | None:
         """The tool that pages back to raw messages, when `retrieval` is on."""
         recall: Recall | None = self._runner.settings.features.find("recall")
-        return recall.list_tools()[0] if recall is not None and self._runner.enabled else None
+        if recall is None or not recall.is_bound or not self._runner.enabled:
+            return None
+        return recall.tool
 
     def recall(
         self,

@@ -14,10 +14,9 @@ from typing import Any, Final
 
 from langgraph_om.core.content.parts import part_text, parts_of
 from langgraph_om.core.content.text import escape, sanitize, show_key
-from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import name_calls
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Scope
 from langgraph_om.features.recall.arguments import (
     RecallRequest,
     RefusedError,
@@ -55,18 +54,9 @@ def recall(
     }
 
 
-def write_guidance(scope: Scope, search: str, instructions: str | None) -> str:
-    """Return the text that tells the Actor when and how to use recall.
-
-    Args:
-        search: The prompt that says how to search.
-    """
-    return fill(
-        "recall",
-        threads=load("recall_threads") if scope == "resource" else "",
-        search=load(search),
-        custom=instructions or "",
-    )
+def write_guidance(instructions: str | None) -> str:
+    """Return the text that tells the Actor when to use recall."""
+    return fill("recall", custom=instructions or "")
 
 
 # --- Mode `messages` -----------------------------------------------------------------------------

@@ -32,19 +32,15 @@ MAX_PAGES: Final = 1000
 
 MAX_QUERY_CHARACTERS: Final = 2000
 MAX_SHOWN_CHARACTERS: Final = 80
-MODES: Final = {
-    "messages": "reads messages page by page (the default)",
-    "threads": "lists conversations",
-    "search": "finds messages and observations by words",
-}
-"""What each mode does."""
+MODES: Final = ("messages", "search", "threads")
 
 
 @dataclass(frozen=True, slots=True)
 class RecallArgument:
-    """What the schema states about one argument; all arguments are optional."""
+    """What is known of one argument; all arguments are optional."""
 
-    description: str
+    description: str = ""
+    """For a model; without one, only a program is told of the argument."""
     kind: Literal["string", "integer"] = "string"
     choices: tuple[str, ...] = ()
     minimum: int | None = None
@@ -61,87 +57,39 @@ class RecallArgument:
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "mode": RecallArgument(
-        "; ".join(f'"{mode}" {what}' for mode, what in MODES.items()) + ".",
-        choices=tuple(MODES),
-        default="messages",
+        'Read "messages" (default), "search" them', choices=MODES, default="messages"
     ),
-    "query": RecallArgument(
-        "The words to look for: names, terms, numbers, ids, in any order. Required for mode "
-        '"search". Words are found as they are written, longer ones by their first letters too.',
-        modes=("search",),
-    ),
+    "query": RecallArgument('Words to search for, with mode "search"', modes=("search",)),
     "cursor": RecallArgument(
-        "The id of the message to read from: the first or the last id of a line such as "
-        "_range: `first:last`_, or an id in square brackets of an earlier answer. One id, not the "
-        "range. Without it, reading starts at the beginning of the conversation, or, with a "
-        "negative `page`, at its end, the user's newest message. Search: look only in the "
-        "conversation that has this message.",
-        modes=("messages", "search"),
+        "Id of the message to read from; without it, the start", modes=("messages", "search")
     ),
-    "anchor": RecallArgument(
-        'Without a `cursor`, the end of the conversation to read from: "start", or "end", where '
-        "page 1 has the newest messages and 2 those before.",
-        choices=("start", "end"),
-        modes=("messages",),
-    ),
+    "anchor": RecallArgument(choices=("start", "end"), modes=("messages",)),
     "thread_id": RecallArgument(
-        'The conversation to read, or to search: an id that mode "threads" has listed, or '
-        '"current". Not needed together with `cursor`.',
-        modes=("messages", "search"),
-        needs="resource",
+        "Conversation to read or search", modes=("messages", "search"), needs="resource"
     ),
     "page": RecallArgument(
-        "Messages: 1 starts with the message at `cursor` and reads on, 2 follows it; -1 ends with "
-        "that message and shows what came before it, -2 is still earlier. Threads: counted "
-        "from 0. Search: counted from 1.",
+        "1, 2 read on from the cursor, -1, -2 back from it or from the end",
         kind="integer",
         minimum=-MAX_PAGES,
         maximum=MAX_PAGES,
     ),
-    "limit": RecallArgument(
-        f"How many items a page has; for a search {HITS} unless written.",
-        kind="integer",
-        minimum=1,
-        maximum=MAX_ITEMS,
-    ),
+    "limit": RecallArgument("Items per page", kind="integer", minimum=1, maximum=MAX_ITEMS),
     "detail": RecallArgument(
-        '"low" is an overview: the start of each part, with its number `[p0]`, `[p1]`, and '
-        'tool calls without arguments. "high" shows one message per page, its first part in '
-        "full.",
+        '"low" (default) shows how parts [p0], [p1] begin, "high" one message in full',
         choices=("low", "high"),
         default="low",
     ),
     "part_index": RecallArgument(
-        "Show only this part of the message at `cursor`, in full: 1 for `[p1]`.",
-        kind="integer",
-        minimum=0,
+        "Show this part of the cursor's message in full", kind="integer", minimum=0
     ),
     "char_offset": RecallArgument(
-        "With `part_index`: where in a long part to go on, the `next_char_offset` of the answer "
-        "before.",
-        kind="integer",
-        minimum=0,
+        "Where to go on in that part: next_char_offset", kind="integer", minimum=0
     ),
-    "before": RecallArgument(
-        'Search: only what was said before this ISO 8601 date or time, such as "2026-03-15". '
-        "Threads: only conversations created before it.",
-        modes=("threads", "search"),
-    ),
-    "after": RecallArgument(
-        'Search: only what was said on or after this ISO 8601 date or time, such as "2026-03-01". '
-        "Threads: only conversations created then.",
-        modes=("threads", "search"),
-    ),
-    "role": RecallArgument(
-        'Search: only messages of this role: "user", "assistant" or "tool".',
-        modes=("search",),
-    ),
-    "tool_name": RecallArgument(
-        "Only calls of this tool and their results.",
-        modes=("messages", "search"),
-    ),
+    "before": RecallArgument("Search before this ISO date", modes=("threads", "search")),
+    "after": RecallArgument("Search from this ISO date on", modes=("threads", "search")),
+    "role": RecallArgument("user, assistant or tool", modes=("search",)),
+    "tool_name": RecallArgument("Only this tool's calls and results", modes=("messages", "search")),
     "part_type": RecallArgument(
-        "Messages: only parts of this type, and messages that have one.",
         choices=("text", "tool-call", "tool-result", "reasoning", "image", "file"),
         modes=("messages",),
     ),

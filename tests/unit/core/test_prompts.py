@@ -24,11 +24,10 @@ from support.examples import examples
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
-    **dict.fromkeys(("recall", "recall_search", "recall_threads"), "recall"),
+    "recall": "recall",
     "observer_title": "titles",
     "preview": "previews",
     "preview_unread": "previews",
-    "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
     "check_again": "check",
@@ -168,13 +167,8 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Name the product where there is one.",
     },
     "recall": {
-        "threads": load_of_feature("recall_threads"),
-        "search": load_of_feature("recall_search"),
         "custom": "Look up every booking number before you name it.",
     },
-    "recall_search": {},
-    "recall_search_meaning": {},
-    "recall_threads": {},
     "working_memory": {
         "purpose": load_of_feature("working_memory_text"),
         "content": "# About the user\n\n- Name: Mirela",

@@ -175,18 +175,12 @@ def test_group_ends_with_its_ranges() -> None:
     assert with_range(group("", ["a", "b"])) == ""
 
 
-def test_guidance_names_only_what_there_is() -> None:
-    scopes: list[Literal["thread", "resource"]] = ["thread", "resource"]
-    for scope in scopes:
-        text = write_guidance(scope, "recall_search", None)
-        assert ('"threads"' in text) is (scope == "resource")
-        assert '"search"' in text
-        assert "by its meaning" not in text
-        assert "Extra instructions" not in text
-        assert COUNTER.count_text(text) < 450
-        longer = write_guidance(scope, "recall_search", "Look up prices.")
-        assert longer.startswith(text)
-        assert longer.endswith("\n\nLook up prices.")
+def test_own_instructions_follow_the_guidance() -> None:
+    text = write_guidance(None)
+    assert "Extra instructions" not in text
+    assert write_guidance("Look up prices.") == (
+        f"{text}\n\n### Extra instructions for this application\n\nLook up prices."
+    )
 
 
 # --- Threads -------------------------------------------------------------------------------------

@@ -151,14 +151,6 @@ def test_nothing_a_model_writes_raises(
 # --- The log and the guidance --------------------------------------------------------------------
 
 
-def test_arguments_are_described_for_a_schema() -> None:
-    assert list(RECALL_ARGUMENTS) == [
-        *("mode", "query", "cursor", "anchor", "thread_id", "page", "limit", "detail"),
-        *("part_index", "char_offset", "before", "after", "role", "tool_name", "part_type"),
-    ]
-    assert all(argument.description.endswith(".") for argument in RECALL_ARGUMENTS.values())
-
-
 def test_the_option_says_the_same_in_both_forms() -> None:
     assert_same(RecallConfig, RecallKeys)
 
