@@ -11,6 +11,13 @@ class ArchiveError(ObservationalMemoryError):
     """The archive's storage failed: locked, full, unreachable; the cause is its own error."""
 
 
+class ArchiveLacksError(ArchiveError):
+    """The archive lacks what its writer says it has: the thread was deleted, or it was swapped."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"the thread {thread_id!r} was deleted, or the archive swapped, meanwhile")
+
+
 class ConfigurationError(ObservationalMemoryError, ValueError):
     """A setting, a state or an argument that cannot be meant; the message says what to write."""
 

@@ -22,7 +22,6 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of, role_of
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.record.record import drop_deleted_groups
 from langgraph_om.core.search import (
     RECALL,
     Filter,
@@ -369,8 +368,7 @@ FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
 def list_groups(record: MemoryRecord) -> list[Group]:
     """Return the observations of a thread's log, and those that are buffered for it."""
     buffered = [group for chunk in record["chunks"] for group in chunk["groups"]]
-    groups = drop_deleted_groups(record, [*record["log"], *buffered])
-    return [group for group in groups if group["text"]]
+    return [group for group in [*record["log"], *buffered] if group["text"]]
 
 
 def find_thread(group: Group, record: MemoryRecord) -> str:

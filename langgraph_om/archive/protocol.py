@@ -130,6 +130,7 @@ class MessageArchive(Protocol):
         parent: str | None = None,
         branch: str | None = None,
         must_follow: bool = False,
+        deletion: int | None = None,
     ) -> str | None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -154,16 +155,18 @@ class MessageArchive(Protocol):
                 with that one, and not listed beside it.
             branch: The name of the branch that goes on, as the last call for it returned it.
                 `None`, and one that is unknown: the current branch.
-            must_follow: Whether nothing is written where `after` is unknown, as in a thread that
-                was deleted meanwhile.
+            must_follow: Whether `after` has to be there.
+            deletion: How often thread and resource were deleted, as far as the writer knows; see
+                `deletions`. `None`: it does not matter.
 
         Returns:
             The name of the branch that the messages are on: it ends with the last of them, or,
             where `branch` held all of them, with what follows them there. Whoever reads with this
-            name reads this branch, whichever is current. Without messages it is `branch`; `None`
-            where nothing is written because of `must_follow`.
+            name reads this branch, whichever is current. Without messages it is `branch`.
 
         Raises:
+            ArchiveLacksError: When `after` has to be there and is not, or there were more deletions
+                than `deletion`, or fewer, by now. Nothing is written then.
             ConfigurationError: When the thread belongs to another resource, which the error does
                 not name, or a message cannot be kept as it is.
         """
@@ -295,6 +298,8 @@ class MessageArchive(Protocol):
         groups: Sequence[Mapping[str, Any]],
         now: datetime,
         log: Sequence[str] | None = None,
+        *,
+        deletion: int | None = None,
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids.
 
@@ -308,8 +313,10 @@ class MessageArchive(Protocol):
             now: The current time, which a group without `observed_at` takes for it.
             log: The ids of all groups that the thread's log has now; others of the thread are
                 history, which no search finds. `None`: as it was told last, and these.
+            deletion: As for `append`.
 
         Raises:
+            ArchiveLacksError: As `append`.
             ConfigurationError: When the thread belongs to another resource.
         """
 

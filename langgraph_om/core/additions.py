@@ -110,8 +110,6 @@ class Deletions(NamedTuple):
     """How often thread and resource had been deleted when it last looked."""
     last: str | None = None
     """The newest message that it had then; `None` for none."""
-    starts: frozenset[str] = frozenset()
-    """First message ids of the ranges of groups that it had then."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ArchiveLacksError, ConfigurationError
 
 # What the checks of an archive share: entries and times to write, and expectations.
 
@@ -123,18 +123,46 @@ def what_is_known_is_not_added_again(archive: Any, name: str) -> None:
 def what_must_follow_is_written_behind_what_is_there_alone(archive: Any, name: str) -> None:
     """With `must_follow` nothing is written behind a message that is not there (any more)."""
     new, must = make_entries("b"), {"must_follow": True}
-    expect(archive.append(name, None, new, after="a", now=at(0), **must), None, "of no thread")
+    expect_lack(lambda: archive.append(name, None, new, after="a", now=at(0), **must), "no thread")
     expect(archive.thread(name), None, "the thread after that")
     branch = archive.append(name, None, make_entries("a"), after=None, now=at(1), **must)
-    expect(archive.append(name, None, new, after="?", now=at(2), **must), None, "of another")
+    expect_lack(lambda: archive.append(name, None, new, after="?", now=at(2), **must), "another")
     expect_branch(archive, name, "a", "the thread after both")
     branch = archive.append(name, None, new, after="a", now=at(3), branch=branch, **must)
     expect_that(branch is not None, "a branch's name")
     expect_branch(archive, name, "ab", "the thread with both")
     archive.delete_thread(name)
     options = {"after": "b", "now": at(4), "branch": branch, **must}
-    expect(archive.append(name, None, make_entries("c"), **options), None, "of a deleted thread")
+    expect_lack(lambda: archive.append(name, None, make_entries("c"), **options), "a deleted one")
     expect(archive.thread(name), None, "the deleted thread")
+
+
+def nothing_is_written_by_who_missed_a_deletion(archive: Any, name: str) -> None:
+    """Messages and groups that name another number of deletions are refused, all of them."""
+    r, groups = f"{name} r", [{"id": "g", "text": "of before"}]
+    archive.append(name, r, make_entries("a"), after=None, now=at(0), deletion=0)
+    archive.delete_thread(name)
+    archive.append(name, r, make_entries("b"), after=None, now=at(1), deletion=1)
+    for number in (0, 2):
+        options = {"after": None, "now": at(2), "deletion": number}
+        expect_lack(lambda: archive.append(name, r, make_entries("a"), **options), "messages")  # noqa: B023
+        expect_lack(lambda: archive.add_groups(name, r, groups, at(2), deletion=number), "groups")  # noqa: B023
+    expect_branch(archive, name, "b", "the thread")
+    expect(archive.groups(thread_id=name), [], "the groups")
+    expect(archive.add_groups(name, r, groups, at(3), deletion=1), ["g"], "of who knows it")
+    archive.delete_resource(r)
+    expect_lack(lambda: archive.add_groups(name, r, groups, at(4), deletion=1), "of the resource")
+    expect(archive.thread(name), None, "the thread of the deleted resource")
+
+
+def expect_lack(act: Callable[[], object], what: str) -> None:
+    """Expect that the archive refuses what is written by who does not know of a deletion."""
+    try:
+        act()
+    except ArchiveLacksError:
+        return
+    msg = f"{what}: written, expected an ArchiveLacksError"
+    raise AssertionError(msg)
 
 
 def times_are_kept(archive: Any, name: str) -> None:
@@ -429,6 +457,7 @@ MESSAGE_CHECKS = (
     pages_of_a_conversation,
     what_is_known_is_not_added_again,
     what_must_follow_is_written_behind_what_is_there_alone,
+    nothing_is_written_by_who_missed_a_deletion,
     times_are_kept,
     forks_are_kept_and_can_be_returned_to,
     a_branch_keeps_its_words_and_its_way,

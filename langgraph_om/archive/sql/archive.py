@@ -38,7 +38,6 @@ from langgraph_om.archive.sql.branches import (
     CURRENT,
     Branch,
     find_branch,
-    put_behind,
     select_keys,
     select_last,
     select_places,
@@ -72,6 +71,7 @@ from langgraph_om.archive.sql.texts import (
 from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
+    check_deletion,
     fetch_in_chunks,
     hold_name,
     is_left_of_deleted,
@@ -137,34 +137,24 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         parent: str | None = None,
         branch: str | None = None,
         must_follow: bool = False,
+        deletion: int | None = None,
     ) -> str | None:
         check_time("now", now)
         entries = _encode_entries(messages, times or {})
         if after in entries:
             msg = f"`after` is {after!r}, one of the messages; pass the key before the first one"
             raise ConfigurationError(msg)
-        if entries and branch is not None and after is not None and self._database.takes_batches:
-            texts = build_texts(thread_id, resource_id, entries)
-            end = put_behind(
-                *(self._database, thread_id, resource_id, entries, texts),
-                after=after,
-                branch=branch,
-                now=now,
-                title=title,
-            )
-            if end is not None:
-                return end
         with self._database.write("append messages") as connection:
+            if resource_id is not None:  # a new thread has no row that its deletion could see
+                hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
+            check_deletion(connection, thread_id, resource_id, deletion)
             is_new = False
             if entries:
                 owner = thread.resource_id if resource_id is None else resource_id
                 changes = store_messages(
                     connection, thread_id, entries, after, branch, must_follow=must_follow
                 )
-                if changes is None:
-                    connection.rollback()
-                    return None
                 new = {key: entry for key, entry in entries.items() if key in changes.new}
                 put_texts(connection, build_texts(thread_id, owner, new))
                 date_texts(connection, thread_id, changes.dated)
@@ -278,6 +268,8 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         groups: Sequence[Mapping[str, Any]],
         now: datetime,
         log: Sequence[str] | None = None,
+        *,
+        deletion: int | None = None,
     ) -> list[str]:
         check_time("now", now)
         rows: dict[str, dict[str, Any]] = {}
@@ -290,6 +282,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             if resource_id is not None:  # a new thread has no row that its deletion could see
                 hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now)
+            check_deletion(connection, thread_id, resource_id, deletion)
             owner = thread.resource_id if resource_id is None else resource_id
             if is_left_of_deleted(connection, [thread_id], owner):
                 connection.rollback()  # the thread's row too

@@ -18,12 +18,13 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, literal, select, update
+from sqlalchemy import Connection, Select, bindparam, insert, literal, select, update
 
-from langgraph_om.archive.sql.database import Change, Database, Query
-from langgraph_om.archive.sql.schema import escape_text, message_rows, store_moment
+from langgraph_om.archive.sql.database import run_for_each
+from langgraph_om.archive.sql.schema import message_rows
 from langgraph_om.archive.sql.texts import StoredMessage
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
+from langgraph_om.errors import ArchiveLacksError
 
 # --- Statements ----------------------------------------------------------------------------------
 
@@ -35,20 +36,20 @@ _POSITION: Final = message_rows.c.position
 _PLACE_COLUMNS: Final = ("node", "key", "parent", "position", "is_current", "is_visible", "digest")
 _PLACE: Final = tuple(message_rows.c[name] for name in _PLACE_COLUMNS)
 _FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
-_LAST: Final = Query(_FROM_END)
+_LAST: Final = _FROM_END
 _NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
 """The position of the last message of the current branch."""
 _TREE: Final = (*_PLACE, message_rows.c.written, _NEWEST.label("newest"))
 
 
 @lru_cache(maxsize=64)
-def _select_some(columns: tuple[Any, ...], size: int) -> Query:
+def _select_some(columns: tuple[Any, ...], size: int) -> Select[Any]:
     """Select these columns of the messages of a thread that have one of so many keys."""
     names = (bindparam(f"key_{at}", type_=message_rows.c.key.type) for at in range(size))
-    return Query(select(*columns).where(_OF_THREAD, message_rows.c.key.in_([*names])))
+    return select(*columns).where(_OF_THREAD, message_rows.c.key.in_([*names]))
 
 
-def _build_back() -> Query:
+def _build_back() -> Select[Any]:
     """Select a node, and what is before it as far back as the current branch, with one of that."""
     first = select(*_PLACE).where(*_OF_NODE).cte("back", recursive=True)
     rows = message_rows.alias("before")
@@ -58,11 +59,11 @@ def _build_back() -> Query:
         .where(rows.c.thread_id == bindparam("of_thread"), ~first.c.is_current)
     )
     back = first.union(before)
-    return Query(select(*(back.c[name] for name in _PLACE_COLUMNS)))
+    return select(*(back.c[name] for name in _PLACE_COLUMNS))
 
 
 _BACK: Final = _build_back()
-_STRETCH: Final = Query(
+_STRETCH: Final = (
     select(*_PLACE)
     .where(
         *_ON_BRANCH,
@@ -71,29 +72,27 @@ _STRETCH: Final = Query(
     )
     .order_by(_POSITION)
 )
-_TAKE_OFF: Final = Change(
+_TAKE_OFF: Final = (
     update(message_rows)
     .where(*_ON_BRANCH, message_rows.c.position >= bindparam("base"))
     .values(is_current=False)
 )
-_INSERT: Final = Change(insert(message_rows))
+_INSERT: Final = insert(message_rows)
 _SAME: Final = ("thread_id", "key", "is_visible", "digest", "body", "written")
-_COPY: Final = Change(
-    insert(message_rows).from_select(
-        ["node", "parent", "position", "is_current", *_SAME],
-        select(
-            bindparam("to_node", type_=message_rows.c.node.type),
-            bindparam("to_parent", type_=message_rows.c.parent.type),
-            bindparam("to_position", type_=message_rows.c.position.type),
-            literal(value=True, type_=message_rows.c.is_current.type),
-            *(message_rows.c[name] for name in _SAME),
-        ).where(*_OF_NODE),
-    )
+_COPY: Final = insert(message_rows).from_select(
+    ["node", "parent", "position", "is_current", *_SAME],
+    select(
+        bindparam("to_node", type_=message_rows.c.node.type),
+        bindparam("to_parent", type_=message_rows.c.parent.type),
+        bindparam("to_position", type_=message_rows.c.position.type),
+        literal(value=True, type_=message_rows.c.is_current.type),
+        *(message_rows.c[name] for name in _SAME),
+    ).where(*_OF_NODE),
 )
-_MOVE: Final = Change(
+_MOVE: Final = (
     update(message_rows).where(*_OF_NODE).values(position=bindparam("to_position"), is_current=True)
 )
-_DATE: Final = Change(
+_DATE: Final = (
     update(message_rows)
     .where(
         _OF_THREAD,
@@ -150,7 +149,7 @@ def find_branch(connection: Connection, thread_id: str, name: str | None) -> Bra
     """Return a branch by its name; the current one where there is none of this name."""
     if name is None:
         return CURRENT
-    rows = _BACK.fetch(connection, {"of_thread": thread_id, "of_node": name})
+    rows = connection.execute(_BACK, {"of_thread": thread_id, "of_node": name})
     known = {row.node: row for row in rows}
     off: list[Row] = []
     node: str | None = name
@@ -177,7 +176,7 @@ def select_keys(
         padded = some + some[-1:] * (size - len(some))
         named = {f"key_{at}": key for at, key in enumerate(padded)}
         query = _select_some(columns, size)
-        rows += query.fetch(connection, {"of_thread": thread_id, **named})
+        rows += connection.execute(query, {"of_thread": thread_id, **named})
     return rows
 
 
@@ -193,7 +192,7 @@ def select_places(
 
 def select_last(connection: Connection, thread_id: str) -> Row | None:
     """Return the place of the last message of the current branch."""
-    return next(iter(_LAST.fetch(connection, {"of_thread": thread_id})), None)
+    return next(iter(connection.execute(_LAST, {"of_thread": thread_id})), None)
 
 
 # --- Placing messages ----------------------------------------------------------------------------
@@ -228,7 +227,7 @@ def store_messages(
     name: str | None,
     *,
     must_follow: bool = False,
-) -> Changes | None:
+) -> Changes:
     """Put messages in their places, and return what is new of them.
 
     Args:
@@ -236,12 +235,15 @@ def store_messages(
         entries: The messages by key, in order; at least one.
         after: The key of the message before the first one.
         name: The branch on which that stands; `None` for the current one.
-        must_follow: Whether `None` is returned, and nothing done, where `after` is unknown.
+        must_follow: Whether `after` has to be there.
+
+    Raises:
+        ArchiveLacksError: When it is not.
     """
     wanted = [*entries] if after is None else [after, *entries]
     tree = _Tree(connection, thread_id, select_places(connection, thread_id, wanted))
     if must_follow and after is not None and not tree.known[after]:
-        return None
+        raise ArchiveLacksError(thread_id)
     new = {
         key
         for key, entry in entries.items()
@@ -288,7 +290,7 @@ class _Tree:
             if rows and former is None and entry.written is not None:
                 dated[key] = entry.written
         rows = [{"of_thread": self.thread_id, "of_key": key, "at": at} for key, at in dated.items()]
-        _DATE.run(self.connection, rows)
+        run_for_each(self.connection, _DATE, rows)
         return dated, times
 
     def find_branch(self, name: str | None) -> Branch:
@@ -389,7 +391,7 @@ class _Tree:
         """Let the current branch end with these."""
         of_thread, first = {"of_thread": self.thread_id}, places[0][0]
         if all(row.newest is None or row.newest >= first for row in rows.values()):
-            _TAKE_OFF.run(self.connection, [{**of_thread, "base": first}])
+            self.connection.execute(_TAKE_OFF, {**of_thread, "base": first})
         inserted: list[dict[str, Any]] = []
         copied: list[dict[str, Any]] = []
         moved: list[dict[str, Any]] = []
@@ -415,9 +417,9 @@ class _Tree:
                         "written": times[step.key],
                     }
                 )
-        _INSERT.run(self.connection, inserted)
-        _COPY.run(self.connection, copied)
-        _MOVE.run(self.connection, moved)
+        run_for_each(self.connection, _INSERT, inserted)
+        run_for_each(self.connection, _COPY, copied)
+        run_for_each(self.connection, _MOVE, moved)
 
     def _find_node(self, branch: Branch, position: int, steps: Sequence[_Step]) -> str | None:
         """Return the node at a position of the current branch; `None` before its first one."""
@@ -429,7 +431,8 @@ class _Tree:
 
     def _read(self, branch: Branch, first: int, last: int) -> list[Row]:
         values = {"of_thread": self.thread_id, "base": first, "last": min(last, branch.last)}
-        current = _STRETCH.fetch(self.connection, values) if first <= branch.last else []
+        is_on = first <= branch.last
+        current: list[Row] = [*self.connection.execute(_STRETCH, values)] if is_on else []
         return [*current, *branch.list_off(first, last + 1)]
 
     def _copy(self, rows: Sequence[Row]) -> list[_Step]:
@@ -446,105 +449,3 @@ def _name_node(parent: str | None, step: _Step) -> str:
     """Name a message in its place, by what is before it and what it says."""
     text = repr((parent, step.key, step.digest, step.is_visible))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-# --- At the end of a branch, in one way to the server and back -----------------------------------
-#
-# Nearly always a question and its answer are put behind the last message that the archive has. In
-# PostgreSQL the server sees to it, in one statement behind the lock: it looks whether the branch
-# ends there, and puts nothing where anything is otherwise.
-
-_LOCK_ROW: Final = "SELECT FROM om_threads WHERE id = %(thread)s FOR NO KEY UPDATE"
-_PUT_BEHIND: Final = """
-WITH place AS MATERIALIZED (
-    SELECT last.position FROM om_messages AS last JOIN om_threads ON id = last.thread_id
-    WHERE last.thread_id = %(thread)s AND last.node = %(branch)s AND last.key = %(after)s
-    AND last.is_current AND om_threads.resource_id IS NOT DISTINCT FROM %(resource)s
-    AND (%(title)s::TEXT IS NULL OR om_threads.title = %(title)s)
-    AND NOT EXISTS (
-        SELECT FROM om_messages AS next WHERE next.thread_id = %(thread)s AND next.is_current
-        AND next.position > last.position
-    )
-    AND NOT EXISTS (
-        SELECT FROM om_messages AS known
-        WHERE known.thread_id = %(thread)s AND known.key = ANY (%(keys)s)
-    )
-), put AS (
-    INSERT INTO om_messages (
-        thread_id, node, key, parent, is_visible, digest, body, written, position, is_current
-    )
-    SELECT %(thread)s, new.node, new.key, new.parent, new.is_visible, new.digest, new.body,
-        new.written, place.position + new.number, true
-    FROM place, unnest(
-        %(nodes)s::TEXT[], %(keys)s::TEXT[], %(parents)s::TEXT[], %(visible)s::BOOLEAN[],
-        %(digests)s::TEXT[], %(bodies)s::TEXT[], %(written)s::BIGINT[]
-    ) WITH ORDINALITY
-    AS new (node, key, parent, is_visible, digest, body, written, number)
-), searched AS (
-    INSERT INTO om_texts (thread_id, kind, key, digest, piece, at, words)
-    SELECT %(thread)s, 'message', new.key, new.digest, new.piece, new.at, new.words
-    FROM place, unnest(
-        %(text_keys)s::TEXT[], %(text_digests)s::TEXT[], %(pieces)s::INTEGER[],
-        %(ats)s::BIGINT[], %(words)s::TEXT[]
-    ) AS new (key, digest, piece, at, words)
-    ON CONFLICT (thread_id, kind, key, digest, piece)
-    DO UPDATE SET at = excluded.at, words = excluded.words
-), touched AS (
-    UPDATE om_threads SET updated = greatest(updated, %(now)s) FROM place WHERE id = %(thread)s
-)
-SELECT count(*) FROM place
-"""
-
-
-def put_behind(
-    database: Database,
-    thread_id: str,
-    resource_id: str | None,
-    entries: Mapping[str, StoredMessage],
-    texts: Sequence[Mapping[str, Any]],
-    *,
-    after: str,
-    branch: str,
-    now: datetime,
-    title: str | None,
-) -> str | None:
-    """Put new messages behind the last one of a branch that is current.
-
-    Args:
-        entries: The messages by key, in order; at least one.
-        texts: The rows by which they are searched.
-        after: The key of the last one.
-        branch: The name of its branch.
-
-    Returns:
-        The name of their branch; `None` where nothing is done, as things are otherwise.
-
-    Raises:
-        ArchiveError: When the database fails.
-    """
-    nodes = [branch]
-    for key, entry in entries.items():
-        nodes.append(_name_node(nodes[-1], _Step(key, *_says(entry))))
-    stored = [*entries.values()]
-    values = {
-        "thread": escape_text(thread_id),
-        "resource": escape_text(resource_id),
-        "title": escape_text(title),
-        "after": escape_text(after),
-        "branch": branch,
-        "now": store_moment(now),
-        "keys": [escape_text(key) for key in entries],
-        "nodes": nodes[1:],
-        "parents": nodes[:-1],
-        "visible": [entry.is_visible for entry in stored],
-        "digests": [entry.digest for entry in stored],
-        "bodies": [entry.body for entry in stored],
-        "written": [store_moment(entry.written) for entry in stored],
-        "text_keys": [escape_text(row["key"]) for row in texts],
-        "text_digests": [row["digest"] for row in texts],
-        "pieces": [row["piece"] for row in texts],
-        "ats": [store_moment(row["at"]) for row in texts],
-        "words": [row["words"] for row in texts],
-    }
-    done = database.run_at_once("append messages", (_LOCK_ROW, _PUT_BEHIND), values)
-    return nodes[-1] if done == 1 else None

@@ -6,24 +6,20 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 
 from __future__ import annotations
 
-import logging
 import re
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import make_dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     Connection,
     Engine,
-    Select,
     Table,
     create_engine,
     event,
@@ -39,7 +35,6 @@ from sqlalchemy.exc import (
     DBAPIError,
     NoSuchModuleError,
     SQLAlchemyError,
-    StatementError,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import QueuePool
@@ -56,126 +51,6 @@ from langgraph_om.archive.sql.schema import (
     schema_rows,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
-
-# The statements of each step, written once; an SQLite of our own is given them directly.
-#
-# To build a statement takes longer than to run it, and in SQLite, which answers at once, so does
-# all that SQLAlchemy does around it. Here it compiles a statement a single time and knows the
-# types; the rest is the driver's. A server is asked as usual, and so is the engine of a caller,
-# or one whose statements somebody listens to.
-
-
-Values = Mapping[str, Any]
-"""By name, what a statement is run with."""
-StatementT = TypeVar("StatementT", Select[Any], UpdateBase)
-
-IS_DIRECT: Final = "om_is_direct"
-"""The option of an engine whose statements need nothing of SQLAlchemy."""
-_DIALECT: Final = sqlite.dialect()
-_LOGGER: Final = logging.getLogger("sqlalchemy.engine.Engine")
-"""Where SQLAlchemy writes its statements, if somebody wants to read them."""
-
-
-class _Form(NamedTuple):
-    """A statement as SQLite's driver takes it."""
-
-    sql: str
-    takes: Sequence[Callable[[Values], Any]]
-    """Per `?`, what takes from the values what stands there, as it is stored."""
-
-    def bind(self, values: Values) -> list[Any]:
-        """Return what stands for the question marks."""
-        try:
-            return [take(values) for take in self.takes]
-        except Exception as error:
-            raise StatementError(str(error), self.sql, None, error, hide_parameters=True) from error
-
-
-class _Prepared(Generic[StatementT]):
-    def __init__(self, statement: StatementT) -> None:
-        self.statement: StatementT = statement
-
-    @cached_property
-    def _form(self) -> _Form:
-        compiled: Any = self.statement.compile(dialect=_DIALECT)
-        takes = [_choose_take(name, compiled.binds[name]) for name in compiled.positiontup]
-        return _Form(compiled.string, takes)
-
-
-class Query(_Prepared[Select[Any]]):
-    """A query that is built once and run in each step."""
-
-    def fetch(self, connection: Connection, values: Values) -> list[Any]:
-        """Return the rows."""
-        if not is_direct(connection):
-            return list(connection.execute(self.statement, values))
-        rows = run_directly(connection, self._form.sql, self._form.bind(values))
-        return [self._read(row) for row in rows]
-
-    @cached_property
-    def _read(self) -> Callable[[Sequence[Any]], Any]:
-        columns = self.statement.selected_columns
-        make: Any = make_dataclass("Row", [str(column.key) for column in columns], slots=True)
-        found = (column.type.dialect_impl(_DIALECT) for column in columns)
-        reads: list[Any] = [of.result_processor(_DIALECT, None) or _leave for of in found]
-
-        def read(row: Sequence[Any]) -> Any:
-            return make(*[each(value) for each, value in zip(reads, row, strict=True)])
-
-        return read
-
-
-class Change(_Prepared[UpdateBase]):
-    """A change that is built once and made in each step."""
-
-    def run(self, connection: Connection, rows: Sequence[Values]) -> None:
-        """Make the change for each row; nothing where there is none."""
-        if not rows:
-            return
-        if not is_direct(connection):
-            # A list of one would be sent as a batch, which takes more of the driver.
-            connection.execute(self.statement, rows if len(rows) > 1 else rows[0])
-            return
-        values = [self._form.bind(row) for row in rows]
-        run_directly(connection, self._form.sql, *values)
-
-
-def is_direct(connection: Connection) -> bool:
-    """Return whether statements are given to SQLite's driver as they are."""
-    if not connection.get_execution_options().get(IS_DIRECT):
-        return False
-    return not _is_heard(connection.engine)
-
-
-def _is_heard(engine: Engine) -> bool:
-    """Return whether somebody listens to what SQLAlchemy sends."""
-    hears = engine.dispatch
-    is_heard = hears.before_cursor_execute or hears.after_cursor_execute or hears.before_execute
-    return bool(is_heard) or _LOGGER.isEnabledFor(logging.INFO)
-
-
-def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
-    """Run a statement of SQLite, once for each row of values, and return the rows that it finds."""
-    raw: Any = connection.connection.dbapi_connection
-    try:
-        # Rows are read here: the database may fail at each of them.
-        many = len(values) > 1
-        return (raw.executemany(sql, values) if many else raw.execute(sql, *values)).fetchall()  # type: ignore[no-any-return]
-    except connection.dialect.loaded_dbapi.Error as error:
-        raise DBAPIError(sql, None, error, hide_parameters=True) from error
-
-
-def _choose_take(name: str, bind: Any) -> Callable[[Values], Any]:
-    store = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT) or _leave
-    if bind.required:
-        return lambda values: store(values[name])
-    known = store(bind.effective_value)  # a part of the statement
-    return lambda _: known
-
-
-def _leave(value: Any) -> Any:
-    return value
-
 
 # The engine that connects to the database, made from a URL and set up for several writers.
 
@@ -214,10 +89,10 @@ def make_engine(given: object) -> Engine:
 def _choose_server_options(url: URL) -> dict[str, Any]:
     if url.get_driver_name() != "psycopg":
         return {"pool_pre_ping": True}  # a server may have been started anew
-    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # we begin ourselves
-    if "connect_timeout" not in url.query:
-        options["connect_args"] = {"connect_timeout": MAX_WAIT_SECONDS}
-    return options
+    # Behind a pooler such as PgBouncer, what one connection prepares another one would run.
+    wanted = {"connect_timeout": MAX_WAIT_SECONDS, "prepare_threshold": None}
+    arguments = {name: value for name, value in wanted.items() if name not in url.query}
+    return {"isolation_level": "AUTOCOMMIT", "connect_args": arguments}  # we begin ourselves
 
 
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
@@ -227,8 +102,6 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
         raise ConfigurationError(msg)
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
     options: dict[str, Any] = {"connect_args": arguments}
-    if url.get_driver_name() == "pysqlite":  # whose connections are those of `sqlite3`
-        options["execution_options"] = {IS_DIRECT: True}
     if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
         # A database in memory lives in its connection; threads take turns.
         arguments["check_same_thread"] = False
@@ -323,6 +196,14 @@ def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgre
     return postgresql.insert(table)
 
 
+def run_for_each(
+    connection: Connection, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Run a statement once for each row of values."""
+    if rows:
+        connection.execute(statement, rows)
+
+
 # --- Beginning -----------------------------------------------------------------------------------
 
 
@@ -410,57 +291,6 @@ class Database:
         """
         self.make_ready(operation)
         return _Transaction(self.engine, self._begin_write, operation)
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether statements can be sent at once, to a PostgreSQL of our own that nobody hears."""
-        is_psycopg = self._is_own and self.engine.dialect.driver == "psycopg"
-        return is_psycopg and not _is_heard(self.engine)
-
-    def run_at_once(self, operation: str, statements: Sequence[str], values: Values) -> Any:
-        """Run statements as one transaction, in one way to the server and back.
-
-        Args:
-            statements: What is sent, in the words of the driver.
-
-        Returns:
-            The value that the last one selects; `None` where another was faster, or the connection
-            was lost: it is to be looked what has become of it.
-
-        Raises:
-            ArchiveError: When the database fails.
-        """
-        self.make_ready(operation)
-        begin, bound = str(self._begin_write.statement).split("; ")
-        errors = self.engine.dialect.loaded_dbapi
-        try:
-            pooled = self.engine.raw_connection()
-        except (SQLAlchemyError, errors.Error) as error:  # where it connects, the driver's own
-            raise _name_operation(operation, error) from error
-        raw: Any = pooled.dbapi_connection
-        try:
-            raw.autocommit = True
-            with raw.pipeline():
-                for statement in (begin, bound):
-                    raw.execute(statement)
-                *_, last = [raw.execute(statement, values) for statement in statements]
-                raw.execute("COMMIT")
-            (found,) = last.fetchone()
-        except errors.Error as error:
-            try:
-                raw.rollback()
-                is_lost = raw.pgconn.pipeline_status != 0
-            except errors.Error:
-                is_lost = True
-            if is_lost:  # closed, or about to be: its pipeline waits for answers that never come
-                pooled.invalidate()
-                return None
-            if isinstance(error, errors.IntegrityError):
-                return None
-            raise _name_operation(operation, error) from error
-        finally:
-            pooled.close()
-        return found
 
     def wipe_deleted(self) -> None:
         """Take what is left of deleted text out of SQLite's file, and out of its log of changes.
@@ -592,8 +422,11 @@ class _Transaction(AbstractContextManager[Connection, None]):
             if begin.level is not None:
                 connection.execution_options(isolation_level=begin.level)
             connection.begin()
-            if begin.statement is not None:
-                _execute_first(connection, begin.statement)
+            raw: Any = connection.connection.dbapi_connection
+            # A caller's engine for SQLite may have begun by its own means.
+            is_begun = connection.dialect.name == "sqlite" and raw.in_transaction
+            if begin.statement is not None and not is_begun:
+                connection.exec_driver_sql(begin.statement)
         except BaseException:
             connection.close()
             raise
@@ -622,12 +455,3 @@ def _rewrite_file(connection: Connection) -> bool:
     finally:
         raw.execute(f"PRAGMA busy_timeout={patience}").close()
     return not is_busy
-
-
-def _execute_first(connection: Connection, statement: str) -> None:
-    raw: Any = connection.connection.dbapi_connection
-    if is_direct(connection):
-        run_directly(connection, statement)
-    elif connection.dialect.name != "sqlite" or not raw.in_transaction:
-        # A caller's engine for SQLite may have begun by its own means.
-        connection.exec_driver_sql(statement)

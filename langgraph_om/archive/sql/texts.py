@@ -18,7 +18,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, func, text, update
 
-from langgraph_om.archive.sql.database import Change, insert_into
+from langgraph_om.archive.sql.database import insert_into, run_for_each
 from langgraph_om.archive.sql.schema import MARK, WORD_KEYS, has_word_triggers, text_rows
 from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search import (
@@ -142,22 +142,14 @@ def _build_rows(
     ]
 
 
-_PUTS: Final[dict[str, Change]] = {}
-"""Per dialect, the statement that keeps rows."""
-
-
 def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Keep rows, in the place of those that a message left which came back after it was lost."""
-    dialect = connection.dialect.name
-    if dialect not in _PUTS:
-        new = insert_into(connection, text_rows)
-        place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
-        anew = {name: new.excluded[name] for name in rest}
-        columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
-        kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
-        # The id is not asked for.
-        _PUTS[dialect] = Change(kept.inline())
-    _PUTS[dialect].run(connection, rows)
+    new = insert_into(connection, text_rows)
+    place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
+    anew = {name: new.excluded[name] for name in rest}
+    columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
+    kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
+    run_for_each(connection, kept.inline(), rows)  # the id is not asked for
 
 
 # --- Finding words -------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from langgraph_om.archive.protocol import (
     ThreadEnd,
     describe_shared_log,
 )
-from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
+from langgraph_om.archive.sql.database import Database, database_clock, insert_into
 from langgraph_om.archive.sql.schema import (
     check_name,
     check_span,
@@ -52,18 +52,16 @@ from langgraph_om.archive.sql.schema import (
 from langgraph_om.archive.sql.texts import give_to_resource
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.message_keys import add_parents
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ArchiveLacksError, ConfigurationError
 
 Row: TypeAlias = Any
 """A row of some columns, whose type differs between versions of SQLAlchemy."""
 
 _IS_THREAD: Final = thread_rows.c.id == bindparam("of_thread")
 _SELECT: Final = select(thread_rows).where(_IS_THREAD)
-_READ: Final = Query(_SELECT)
-_LOCK: Final = Query(_SELECT.with_for_update(key_share=True))
+_LOCK: Final = _SELECT.with_for_update(key_share=True)
 _UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
-_TOUCH: Final = Change(_UPDATE)
-_NAME: Final = Change(_UPDATE.values(title=bindparam("to_title")))
+_NAME: Final = _UPDATE.values(title=bindparam("to_title"))
 
 _STORE: Final = "store"
 """The kind of the notes of stores, which stand beside those of deletions."""
@@ -102,7 +100,7 @@ def lock_thread(
         ConfigurationError: When it belongs to another resource.
     """
     whose = {"of_thread": thread_id}
-    found = next(iter(_LOCK.fetch(connection, whose)), None)
+    found = connection.execute(_LOCK, whose).one_or_none()
     if found is None:
         new = insert_into(connection, thread_rows).values(
             id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
@@ -110,7 +108,7 @@ def lock_thread(
         # Of one that somebody else has just made, an update that changes nothing locks the row.
         same = {"updated": thread_rows.c.updated}
         connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-        (found,) = _LOCK.fetch(connection, whose)
+        found = connection.execute(_LOCK, whose).one()
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
@@ -120,6 +118,32 @@ def lock_thread(
             raise ConfigurationError(msg)
         _give(connection, thread_id, None, resource_id)
     return found
+
+
+def count_deletions(
+    connection: Connection, resource_id: str | None, thread_ids: Sequence[str]
+) -> dict[tuple[Deleted, str], int]:
+    """Return how often a resource and threads were deleted, as far as they were."""
+    kind, key = deletion_rows.c.kind, deletion_rows.c.id
+    query = select(kind, key, deletion_rows.c.number)
+    rows = [*fetch_in_chunks(connection, query.where(kind == "thread"), key, [*thread_ids])]
+    if resource_id is not None:
+        rows += connection.execute(query.where(kind == "resource", key == resource_id))
+    return {(row.kind, row.id): row.number for row in rows}
+
+
+def check_deletion(
+    connection: Connection, thread_id: str, resource_id: str | None, known: int | None
+) -> None:
+    """Refuse what is written to a locked thread by who does not know of its last deletion.
+
+    Raises:
+        ArchiveLacksError: When thread and resource were deleted more often than `known`, or less.
+    """
+    if known is None:
+        return
+    if sum(count_deletions(connection, resource_id, [thread_id]).values()) != known:
+        raise ArchiveLacksError(thread_id)
 
 
 def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool = False) -> None:
@@ -195,13 +219,13 @@ def is_left_of_deleted(
 def touch(connection: Connection, locked: Row, now: datetime) -> None:
     """Note that something is new in a thread, whose row is locked; time never goes back."""
     if now > locked.updated:
-        _TOUCH.run(connection, [{"of_thread": locked.id, "to_updated": now}])
+        connection.execute(_UPDATE, {"of_thread": locked.id, "to_updated": now})
 
 
 def name_thread(connection: Connection, locked: Row, now: datetime, title: str | None) -> None:
     """Name a thread, whose row is locked; time never goes back."""
     values = {"to_updated": max(locked.updated, now), "to_title": title}
-    _NAME.run(connection, [{"of_thread": locked.id, **values}])
+    connection.execute(_NAME, {"of_thread": locked.id, **values})
 
 
 class SQLThreads(MessageArchive):
@@ -220,8 +244,8 @@ class SQLThreads(MessageArchive):
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
         with self._database.read("read a thread") as connection:
-            rows = _READ.fetch(connection, {"of_thread": thread_id})
-        return _read_thread(rows[0]) if rows else None
+            row = connection.execute(_SELECT, {"of_thread": thread_id}).one_or_none()
+        return None if row is None else _read_thread(row)
 
     def threads(
         self,
@@ -338,14 +362,8 @@ class SQLThreads(MessageArchive):
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
     ) -> Mapping[tuple[Deleted, str], int]:
-        kind, key = deletion_rows.c.kind, deletion_rows.c.id
-        query = select(kind, key, deletion_rows.c.number)
         with self._database.read("read deletions") as connection:
-            threads = query.where(kind == "thread")
-            rows = [*fetch_in_chunks(connection, threads, key, list(thread_ids))]
-            if resource_id is not None:
-                rows += connection.execute(query.where(kind == "resource", key == resource_id))
-        return {(row.kind, row.id): row.number for row in rows}
+            return count_deletions(connection, resource_id, thread_ids)
 
     def prune_deletions(self, *, older_than: float) -> int:
         """Forget what was deleted more seconds ago than this; return how many ids that were.

@@ -164,14 +164,6 @@ def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
     return entries[places[-1] + 1 :] if places else entries
 
 
-def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
-    """Leave out the groups that tell of what the thread had when it was deleted."""
-    starts = find_deletions(record).starts
-    if not starts:  # nearly no thread was deleted, and each step asks for the whole log
-        return [*groups]
-    return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
-
-
 def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
     """Return the index of a run of groups in a log; `None` when it is not there any more."""
     present = [group["id"] for group in log]

@@ -374,14 +374,16 @@ class ArchiveWriter:
         now: datetime,
         *,
         log: Sequence[str],
+        deletion: int | None,
     ) -> None:
         """Archive groups of a thread, say which its log has, and remember that.
 
         Raises:
+            ArchiveLacksError: When the thread was deleted meanwhile.
             ArchiveError: When the storage fails.
             ConfigurationError: When the thread belongs to another resource.
         """
-        self.archive.add_groups(thread_id, resource_id, groups, now, log=log)
+        self.archive.add_groups(thread_id, resource_id, groups, now, log=log, deletion=deletion)
         self._remember(thread_id).log = [*log]
 
     def note_loss(self, name: str) -> bool:

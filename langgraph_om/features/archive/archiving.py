@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -43,9 +43,9 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import Draft, fold, forget_deleted
-from langgraph_om.core.record.record import drop_deleted, drop_deleted_groups, select_own_groups
+from langgraph_om.core.record.record import blank_record, drop_deleted, select_own_groups
 from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
-from langgraph_om.errors import ArchiveError
+from langgraph_om.errors import ArchiveError, ArchiveLacksError
 
 
 class Floor(TypedDict):
@@ -53,8 +53,6 @@ class Floor(TypedDict):
 
     message: str | None
     """The last message that was archived then; `None` for none."""
-    starts: list[str]
-    """First message ids of the ranges of its groups then; none in resource scope."""
 
 
 class ArchiveKeys(TypedDict, total=False):
@@ -111,7 +109,25 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
         return
     view(record)["floor"] = event["floor"]
     if is_news:  # or what it had then has another end by now
+        if record["scope"] != "resource":
+            _forget_all(record, event["floor"]["message"])
         forget_deleted(record, event)
+
+
+_IDENTITY: Final = ("thread_id", "resource_id", "scope", "id", "version", "generation", "usage")
+_PLACE: Final = ("turn", "head", "stamps", "token_cache", "windows", "deletion", "floor")
+_KEPT: Final = frozenset({*_IDENTITY, *_PLACE})
+"""What a record keeps when its thread is deleted: whose it is, and where the conversation is."""
+
+
+def _forget_all(record: MemoryRecord, last: str | None) -> None:
+    """Forget what memory has of a thread; what was said up to a message is not observed again."""
+    draft, cursor = cast("Draft", record), [key for key in record["cursor"] if key != last]
+    for key in draft.keys() - _KEPT:
+        del draft[key]
+    for key, value in blank_record().items():
+        draft.setdefault(key, value)
+    draft["cursor"] = [*cursor, *filter(None, [last])]
 
 
 def begin_anew(record: MemoryRecord, event: Opened) -> None:
@@ -133,7 +149,7 @@ def read_deletions(record: MemoryRecord) -> Deletions:
     number, floor = view(record).get("deletion") or 0, view(record).get("floor")
     if floor is None:
         return Deletions(number)
-    return Deletions(number, floor.get("message"), frozenset(floor.get("starts", ())))
+    return Deletions(number, floor["message"])
 
 
 ADDITIONS = Additions(
@@ -174,9 +190,7 @@ def look_for_deletion(
     has_taken_part = last is not None or has_sent(record)
     floor: Floor | None = None
     if number > seen and has_taken_part:
-        starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
-        starts = [] if record["scope"] == "resource" else starts
-        floor = {"message": last, "starts": starts}
+        floor = {"message": last}
     is_all = ("resource", record["resource_id"]) in found
     found_now: DeletionFound = {
         "type": "deletion",
@@ -246,10 +260,10 @@ def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
 
 
 def find_all_unarchived(
-    record: MemoryRecord, messages: Sequence[BaseMessage]
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
 ) -> tuple[str | None, Keyed]:
     """Return the whole conversation, and the key of the message that was removed before it."""
-    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
+    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages, changed)
 
 
 LONG_SECONDS = 1.0
@@ -303,7 +317,7 @@ def archive_new(
     memory: ThreadMemory = yield from archive.call(
         "recall_thread",
         thread,
-        drop_deleted_groups(record, select_own_groups(record)),
+        select_own_groups(record),
         deletion=view(record).get("deletion", 0),
     )
     missed = {*changed, *memory.missed}
@@ -336,6 +350,8 @@ class StepArchive:
     """When messages were first seen that have no time themselves."""
     branch: str | None
     """Its name for the conversation up to what it has of that."""
+    deletion: int | None
+    """How many deletions the record knows of: whoever writes is refused after another one."""
     seconds: float = 0.0
     """How long its calls have taken."""
     waiting: tuple[str | None, Sequence[tuple[str, BaseMessage]]] = (None, ())
@@ -345,7 +361,9 @@ class StepArchive:
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
         """Return the archive for the thread of a record."""
         whose = (record["thread_id"], record["resource_id"])
-        return cls(settings, *whose, now, record["stamps"], view(record).get("branch"))
+        own = view(record)
+        number = own.get("deletion", 0)
+        return cls(settings, *whose, now, record["stamps"], own.get("branch"), number)
 
     def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
         """Call a method of the storage, and return what it returns.
@@ -364,16 +382,14 @@ class StepArchive:
         after: str | None,
         title: str | None = None,
         must_follow: bool = False,
-    ) -> EffectFlow[bool]:
+    ) -> EffectFlow[None]:
         """Archive messages behind one; `None`: at the start.
 
         Args:
-            must_follow: Whether none is archived where the archive lacks that one.
-
-        Returns:
-            Whether they are archived.
+            must_follow: Whether that one has to be there.
 
         Raises:
+            ArchiveLacksError: When it is not, or the thread was deleted.
             ArchiveError: When the storage fails.
         """
         times = {
@@ -381,7 +397,7 @@ class StepArchive:
             for key, message in entries
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
-        branch: str | None = yield from self.call(
+        self.branch = yield from self.call(
             "append_messages",
             self.thread_id,
             self.resource_id,
@@ -392,11 +408,18 @@ class StepArchive:
             times=times,
             branch=self.branch,
             must_follow=must_follow,
+            deletion=self.deletion,
         )
-        if must_follow and branch is None:
-            return False
-        self.branch = branch
-        return True
+
+    def add_groups(self, groups: Sequence[Group], log: Sequence[str]) -> EffectFlow[None]:
+        """Archive groups, and say which the log of the thread has.
+
+        Raises:
+            ArchiveLacksError: When the thread was deleted.
+            ArchiveError: When the storage fails.
+        """
+        whose, number = (self.thread_id, self.resource_id), self.deletion
+        yield from self.call("add_new_groups", *whose, groups, self.now, log=log, deletion=number)
 
     def may_wait(self, entries: Keyed, request: str | None, patience: float) -> bool:
         """Return whether what is new of a turn may wait: its request, and what followed it soon."""
@@ -417,9 +440,13 @@ class StepArchive:
         (after, entries), self.waiting = self.waiting, (None, ())
         if not entries:
             return []
-        title = find_label(record)
-        is_put = yield from self.append([*entries], after=after, title=title, must_follow=True)
-        return self.note_branch(record, entries[-1][0]) if is_put else []
+        try:
+            yield from self.append(
+                [*entries], after=after, title=find_label(record), must_follow=True
+            )
+        except ArchiveLacksError:
+            return []
+        return self.note_branch(record, entries[-1][0])
 
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
         """Archive the whole conversation as it is."""
@@ -454,6 +481,10 @@ class StepArchive:
         yield from warn_once_an_outage(text, (self.thread_id, when, error))
 
 
+MAX_TRIES: Final = 5
+"""How often a step begins to archive anew, as its thread was deleted meanwhile."""
+
+
 def _append_new(
     archive: StepArchive,
     record: MemoryRecord,
@@ -466,57 +497,109 @@ def _append_new(
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
-    Whether it has what the record says is asked once in a process, and later told by what is put
-    behind that. What was deleted is left out.
+    What this process has archived before is believed to be there, until the archive says that it
+    lacks it. What was deleted is left out.
 
     Args:
         patience: How old, in seconds, what is new may be to wait where nothing else is archived.
     """
-    former, last = record, view(record).get("archived")
-    is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
+    own = view(record)
+    is_believed = memory.is_known and None not in (own.get("archived"), own.get("deletion", 0))
+    now = record
+    for _ in range(MAX_TRIES):
+        try:
+            is_there = is_believed or (
+                yield from _settle_deletion(archive, now, messages, changed, noted)
+            )
+            now = fold(record, [noted])
+            after, new, left_out = yield from _choose_new(
+                archive, now, messages, changed, is_there=is_there, request=request
+            )
+            noted += left_out
+            log = _find_new_log(now, memory)
+            # Directly behind the last one that it has: after the former answer was a last step.
+            can_wait = is_there and log is None and after is not None
+            can_wait = can_wait and after == view(now).get("archived")
+            if patience is not None and can_wait and archive.may_wait(new, request, patience):
+                archive.waiting = (after, new)
+                return noted
+            if new:
+                title = find_label(now)
+                yield from archive.append(new, after=after, title=title, must_follow=is_believed)
+                noted += archive.note_branch(now, new[-1][0])
+            if log is not None:
+                yield from archive.add_groups(*log)
+        except ArchiveLacksError:  # another process deleted the thread, or the archive was swapped
+            is_believed, now = False, fold(record, [noted])
+            groups = select_own_groups(now)
+            memory = yield from archive.call(
+                "recall_thread", archive.thread_id, groups, is_missing=True
+            )
+        else:
+            return noted
+    msg = f"the thread {archive.thread_id!r} is deleted again and again"
+    raise ArchiveError(msg)
+
+
+def _settle_deletion(
+    archive: StepArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    noted: list[Event],
+) -> EffectFlow[bool]:
+    """Note deletions since the record last looked; return whether the archive has what it says."""
+    last = view(record).get("archived")
+    is_there = last is None or last in (yield from archive.archived_keys([last]))
     is_moved = view(record).get("deletion", 0) is None
-    if last is None or not is_there or is_moved:
-        told = record if is_there and is_moved else _take_for_archived(record, messages, changed)
-        noted = yield from look_for_deletion(told, archive.call)
-        record = fold(told if is_survivor(noted) else record, [noted])
-    if not is_there and not is_survivor(noted):
+    told = record if is_there and is_moved else _take_for_archived(record, messages, changed)
+    found = yield from look_for_deletion(told, archive.call)
+    noted += found
+    archive.deletion = view(fold(record, [found])).get("deletion", 0)
+    if not is_there and not is_survivor(found):
         yield from warn_of_loss(record)
-    if is_there or is_survivor(noted):
-        after, new = find_unarchived(record, messages, changed)
-    else:
-        after, new = find_all_unarchived(record, messages)
-    new, moved = yield from _leave_out_deleted(
+    return is_there
+
+
+def _choose_new(
+    archive: StepArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    *,
+    is_there: bool,
+    request: str | None,
+) -> EffectFlow[tuple[str | None, Keyed, list[Event]]]:
+    """Return what the archive does not have, what stands before it, and what to note of it.
+
+    Args:
+        is_there: Whether the archive has what the record says.
+    """
+    find = find_unarchived if is_there else find_all_unarchived
+    after, new = find(record, messages, changed)
+    new, noted = yield from _leave_out_deleted(
         archive, record, messages, new, is_there=is_there, changed=changed, request=request
     )
     if after is not None and not is_there:
         # An unknown one would stand for the end of whichever branch is current.
-        is_lacking = after == last or not (yield from archive.archived_keys([after]))
+        is_lacking = after == view(record).get("archived")
+        is_lacking = is_lacking or not (yield from archive.archived_keys([after]))
         after = None if is_lacking else after
-    groups = drop_deleted_groups(record, memory.new_groups)
-    own = drop_deleted_groups(record, select_own_groups(record))
-    log = [group["id"] for group in own]
-    has_other_log = memory.has_other_log and (log or last is not None)
-    is_quiet = is_there and last is not None and not groups and not has_other_log
-    # Directly behind the last one that it has: after the former answer there was a last step.
-    can_wait = is_quiet and after == last
-    if patience is not None and can_wait and archive.may_wait(new, request, patience):
-        archive.waiting = (after, new)
-        return noted
-    is_believed, is_right = memory.is_known and last is not None, True
-    if is_believed and (groups or new) and not (new and after):
-        is_right = last in (yield from archive.archived_keys([str(last)]))
-    if new and is_right:
-        title = find_label(record)
-        is_right = yield from archive.append(new, after=after, title=title, must_follow=is_believed)
-    if not is_right:  # another process deleted the thread, or the archive was swapped
-        whose = (archive.thread_id, own)
-        memory = yield from archive.call("recall_thread", *whose, is_missing=True)
-        return (yield from _append_new(archive, former, messages, changed, memory))
-    if (groups or has_other_log) and not is_survivor(noted):
-        names = (archive.thread_id, archive.resource_id)
-        yield from archive.call("add_new_groups", *names, groups, archive.now, log=log)
-    return [*noted, *moved, *(archive.note_branch(record, new[-1][0]) if new else ())]
+    return after, new, noted
+
+
+def _find_new_log(
+    record: MemoryRecord, memory: ThreadMemory
+) -> tuple[list[Group], list[str]] | None:
+    """Return the groups that this process has not archived, and the ids of all of the log.
+
+    `None` where the archive knows of both.
+    """
+    log = [group["id"] for group in select_own_groups(record)]
+    groups = [group for group in memory.new_groups if group["id"] in log]
+    is_other = memory.has_other_log and (log or view(record).get("archived") is not None)
+    return (groups, log) if groups or is_other else None
 
 
 def _take_for_archived(
@@ -614,23 +697,40 @@ def complete_thread(
     branch = view(record).get("branch") if record["thread_id"] == thread_id else None
     if not entries or not thread_id:
         return branch
-    archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch)
+    archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch, None)
     keys, archived = [key for key, _ in entries], view(record).get("archived")
     # With a branch, the last message that it has is known; others may have the rest as well.
     is_told = branch is not None and archived in keys
     known = yield from archive.archived_keys([str(archived)] if is_told else keys)
+    if known and is_told:
+        archive.deletion = view(record).get("deletion", 0)
+        try:
+            yield from _append_behind(archive, entries, known)
+        except ArchiveLacksError:
+            known = set()
+        else:
+            return archive.branch
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
         whole = _take_for_archived(cast("MemoryRecord", whose), messages)
         noted = yield from look_for_deletion(whole, archive.call)
-        entries = drop_deleted(fold(whole, [noted]), entries)
+        told = fold(whole, [noted])
+        archive.deletion = view(told).get("deletion", 0)
+        entries = drop_deleted(told, entries)
         has_last = archived is not None and (yield from archive.archived_keys([archived]))
         begun = record["turn"]["request"]
         entries, _ = yield from _leave_out_deleted(
             archive, whole, messages, entries, is_there=bool(has_last), request=begun
         )
+    yield from _append_behind(archive, entries, known)
+    return archive.branch
+
+
+def _append_behind(
+    archive: StepArchive, entries: Keyed, known: Collection[str]
+) -> EffectFlow[None]:
+    """Archive what follows the last message that is known."""
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
     new = entries[last + 1 :]
     if new:
         yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
-    return archive.branch
