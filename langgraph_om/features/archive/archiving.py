@@ -43,7 +43,12 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import Draft, fold, forget_deleted
-from langgraph_om.core.record.record import blank_record, drop_deleted, select_own_groups
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    blank_record,
+    drop_deleted,
+    select_own_groups,
+)
 from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
 
@@ -122,12 +127,14 @@ _KEPT: Final = frozenset({*_IDENTITY, *_PLACE})
 
 def _forget_all(record: MemoryRecord, last: str | None) -> None:
     """Forget what memory has of a thread; what was said up to a message is not observed again."""
-    draft, cursor = cast("Draft", record), [key for key in record["cursor"] if key != last]
+    draft, before = cast("Draft", record), [*record["cursor"], *record["token_cache"]["counts"]]
     for key in draft.keys() - _KEPT:
         del draft[key]
     for key, value in blank_record().items():
         draft.setdefault(key, value)
-    draft["cursor"] = [*cursor, *filter(None, [last])]
+    # With some before that one, as it may be removed.
+    before = before[: before.index(last) + 1] if last in before else [*filter(None, [last])]
+    draft["cursor"] = before[-CURSOR_TAIL:]
 
 
 def begin_anew(record: MemoryRecord, event: Opened) -> None:
