@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -55,7 +55,7 @@ class AdoptReport:
     error: str | None
     """Why it ended before the end; what was observed until then is kept, and calling it again goes
     on from there."""
-    record: MemoryRecord
+    record: MemoryRecord = field(repr=False)
     """What is remembered now."""
 
 

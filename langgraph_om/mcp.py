@@ -40,6 +40,8 @@ _INSTRUCTIONS: Final = (
     "messages word for word."
 )
 _UNREADABLE: Final = "The memory cannot be read at the moment; try again."
+_NOTHING: Final = "(nothing is remembered yet)"
+_MOST_LOGS: Final = 20
 _T = TypeVar("_T")
 
 ResourceOfCaller = str | Callable[[], str]
@@ -69,7 +71,7 @@ def memory_server(
         resource_id: The user or entity: an id, or a function that returns the id for the request
             at hand, which then has to check who asks.
         allow_writes: Whether callers may also add to the user's shared log and take items out of
-            it (`remember`, `forget`).
+            it (`remember`, `forget`). There has to be one: `scope="resource"`.
         store: The LangGraph store to search in, with `retrieval={"vector": True}`.
         name: What the server is called.
         settings: Passed to the server's class, such as `auth` and `token_verifier`.
@@ -81,6 +83,8 @@ def memory_server(
     """
     server_class, refusal = _find_server_class()
     doors = _Doors(memory, resource_id, store, refusal)
+    if allow_writes:
+        doors.check_log()
     settings = {"log_level": "WARNING"} | settings
     server = server_class(name=name, instructions=_INSTRUCTIONS, **settings)
     hints = import_module("mcp.types").ToolAnnotations
@@ -145,6 +149,22 @@ class _Doors:
             _check_resource(resource_id)
         self._archive: MessageArchive = memory.archive
         self._updates, self._answer = memory.updates, recall.answer
+
+    def check_log(self) -> None:
+        """Refuse changes where there is no log that they could go into.
+
+        Raises:
+            ConfigurationError: When the user's threads share none.
+        """
+        resource, scope = self._resource, self._runner.settings.scope
+        if scope == "resource":
+            return
+        if callable(resource) or self._archive.load_record(resource)[0] is None:
+            msg = (
+                "changes go into the log that a user's threads share, and there is none; leave "
+                '`allow_writes` (`--write`) out, or serve a memory with scope="resource"'
+            )
+            raise ConfigurationError(msg)
 
     async def recall(  # noqa: PLR0917 arguments are passed by name
         self,
@@ -249,8 +269,8 @@ class _Doors:
         return await self._change("forget", {"item": item})
 
     async def read_observations(self) -> str:
-        """Everything that the agent remembers of the user in the log that all threads share."""
-        return await self._in_thread(lambda memory: _write_items(memory.state(None)))
+        """What the agent remembers of the user; without a shared log, of the newest threads."""
+        return await self._in_thread(_write_memory)
 
     async def read_thread(self, thread_id: str) -> str:
         """What the agent noted in one conversation."""
@@ -295,6 +315,16 @@ def _check_resource(resource: object) -> str:
     raise ConfigurationError(msg)
 
 
+def _write_memory(memory: ArchivedMemory) -> str:
+    """Write the shared log of a resource; where there is none, the logs of its newest threads."""
+    if memory.archive.load_record(str(memory.resource))[0] is not None:
+        return _write_items(memory.state(None))
+    listed = memory.archive.list_threads(resource_id=memory.resource, limit=_MOST_LOGS)
+    logs = [(own.thread.id, memory.state(own.thread.id)) for own in listed]
+    written = [f"# {thread}\n\n{_write_items(own)}" for thread, own in logs if own["om"]["log"]]
+    return "\n\n".join(written) or _NOTHING
+
+
 def _write_items(state: Mapping[str, Any]) -> str:
     """Write the items of a log by day, each with its id, and the messages behind each group."""
     lines: list[str] = []
@@ -309,4 +339,4 @@ def _write_items(state: Mapping[str, Any]) -> str:
         is_last = at + 1 == len(items) or items[at + 1].group["id"] != item.group["id"]
         if is_last and (ranges := list_ranges(item.group)):
             lines.append(write_ranges(ranges))
-    return "\n".join(lines) or "(nothing is remembered yet)"
+    return "\n".join(lines) or _NOTHING

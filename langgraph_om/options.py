@@ -117,9 +117,9 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
     own = find_near(name, known)
     inner = {owner: near for owner, names in keys.items() if (near := find_near(name, names))}
-    exact = {owner: near for owner, near in inner.items() if near == name}
-    if exact or (not own and inner):
-        ways = [f"{owner}={{{key!r}: {value!r}}}" for owner, key in (exact or inner).items()]
+    nearest = find_near(name, [*filter(None, [own]), *inner.values()])
+    if nearest is not None and nearest != own:
+        ways = [f"{at}={{{key!r}: {value!r}}}" for at, key in inner.items() if key == nearest]
         return f"{said}; pass {' or '.join(ways)}"
     if own:
         return f"{said}; pass {own}={value!r} if that was meant"
@@ -167,9 +167,13 @@ class CoreOptions(TypedDict, total=False):
     """Whether memory does anything; an agent with `enabled=False` works as without it."""
     token_budget: Annotated[
         int | tuple[Literal["fraction"], float] | None,
-        Takes(Tokens | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]] | None),
+        Takes(
+            Annotated[int, Field(ge=200)]
+            | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]]
+            | None
+        ),
         Hint(
-            "a whole number of tokens, 1 or more, a part of the Actor's window, such as "
+            "a whole number of tokens, 200 or more, a part of the Actor's window, such as "
             '("fraction", 0.6), or None'
         ),
         Preset(None),

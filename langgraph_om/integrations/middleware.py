@@ -128,7 +128,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
-        ConfigurationError: When both are given, or the memory does not fit an agent's state.
+        ConfigurationError: When both are given, `replaces` is no such name, or the memory does not
+            fit an agent's state.
     """
 
     state_schema = _AgentMemoryState
@@ -163,6 +164,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         **options: Any,
     ) -> None:
         super().__init__()
+        if replaces not in (None, _REPLACEABLE):
+            msg = f"`replaces` is {replaces!r}; pass {_REPLACEABLE!r} or None"
+            raise ConfigurationError(msg)
         self._name = replaces or "ObservationalMemoryMiddleware"
         if memory is not None and options:
             given = ", ".join(f"`{name}`" for name in sorted(options))
@@ -674,6 +678,7 @@ def _work_graph(runner: StepRunner) -> _WorkGraph:
     return builder.compile(name="observational_memory")
 
 
+_REPLACEABLE = "SummarizationMiddleware"
 _TWO_SUMMARIES = (
     "a summarization middleware runs beside the memory: it replaces messages before they are "
     "observed, and both are paid for; leave it out"

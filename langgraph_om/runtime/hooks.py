@@ -87,10 +87,25 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
         if not callable(function) or _yields(function):
             msg = f"`hooks[{name!r}]` is {function!r}; pass a function that returns, sync or async"
             raise ConfigurationError(msg)
+        _check_arguments(f"hooks[{name!r}]", function, 1 if name in LIFECYCLE else 2)
     if debug is not None and (not callable(debug) or is_async(debug) or _yields(debug)):
         msg = f"`on_debug_event` is {debug!r}; pass a function of one mapping that is not async"
         raise ConfigurationError(msg)
+    if debug is not None:
+        _check_arguments("on_debug_event", debug, 1)
     return Hooks(dict(given), debug)
+
+
+def _check_arguments(option: str, function: Hook, count: int) -> None:
+    """Refuse a function that cannot be called with as many arguments as it is given."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError as error:
+        told = "one mapping" if count == 1 else "two arguments, the value and a mapping"
+        msg = f"`{option}` is {function!r}: {error}; pass a function of {told}"
+        raise ConfigurationError(msg) from None
+    except ValueError:  # some built-in functions have no signature
+        return
 
 
 def is_async(function: Callable[..., Any]) -> bool:

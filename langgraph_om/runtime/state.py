@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -25,10 +25,18 @@ from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
+_NO_STATE: Final = (
+    "this is the configuration of a run, and not its state; call the same method of "
+    "`memory.of(graph, config)`, such as `memory.of(graph, config).view()`, or pass "
+    "`graph.get_state(config)`"
+)
+
 
 def values_of(state: Any, key: str) -> Any:
     """Return the values of a state snapshot or of a server's state; anything else is a state."""
     if isinstance(state, Mapping):
+        if "configurable" in state and "om" not in state and key not in state:
+            raise ConfigurationError(_NO_STATE)
         is_wrapped = "values" in state and "om" not in state and key not in state
         values = state["values"] if is_wrapped else None
     else:

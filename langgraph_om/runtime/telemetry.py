@@ -60,7 +60,7 @@ def record_cycle(event: Event) -> None:
     if error:
         common["error.type"] = "ObserverError"
     usage = told.get("usage") or {}
-    spent = {kind: usage.get(f"{kind}_tokens") or 0 for kind in ("input", "output")}
+    spent = {kind: usage.get(f"{kind}Tokens") or 0 for kind in ("input", "output")}
     span = backend.tracer.start_span(
         str(operation),
         start_time=end - told["duration_ms"] * 1_000_000,

@@ -213,6 +213,7 @@ def memory_app(
             Route("/memory-live/{thread:om_thread}", pages.live),
             Route("/memory-static/{name}", pages.static),
         ],
+        exception_handlers={ConfigurationError: _tell},
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
     )
 
@@ -585,6 +586,10 @@ def _render(request: Request, template: str, status: int = 200, **values: Any) -
     page = _TEMPLATES.get_template(template)
     text = page.render(root=_find_root(request), version=_VERSION, **values)
     return HTMLResponse(text, status, headers=_HEADERS)
+
+
+def _tell(request: Request, error: Exception) -> Response:
+    return _refuse(request, f"{error}.", 503)
 
 
 def _refuse(request: Request, text: str, status: int) -> Response:

@@ -14,6 +14,7 @@ from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.state import values_of
@@ -162,16 +163,35 @@ class GraphThreads(Threads):
         await asyncio.to_thread(self._graph.update_state, _config_of(thread), values)
 
 
+_NO_SERVER: Final = (
+    "`memory_app` was given no graph, so it asks the LangGraph server that it runs in, and none "
+    "runs in this process. Pass `graph=...`, the agent's compiled graph with its checkpointer, or "
+    "`client=...`, a server's asynchronous client"
+)
+
+
 class ServerThreads(Threads):
     """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
     def __init__(self, client: Any, messages_key: str) -> None:
         self._client, self._key = client, messages_key
 
+    @property
+    def _asked(self) -> Any:
+        """The client's threads.
+
+        Raises:
+            ConfigurationError: When there is no server in this process that it could ask.
+        """
+        transport = getattr(getattr(self._client, "http", None), "client", None)
+        if getattr(getattr(transport, "_transport", None), "app", self) is None:
+            raise ConfigurationError(_NO_SERVER)
+        return self._client.threads
+
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         offset = read_number(wanted.behind) or 0
         while True:
-            found = await self._client.threads.search(
+            found = await self._asked.search(
                 limit=_PAGE,
                 offset=offset,
                 sort_by="updated_at",
@@ -197,17 +217,17 @@ class ServerThreads(Threads):
         return fill(thread, await self.state(thread.id), self._key)
 
     async def state(self, thread: str) -> Any:
-        return await self._ask(self._client.threads.get_state, thread)
+        return await self._ask(self._asked.get_state, thread)
 
     async def history(self, thread: str) -> Any:
-        return await self._client.threads.get_history(thread, limit=1000)
+        return await self._asked.get_history(thread, limit=1000)
 
     async def version(self, thread: str) -> str | None:
-        found = await self._ask(self._client.threads.get, thread)
+        found = await self._ask(self._asked.get, thread)
         return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        await self._client.threads.update_state(thread, {"om": list(update)})
+        await self._asked.update_state(thread, {"om": list(update)})
 
     async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
         """Ask the server about a thread; `None` where it has none of this id."""

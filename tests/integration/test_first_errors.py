@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import make_agent, on_thread, say, turn
 
@@ -110,3 +111,34 @@ def test_a_role_that_may_not_make_tables_uses_those_of_another(
         memory.close()
     run("DROP OWNED BY om_app", "DROP ROLE om_app")
     owner.dispose()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"message_token": 5}, r"pass observation=\{'message_tokens': 5\}"),
+        ({"messageTokens": 5}, r"pass observation=\{'message_tokens': 5\}"),
+        ({"tokenBudget": 5}, "pass token_budget=5"),
+        ({"observation": {"messageTokens": 5}}, "pass 'message_tokens'"),
+        ({"token_budget": 100}, "`token_budget` is 100"),
+        ({"hooks": {"before_observation": lambda _: None}}, "a function of two arguments"),
+        ({"hooks": {"on_observation_end": lambda: None}}, "a function of one mapping"),
+        ({"on_debug_event": lambda: None}, "`on_debug_event`"),
+    ],
+)
+def test_a_mistake_in_an_option_is_told_with_what_to_write(options: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        ObservationalMemory(ScriptedChatModel(), **options)
+
+
+def test_a_middleware_that_cannot_be_replaced_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="'SumarizationMiddleware'; pass 'Summarization"):
+        ObservationalMemoryMiddleware(
+            ObservationalMemory(ScriptedChatModel()), replaces="SumarizationMiddleware"
+        )
+
+
+def test_a_configuration_is_no_state() -> None:
+    memory = ObservationalMemory(ScriptedChatModel())
+    with pytest.raises(ConfigurationError, match=r"`memory.of\(graph, config\).view\(\)`"):
+        memory.view({"configurable": {"thread_id": "t"}})

@@ -155,10 +155,9 @@ NUISANCES: dict[str, Any] = {
     "slow": is_slow,
     "scribbles": scribbles,
     "answers": lambda _: [HumanMessage("observe this instead")],
-    "takes nothing": lambda: None,
 }
 
-LOGGED = ("raises", "async raises", "StopIteration", "cancels itself", "takes nothing")
+LOGGED = ("raises", "async raises", "StopIteration", "cancels itself")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ def test_lifecycle_hook_changes_nothing(
 def test_no_line_of_the_log_steers_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     steering = "\x1b]0;x\x07 \x9b31m \u202ertl\u2066"
 
-    def fails(_: Any) -> None:
+    def fails(*_: Any) -> None:
         raise OSError(steering)
 
     agent = agent_with({"on_observation_start": fails, "before_observation": fails})

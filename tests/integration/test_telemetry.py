@@ -53,6 +53,7 @@ def test_observations_and_reflections_are_spans_with_their_time_and_tokens(
     assert told["gen_ai.conversation.id"] == "t-1"
     assert told["enduser.id"] == "ana"
     assert told["gen_ai.memory.store.id"]
+    assert told["gen_ai.usage.input_tokens"] > told["gen_ai.usage.output_tokens"] > 0
     assert told["langgraph_om.tokens.read"] > told["langgraph_om.tokens.written"] > 0
     assert created[0].end_time >= created[0].start_time
     assert not any("Lisbon" in str(span.attributes) for span in exporter.get_finished_spans())

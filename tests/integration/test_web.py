@@ -334,3 +334,11 @@ def test_what_cannot_be_shown_is_refused(agent: Agent) -> None:
         memory_app(agent.memory, graph=make_agent("agent").graph)
     with pytest.raises(ConfigurationError, match="both given"):
         memory_app(agent.memory, graph=agent.graph, client=object())
+
+
+async def test_pages_without_a_graph_or_a_server_say_what_to_pass() -> None:
+    app = memory_app(make_agent("agent").memory)
+    async with client(app) as web:
+        answers = [await web.get(path) for path in ("/memory", "/memory/t", "/memory-live/t")]
+    assert {answer.status_code for answer in answers} == {503}
+    assert all("graph=..." in answer.text for answer in answers)

@@ -7,6 +7,7 @@ strictly (`True` is no number) and kept as they were given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -135,7 +136,9 @@ def check_fields(kind: type, values: Mapping[str, Any], form: str) -> None:
 
 def find_near(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
     """Return the known name that another one was probably meant to be."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    near = get_close_matches(snake, list(known), n=1, cutoff=0.75)
+    return near[0] if near else next(iter(get_close_matches(name, list(known), 1, 0.75)), None)
 
 
 Tokens = Annotated[int, Field(ge=1), Hint("a whole number of tokens, 1 or more")]

@@ -21,6 +21,7 @@ from langgraph_om.core.config.options import (
     ReflectionConfig,
     block_tokens,
     check_fields,
+    find_near,
     interval_tokens,
     is_default,
     kept_tokens,
@@ -117,7 +118,11 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     known = sorted(entry.name for entry in fields(cast("Any", kind)))
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
-        msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
+        near = find_near(unknown[0], known)
+        meant = f"pass {near!r} if that was meant; " if near else ""
+        msg = (
+            f"`{option}` has the unknown key {unknown[0]!r}; {meant}the keys are {', '.join(known)}"
+        )
         raise ConfigurationError(msg)
     return kind(**given)
 

@@ -215,3 +215,14 @@ def test_what_cannot_be_served_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["mcp", "--archive", url, "--resource", "ana", "--http", "here"])
     assert "write 127.0.0.1:8765" in capsys.readouterr().err
+
+
+async def test_without_a_shared_log_the_threads_are_told_and_writes_refused(url: str) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive=url, retrieval={"scope": "resource"})
+    talk(agent.graph, on_thread("ana-1", resource_id="ana"), [turn(at) for at in range(8)])
+    server = memory_server(agent.memory, resource_id="ana")
+    (read,) = await server.read_resource("memory://observations")
+    assert "# ana-1" in read.content
+    with pytest.raises(ConfigurationError, match="there is none; leave `allow_writes`"):
+        memory_server(agent.memory, resource_id="ana", allow_writes=True)
+    agent.memory.close()

@@ -265,7 +265,6 @@ def limits(budget: int, observation: Row, reflection: Row, **options: Any) -> Th
         (8_400, {"message_tokens": 3_000}, {"observation_tokens": 3_000}, 3_000, 3_000),
         (7_000, {**OFF, "message_tokens": 6_000}, {}, 6_000, 1_000),
         (7_001, OFF, {}, 1_750, 5_251),
-        (50, {}, {}, 10, 34),
     ],
 )
 @pytest.mark.parametrize("share", [None, False, True])
@@ -295,7 +294,7 @@ def test_a_small_window_is_not_observed_bit_by_bit(
     assert limits(budget, observation, {}).buffer_tokens == interval
 
 
-@pytest.mark.parametrize("budget", [85, 100, 999, 3_001, 128_000])
+@pytest.mark.parametrize("budget", [200, 999, 3_001, 128_000])
 @pytest.mark.parametrize("block_after", [None, 1.01, 1.5, 1.99])
 def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float | None) -> None:
     found = limits(budget, {"block_after": block_after}, {"block_after": block_after})
@@ -374,8 +373,6 @@ def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
 @pytest.mark.parametrize(
     ("budget", "observation", "reflection"),
     [
-        (1, {}, {}),
-        (26, {}, {}),
         (8_400, {"message_tokens": 7_000}, {}),
         (8_400, {}, {"observation_tokens": 40_000}),
         (7_999, {"message_tokens": 3_000}, {"observation_tokens": 4_000}),
