@@ -275,7 +275,7 @@ class ArchivedMemory:
     """Whose; threads of others are not there for it. `None`: any thread is read, no log."""
 
     def state(self, name: str | None) -> Mapping[str, Any]:
-        """Return the resource's log; of a thread, all observations that were ever archived.
+        """Return the resource's log, or a thread's.
 
         Raises:
             SourceError: When there is no such log or thread.
@@ -287,7 +287,7 @@ class ArchivedMemory:
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
             raise SourceError(msg)
-        groups = self.archive.groups(thread_id=name, limit=1000)
+        groups = self.archive.groups(thread_id=name, limit=1000, in_log=True)
         messages = self.archive.messages(name, limit=1000, newest_first=True)
         record: dict[str, Any] = {
             **blank_record(),

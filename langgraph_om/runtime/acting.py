@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -15,14 +16,19 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_om.archive import ArchivedThread
+from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests, call_function
-from langgraph_om.errors import ArchiveError, ConfigurationError, ThreadBusyError
+from langgraph_om.core.record.record import select_own_groups
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError, ArchiveLacksError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
+
+logger = logging.getLogger("langgraph_om")
 
 Update = list[dict[str, Any]]
 """An update of `om`: events, each a mapping of JSON values; the first has the `id` of the act."""
@@ -160,8 +166,29 @@ class Handle:
                 return act
             state = yield from self._call("get_state", self._config)
             if self._has(state, act):
+                yield from self._tell_archive(self._runner.record(state))
                 return act
         raise _describe_busy(self, "which writes over every change")
+
+    def _tell_archive(self, record: MemoryRecord) -> Requests[None]:
+        """Have the archive serve the log as it is by now; the next turn does what fails here."""
+        archive = self._runner.archive
+        if archive is None or not record["thread_id"] or "archived" not in record:
+            return
+        groups, now = select_own_groups(record), self._runner.clock()
+        tell = partial(
+            archive.add_groups,
+            *(record["thread_id"], record["resource_id"], groups, now),
+            log=[group["id"] for group in groups],
+            deletion=find_deletions(record).number,
+        )
+        try:
+            yield from call_function(tell, "om_archive")
+        except ArchiveLacksError:
+            pass  # it was deleted, and nothing of it is served
+        except ArchiveError as error:
+            text = "thread %r: the archive failed and still serves the log of before: %s"
+            logger.warning(text, self.thread_id, error)
 
     def _write(self, update: Update, state: Any, act: str) -> Requests[None]:
         values, node = {"om": update}, self._as_node
@@ -176,6 +203,10 @@ class Handle:
                 where = written if self._is_fork else self._config
                 given: dict[str, Any] = {self._runner.messages_key: []}
                 yield from self._call("update_state", where, given, as_node=_INPUT)
+        where = written if self._is_fork else self._config
+        if not state.next and (yield from self._call("get_state", where)).next:
+            # The node stood for the last one, behind which the graph would go on.
+            yield from self._call("update_state", where, None, as_node=_END)
 
     def _has(self, state: Any, act: str) -> bool:
         return act in str(self._runner.stored_record(state))
@@ -265,6 +296,7 @@ _ABANDONED: Final = timedelta(hours=1)
 """A run that has stored nothing for so long counts as over: its process was killed."""
 _CONFLICT: Final = 409
 """The status with which a server refuses because a run is under way."""
+_END: Final = "__end__"
 _INPUT: Final = "__start__"
 """LangGraph's name for the node that stands for the input."""
 

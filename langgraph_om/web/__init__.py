@@ -465,7 +465,8 @@ def read_page(
     at = max(0, record["turn"]["step"])
     status = build_status(record, step.window, fitted.thresholds, step=at, actor=actor)
     apart = runner.list_apart(record)
-    talk = Conversation(messages, memory.archive, record["thread_id"] or thread)
+    # By the id that was authorized: whoever writes the state chooses the id in its record.
+    talk = Conversation(messages, memory.archive, thread)
     waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
     reader = LogReader(record, [*record["log"], *waiting], talk)
     start, stop = _find_messages(query, talk.total)
