@@ -245,6 +245,8 @@ class ObservingActs(Handle):
                 node = choose_node(self._graph.nodes)
                 only = {"om": outcome.record}
                 yield from self._call("update_state", config, only, as_node=node)
+            if not self._is_fork:
+                yield from self._stay_at_rest(config)
         return adoption.report(outcome)
 
 

@@ -203,9 +203,12 @@ class Handle:
                 where = written if self._is_fork else self._config
                 given: dict[str, Any] = {self._runner.messages_key: []}
                 yield from self._call("update_state", where, given, as_node=_INPUT)
-        where = written if self._is_fork else self._config
-        if not state.next and (yield from self._call("get_state", where)).next:
-            # The node stood for the last one, behind which the graph would go on.
+        if not state.next:
+            yield from self._stay_at_rest(written if self._is_fork else self._config)
+
+    def _stay_at_rest(self, where: RunnableConfig) -> Requests[None]:
+        """End what an update began as the last node, behind which a graph may go on."""
+        if (yield from self._call("get_state", where)).next:
             yield from self._call("update_state", where, None, as_node=_END)
 
     def _has(self, state: Any, act: str) -> bool:

@@ -1,0 +1,105 @@
+"""A deletion at any moment of a step: nothing said before it is served afterwards."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.inspection import ArchivedMemory
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+
+CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
+
+
+class Overtaken:
+    """An archive before one call of which something else happens."""
+
+    def __init__(self, archive: SQLAlchemyArchive) -> None:
+        self.archive, self.left, self.meanwhile = archive, -1, lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.archive, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                self.meanwhile()
+            return method(*args, **options)
+
+        return call if callable(method) else method
+
+
+def build(archive: Any, saver: InMemorySaver, **options: Any) -> tuple[ObservationalMemory, Any]:
+    model = ScriptedChatModel("Noted.", observer=ExtractiveObserver().reply)
+    memory = ObservationalMemory(
+        model,
+        observation={"message_tokens": 40, "buffer_tokens": False},
+        buffering=InlineBuffering(),
+        archive=archive,
+        retrieval=True,
+        **options,
+    )
+    return memory, create_memory_agent(model, memory=memory, checkpointer=saver)
+
+
+def overtake(url: str, rng: random.Random) -> list[str]:
+    """Return which of the facts from before the deletion are there afterwards."""
+    saver, options = InMemorySaver(), {"evict": rng.random() < 0.5}
+    memory, agent = build(SQLAlchemyArchive(url), saver, **options)
+    other = Overtaken(SQLAlchemyArchive(url))
+    same, other_agent = build(other, saver, **options)
+    with memory, same:
+        for n in range(4):
+            said = f"The code of the door {n} is code{n}x, keep it for the whole of the winter."
+            agent.invoke({"messages": [("user", said)]}, CONFIG)
+        if rng.random() < 0.5:  # the other process has met the thread, or meets it in this step
+            other_agent.invoke({"messages": [("user", "code4x opens the cellar door.")]}, CONFIG)
+        other.meanwhile = lambda: memory.delete_thread("t", resource_id="ana", checkpointer=saver)
+        other.left = rng.randint(1, 8)
+        for n in range(3):
+            said = f"The weather of day {n} was fine, and we walked along the river for hours."
+            other_agent.invoke({"messages": [("user", said)]}, CONFIG)
+        assert other.left <= 0
+        rows = memory.archive.messages("t", limit=99, visible_only=False)
+        served = ArchivedMemory(memory.archive, "ana").state("t")
+        log = other_agent.get_state(CONFIG).values["om"]["log"]
+        kept = f"{rows} {memory.archive.groups(thread_id='t')} {served} {log}"
+    memory.archive.close()
+    other.archive.close()
+    return [f"code{n}x" for n in range(5) if f"code{n}x" in kept]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_of_before_a_deletion_comes_back(seed: int, tmp_path: Any) -> None:
+    assert overtake(f"sqlite:///{tmp_path}/archive.db", random.Random(seed)) == []  # noqa: S311
+
+
+@pytest.mark.slow
+def test_nothing_of_before_a_deletion_comes_back_in_500_tries(tmp_path: Any) -> None:
+    for seed in range(500):
+        assert overtake(f"sqlite:///{tmp_path}/{seed}.db", random.Random(seed)) == [], seed  # noqa: S311
+
+
+def test_what_a_person_takes_back_is_not_served_and_the_graph_stays_at_rest(tmp_path: Any) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/archive.db")
+    memory, agent = build(archive, InMemorySaver())
+    with memory:
+        agent.invoke({"messages": [("user", "My bank PIN is 9137 and I live in Lyon.")]}, CONFIG)
+        agent.invoke({"messages": [("user", "I like small museums on Sundays.")]}, CONFIG)
+        thread = memory.of(agent, CONFIG)
+        thread.observe()
+        assert "9137" in str(ArchivedMemory(archive, "ana").state("t")["om"]["log"])
+        thread.forget("9137")
+        thread.remember("The red door sticks.")
+        served = str(ArchivedMemory(archive, "ana").state("t")["om"]["log"])
+        hits = [
+            hit.excerpt for hit in memory.search("PIN", resource_id="ana") if hit.kind != "message"
+        ]
+        assert ("9137" in served, "red door" in served, hits) == (False, True, [])
+        assert agent.get_state(CONFIG).next == ()
+    archive.close()
