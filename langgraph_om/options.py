@@ -11,7 +11,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Annotated, Any, Literal, get_type_hints
-from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -38,6 +37,7 @@ from langgraph_om.core.config.thresholds import (
     resolve_thresholds,
     split_budget,
 )
+from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
@@ -139,20 +139,6 @@ def _refuse_own_key(key: str) -> str:
     if key == "om":
         raise ValueError
     return key
-
-
-def read_zone(zone: str | tzinfo) -> tzinfo:
-    """Return the zone of an IANA name.
-
-    Raises:
-        ValueError: When there is none of this name.
-    """
-    if isinstance(zone, tzinfo):
-        return zone
-    try:
-        return ZoneInfo(zone)
-    except (OSError, LookupError) as error:
-        raise ValueError from error
 
 
 class CoreOptions(TypedDict, total=False):

@@ -255,6 +255,8 @@ class MemoryRecord(TypedDict, total=False):
     """Empty in a run without one."""
     resource_id: str | None
     scope: Scope
+    timezone: NotRequired[str]
+    """The user's, an IANA name or an offset; left out while it is the memory's."""
     generation: int
     """How many reflections have replaced the log."""
     log: Required[list[Group]]
@@ -560,6 +562,13 @@ class Opened(TypedDict):
     """The nodes of other graphs within which the agent runs; only where there are any."""
 
 
+class ZoneKnown(TypedDict):
+    """The user's time zone is another than before."""
+
+    type: Literal["zone-known"]
+    timezone: str
+
+
 class Counted(TypedDict):
     """Messages are new in the window, were changed, or left it."""
 
@@ -750,6 +759,7 @@ Event = (
     | ObservationActivated
     | ReflectionActivated
     | Opened
+    | ZoneKnown
     | Counted
     | Stepped
     | WindowsKnown

@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage, message_to_dict, messages_from_
 from langchain_core.runnables import Runnable
 
 from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.dates import name_zone
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import describe_job, discard_request, run_job
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
@@ -32,7 +33,7 @@ from langgraph_om.runtime.flows import RunContext
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = ("scope", "hides_ids", "transforms", "timezone")
+_COMPARED = ("scope", "hides_ids", "transforms")
 """Settings that change what a job comes to, beside those of observation and reflection."""
 
 
@@ -57,7 +58,7 @@ def build_request(
         "operation": decision.operation,
         "count": decision.count,
         "at": now.isoformat(),
-        "record": record,
+        "record": {**record, "timezone": name_zone(settings.timezone, now)},
         "settings": digest_settings(settings),
     }
     named = (name(record, needed) for name in settings.features.having("name_messages"))
@@ -102,7 +103,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     """
     given = _check(settings, request)
     record = complete_record(given["record"])
-    settings = settings.count_like(record)
+    settings = settings.count_like(record).in_zone(record)
     if "message_ids" in given:
         find = settings.features.having("find_messages")[0]
         messages = yield from find(record, given["thread_id"], given["message_ids"])

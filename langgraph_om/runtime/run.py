@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from itertools import filterfalse
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.dates import read_zone
 from langgraph_om.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
@@ -50,6 +52,8 @@ class MemoryContext(TypedDict, total=False):
     """Whether memory is shown in this run, and nothing of it changes."""
     resource_id: str
     """The user or entity that the thread belongs to."""
+    timezone: str
+    """The user's time zone: an IANA name such as `America/New_York`, or an offset."""
 
 
 @dataclass
@@ -115,7 +119,8 @@ class Runs:
             )
         # The nodes around the agent, without the ids of their tasks and memory's own.
         place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
-        return Identity(thread, self._read_resource(config, configurable), place)
+        resource_id = self._read_resource(config, configurable)
+        return Identity(thread, resource_id, _read_timezone(configurable), place)
 
     def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
         """Warn where an agent in another graph has a long history, and memory begins with it."""
@@ -211,6 +216,21 @@ def _read_flag(name: str, configurable: Mapping[str, Any], *, default: bool) -> 
     if not said:
         return default
     return _agree({place: check_flag(place, value) for place, value in said.items()})
+
+
+def _read_timezone(configurable: Mapping[str, Any]) -> tzinfo | None:
+    said = _read_said("timezone", configurable)
+    if not said:
+        return None
+    value = _agree(said)
+    try:
+        return read_zone(value)
+    except ValueError as error:
+        msg = (
+            f"`{next(iter(said))}` is {value!r}; pass an IANA name such as 'America/New_York', "
+            f"an offset such as '-05:00', or a tzinfo"
+        )
+        raise ConfigurationError(msg) from error
 
 
 def read_configurable(config: RunnableConfig | None = None) -> Mapping[str, Any]:

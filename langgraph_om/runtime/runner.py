@@ -200,7 +200,7 @@ class StepRunner:
         smallest = None if windows is self.windows else find_smallest(windows)
         if smallest is not None:
             settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
-        return _limit(settings.count_like(record), record)
+        return _limit(settings.count_like(record).in_zone(record), record)
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -212,7 +212,7 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return _limit(settings.count_like(record), record), kept
+        return _limit(settings.count_like(record).in_zone(record), record), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""

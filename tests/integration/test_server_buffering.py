@@ -255,11 +255,11 @@ def test_a_worker_with_other_settings_fails_the_job_by_name(archive: Any) -> Non
     server = ServerDouble()
     agent = agent_with(server, archive)
     first_job(agent)
-    other = worker_graph(worker(archive, timezone="Europe/Berlin"))
-    with pytest.raises(ConfigurationError, match="`timezone`"):
+    other = worker_graph(worker(archive, check_observations=True))
+    with pytest.raises(ConfigurationError, match="`check_observations`"):
         other.invoke(server.runs_given[0]["input"])
     parts = say(agent.graph, on_thread(), turn(7))
-    assert "`timezone`" in of_kind(parts, "buffering-failed")[0]["error"]
+    assert "`check_observations`" in of_kind(parts, "buffering-failed")[0]["error"]
     assert record_of(agent.graph, on_thread())["attempts"]["observation"]["failures"] == 1
 
 

@@ -70,7 +70,7 @@ def hide_low_marks(text: str) -> str:
     return "\n".join(lines)
 
 
-_AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
+_AS_OF = '["Today", "2 weeks ago" and the like are as of {}, times in {}]'
 """What says which day the relative dates of a log are relative to."""
 
 ContentBlock = str | dict[str, Any]
@@ -364,7 +364,8 @@ def _build_log_blocks(
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
     tails = [f"\n{line}{end}" if line else end for line in _write_lines(settings, groups)]
-    source = (today, frames, [group["text"] for group in groups], tails)
+    as_of = _AS_OF.format(format_weekday(today), settings.timezone)
+    source = (as_of, frames, [group["text"] for group in groups], tails)
     if span is not None and span.rendered[0] == source:
         return span.rendered[1]
     blocks: list[str] = []
@@ -374,7 +375,7 @@ def _build_log_blocks(
             previous = None
         block, previous = _render_group(frame, text, tail, today, previous)
         blocks.append(block)
-    end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
+    end = f"{as_of}\n</observations>"
     blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
     if span is not None:
         span.rendered = source, blocks

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.additions import read_closing
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.dates import message_time, times_of
+from langgraph_om.core.content.dates import (
+    find_own_time,
+    message_time,
+    name_zone,
+    read_zone,
+    times_of,
+)
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -203,6 +209,29 @@ class Settings:
         known = EstimatingCounter.named(counted_by)
         return self if known is None else self.count_with(known)
 
+    def choose_zone(
+        self, messages: Sequence[BaseMessage], said: tzinfo | None, now: datetime
+    ) -> str:
+        """Return the name of the user's zone: all that a step dates, it dates in this one.
+
+        It is the one that the run says, else the offset of the newest message of the user, else the
+        zone so far, which begins as the memory's `timezone`. A time in UTC says when something was
+        written, not where.
+        """
+        if said is not None:
+            return name_zone(said, now)
+        newest = next((each for each in reversed(messages) if isinstance(each, HumanMessage)), None)
+        if newest is not None:
+            time = find_own_time(newest, self.timezone, self.message_time)
+            if time is not None and time.utcoffset() and time.tzinfo is not self.timezone:
+                return name_zone(time.tzinfo or UTC, time)
+        return name_zone(self.timezone, now)
+
+    def in_zone(self, record: MemoryRecord) -> Settings:
+        """Return the settings with the zone of a thread's user, where it is known."""
+        name = record.get("timezone")
+        return self if name is None else replace(self, timezone=read_zone(name))
+
     def instruct(self, instruction: str) -> Settings:
         """Return the settings with something more that the Reflector is told.
 
@@ -260,5 +289,7 @@ class Identity:
 
     thread_id: str = ""
     resource_id: str | None = None
+    timezone: tzinfo | None = None
+    """The user's, where the run says it."""
     place: tuple[str, ...] = ()
     """The nodes of other graphs within which the agent runs: none, or such as `("tools",)`."""

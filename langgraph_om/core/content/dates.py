@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -195,6 +196,28 @@ def _month_number(name: str) -> int:
 
 
 MessageTime = Callable[[BaseMessage], datetime | None]
+
+
+def read_zone(zone: str | tzinfo) -> tzinfo:
+    """Return the zone of an IANA name, or of an offset such as `-05:00`.
+
+    Raises:
+        ValueError: When there is none of this name.
+    """
+    if isinstance(zone, tzinfo):
+        return zone
+    try:
+        if zone[:1] in ("+", "-"):
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo or UTC
+        return ZoneInfo(zone)
+    except (OSError, LookupError, TypeError) as error:
+        raise ValueError from error
+
+
+def name_zone(zone: tzinfo, at: datetime) -> str:
+    """Return the name by which `read_zone` finds a zone; of one without a name its offset."""
+    key = getattr(zone, "key", None)
+    return key if isinstance(key, str) else at.astimezone(zone).isoformat()[-len("+00:00") :]
 
 
 # --- Time ----------------------------------------------------------------------------------------

@@ -438,6 +438,7 @@ def _build_observer_input(
     observation, features = info.settings.observation, info.settings.features
     return ObserverInput(
         transcript=shown.text,
+        timezone=info.settings.timezone,
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(

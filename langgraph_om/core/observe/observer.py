@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -50,6 +51,8 @@ class ObserverInput:
     """Whether a model is sent only what its profile says that it takes."""
     held: str = ""
     """Earlier notes that are always shown."""
+    timezone: tzinfo = UTC
+    """Of the times in the transcript."""
 
 
 def observe(question: AskModel) -> Flow[ParsedAnswer]:
@@ -142,6 +145,7 @@ def build_question(request: ObserverInput) -> AskModel:
         previous_observations=_build_previous(request.previous, request.held),
         hints=write_hints(request.hints),
         conversation=request.transcript,
+        timezone=str(request.timezone),
     )
     return AskModel(
         "observer",

@@ -64,6 +64,7 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
     WindowsKnown,
+    ZoneKnown,
 )
 from langgraph_om.errors import ConfigurationError
 
@@ -325,6 +326,11 @@ def open_record(record: MemoryRecord, event: Opened) -> None:
     record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
 
+def note_zone(record: MemoryRecord, event: ZoneKnown) -> None:
+    """Note in which zone the user is."""
+    record["timezone"] = event["timezone"]
+
+
 def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Forget what the thread had when it was deleted."""
     run_beside("deleted", record, event)
@@ -509,6 +515,7 @@ def _ignore(record: MemoryRecord, event: Event) -> None:
 
 _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "opened": open_record,
+    "zone-known": note_zone,
     "counted": set_counts,
     "stepped": note_step,
     "windows": note_windows,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property
 from itertools import accumulate, count
 from operator import attrgetter, is_, itemgetter
@@ -159,7 +158,7 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-Source = tuple[date, list[str], list[str], list[str]]
+Source = tuple[str, list[str], list[str], list[str]]
 """The day that dates are relative to, what frames the groups, their texts, what ends them."""
 
 

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.actor.prompt import track_head
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
-from langgraph_om.core.content.dates import find_own_time
+from langgraph_om.core.content.dates import find_own_time, name_zone
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
@@ -278,6 +278,7 @@ def inspect(
         ConfigurationError: When a log is to be shared and the run does not say with whom, or the
             archive says that the thread belongs to another resource.
     """
+    _note_zone(step)
     features = step.settings.features
     for enter in features.having("enter"):
         yield from enter(step) or ()
@@ -303,6 +304,14 @@ def inspect(
             step.events.append(_build_tripwire(step.record, step.now))
     for finish in features.of("after", step.record):
         yield from finish(step) or ()
+
+
+def _note_zone(step: Step) -> None:
+    settings = step.settings
+    name = settings.choose_zone(step.messages, step.identity.timezone, step.now)
+    if name != name_zone(settings.timezone, step.now):
+        step.note({"type": "zone-known", "timezone": name})
+        step.settings = settings.in_zone(step.record)
 
 
 def peek_pending(record: MemoryRecord) -> EffectFlow[dict[Operation, JobState]]:

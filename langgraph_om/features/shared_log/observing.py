@@ -207,6 +207,7 @@ def _build_threads_input(
         prompt=observation.prompt,
         features=features,
         held=features.join_texts("list_held", log),
+        timezone=settings.timezone,
         by_profile=observation.observe_attachments == "auto",
     )
 

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import Final, Literal
 
@@ -294,6 +295,8 @@ class ThreadsInput:
     """Whether a model is sent only what its profile says that it takes."""
     held: str = ""
     """Earlier notes that are always shown."""
+    timezone: tzinfo = UTC
+    """Of the times in the transcripts."""
 
 
 def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
@@ -347,6 +350,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         "observer_threads_task",
         previous_observations=_build_previous_sections(request.previous, request.held),
         threads="\n\n".join(shown),
+        timezone=str(request.timezone),
     )
     return AskModel(
         "observer",

@@ -141,6 +141,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     },
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
+        "timezone": "America/New_York",
         "previous_observations": (
             "<previous-observations>\nDate: Mar 2, 2026\n"
             "* 🔴 (18:05) User is allergic to walnuts\n</previous-observations>"
@@ -151,6 +152,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_output": {"section_form": SECTION_FORM, **THREADS_HINTS},
     "observer_threads_retry": {"problem": "the answer holds no `<thread id=...>` section."},
     "observer_threads_task": {
+        "timezone": "America/New_York",
         "previous_observations": (
             '<previous-observations>\n<thread id="a1">\nDate: Mar 2, 2026\n'
             "* 🔴 (18:05) User is allergic to walnuts\n</thread>\n</previous-observations>"
@@ -293,7 +295,7 @@ def test_prompts_stay_within_their_tokens() -> None:
 
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words() -> None:
     inline = {"problem", "target_tokens", "tag", "hint", "characters", "cursor", "part", "offset"}
-    inline |= {"freed_tokens", "log_tokens", "free_tokens"}
+    inline |= {"freed_tokens", "log_tokens", "free_tokens", "timezone"}
     for name in names():
         for slot in set(_slots(name)) - inline:
             assert f"{{{{{slot}}}}}" in load(name).splitlines(), name
@@ -336,7 +338,13 @@ def test_the_example_of_edits_is_read_as_edits() -> None:
 
 def test_values_keep_their_blank_lines_and_indentation() -> None:
     conversation = "\n\n\n  def f():\n\n\n\n      return 1\n\n\n"
-    task = fill("observer_task", previous_observations="None.", hints="", conversation=conversation)
+    task = fill(
+        "observer_task",
+        previous_observations="None.",
+        hints="",
+        conversation=conversation,
+        timezone="UTC",
+    )
     assert f"<conversation>\n{conversation}\n</conversation>" in task
 
 
@@ -344,7 +352,7 @@ def test_values_keep_their_blank_lines_and_indentation() -> None:
     ("name", "slots", "words"),
     [
         ("observer_retry", {}, ["observer_retry", "`problem`", "given none"]),
-        ("observer_task", {"conversation": "x"}, ["previous_observations", "hints"]),
+        ("observer_task", {"conversation": "x"}, ["previous_observations", "hints", "timezone"]),
         ("observer_retry", {"problem": "x", "hint": "y"}, ["`problem`, and", "`problem`, `hint`"]),
         ("continuation", {"custom": "x"}, ["slots none", "`custom`"]),
         ("observer_defualt", {}, ["'observer_defualt'", "`observer_default`"]),
@@ -381,7 +389,9 @@ def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
 
 def test_ten_megabytes_fill_at_once() -> None:
     big = "{{hints}}\n\n\n# {{ }} " * 500_000
-    task = fill("observer_task", previous_observations=big, hints="", conversation=big)
+    task = fill(
+        "observer_task", previous_observations=big, hints="", conversation=big, timezone="UTC"
+    )
     assert task.count("{{hints}}") == 1_000_000
 
 
