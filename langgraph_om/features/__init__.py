@@ -14,7 +14,6 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
-from langgraph_om.features.cache_watch import CacheWatch
 from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import (
@@ -77,7 +76,6 @@ FEATURES: tuple[type[Feature], ...] = (
     NamedThreads,
     SuggestedTitles,
     OwnLimits,
-    CacheWatch,
 )
 """In the order in which they take part in a step."""
 

@@ -104,7 +104,7 @@ def test_the_page_for_langchains_documentation_runs(
         asked = [request.body for request in provider.requests]
     assert [body["model"] for body in asked] == ["gpt-5"] * 3
     tools = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in asked]
-    assert tools == [["recall"], [], ["update_working_memory"]]
+    assert tools == [["recall"], ["recall"], ["update_working_memory"]]
 
 
 def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(
