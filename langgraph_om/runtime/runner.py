@@ -608,6 +608,15 @@ class StepRunner:
                 "much that is: until a prompt is refused as too long, the limits are those without "
                 "it; set `max_input_tokens`, or the `profile` of the model"
             )
+        if step.view.leaves_out:
+            self.runs.warn_once(
+                "thread %r: the state holds more system messages than the %d tokens of "
+                "`message_tokens`, so only the first and the newest are shown. Do not add one to "
+                "the state in each turn; pass it to the call of the model, such as "
+                "`memory.llm_input_messages(state, system=...)`",
+                step.record["thread_id"],
+                step.settings.thresholds.message_tokens,
+            )
         return assemble(step.view, step.record, system=system, with_reasoning=with_reasoning)
 
     def look(

@@ -94,7 +94,9 @@ class View:
     lines: Mapping[str, str]
     """By the key of a message, a line that is shown before it."""
     instructions: Sequence[BaseMessage]
-    """The agent's own system messages in the conversation."""
+    """The agent's own system messages in the conversation, as far as they are shown."""
+    leaves_out: bool
+    """Whether older ones of these are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,10 @@ def make_view(
     """
     log, asides = _name_log(record), list_asides(settings, record, window, texts)
     day = day or _choose_day(settings, record, window, log, now)
+    instructions, leaves_out = _select_instructions(settings, messages)
     limit, dropped = settings.max_input_tokens, 0
     if limit is not None:
+        limit -= sum(map(settings.counter.count_message, instructions))
         extra = count_extra(settings, record, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     shown = select_shown(messages, window, dropped)
@@ -143,8 +147,31 @@ def make_view(
         shown,
         asides,
         find_lines(settings, record, window),
-        [messages[at] for at in find_others(messages) if is_instruction(messages[at])],
+        instructions,
+        leaves_out,
     )
+
+
+def _select_instructions(
+    settings: Settings, messages: Sequence[BaseMessage]
+) -> tuple[list[BaseMessage], bool]:
+    """Return the agent's system messages that are shown, and whether there are others.
+
+    The first one is its prompt. Of those that nodes added later, the newest are shown that fit into
+    the threshold of messages; what is said again is shown once.
+    """
+    found = [messages[at] for at in find_others(messages) if is_instruction(messages[at])]
+    if not found:
+        return [], False
+    unlike = {content_digest(message): message for message in found[::-1]}
+    first = unlike.pop(content_digest(found[0]))
+    room, shown = settings.thresholds.message_tokens, list[BaseMessage]()
+    for message in unlike.values():
+        room -= settings.counter.count_message(message)
+        if room < 0 and shown:
+            break
+        shown.append(message)
+    return [first, *reversed(shown)], len(shown) < len(unlike)
 
 
 def assemble(
@@ -266,12 +293,15 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
     A group's own count leaves out the line behind it, because the thresholds are about what the
     Observer and the Reflector write, and neither sees these lines.
     """
-    told = _list_instructions(settings, record, has_memory=bool(record["log"]))
+    apart = _write_apart(settings, record)
+    told = _list_instructions(settings, record, has_memory=bool(record["log"] or apart))
     said: int = sum(feature.instruction_tokens() for feature in told)
     # A token of an id has two characters or more.
     said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(record["log"])))
-    apart = settings.features.of("memory_block", record)
-    said += sum(len(write(record)) // 3 for write in apart)
+    said += sum(len(block) // 3 for block in apart)
+    # What is shown apart is counted as it is shown, not as it stands in the log.
+    said += sum(each["tokens"] for each in settings.features.select_log(record["log"]))
+    said -= log_tokens(record)
     return said + sum(len(aside.text) // 3 for aside in asides)
 
 
@@ -309,9 +339,7 @@ def render_memory(
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
-    owners = [group.get("feature", "") for group in record["log"]]
-    writers = settings.features.of("memory_block", {*record, *owners})
-    apart = [block for write in writers if (block := write(record))]
+    apart = _write_apart(settings, record)
     log = settings.features.select_log(record["log"])
     groups = _select_groups(log)
     frame = settings.features.first("frame")
@@ -333,6 +361,13 @@ def render_memory(
     if tags := _write_hints(settings.features.list_closing(record)):
         blocks.append(tags)
     return blocks
+
+
+def _write_apart(settings: Settings, record: MemoryRecord) -> list[str]:
+    """Return what features show of the memory apart from the log."""
+    owners = [group.get("feature", "") for group in record["log"]]
+    writers = settings.features.of("memory_block", {*record, *owners})
+    return [block for write in writers if (block := write(record))]
 
 
 def _list_instructions(
