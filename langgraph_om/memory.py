@@ -118,9 +118,8 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """The most that the Actor's model reads, in tokens; `None` while nobody has said.
 
         `max_input_tokens` says it, or the model's profile, which `create_memory_agent`, the
-        middleware and `with_second_try(model.invoke)` read; else the first prompt that is refused
-        as too long. `thresholds` fit into it. What a thread has learned in another process holds
-        for that thread alone, see `status`.
+        middleware and `with_second_try(model.invoke)` read. `thresholds` fit into it. What a thread
+        learns from a refused prompt holds for that thread alone, see `status`.
         """
         return self._runner.window
 
@@ -140,9 +139,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             def agent(state):
                 return {"messages": [ask(state, system="You are a travel companion.")]}
 
-        Where the provider says that the prompt is too long, enormous messages are shown as previews
-        first, then the oldest messages are left out, then the oldest observations; four times at
-        most. The state does not change by it, and `data-om-view-trimmed` says what was left out.
+        If the provider refuses the prompt, or answers a long one with nothing, half of its length
+        goes first: enormous messages become previews, then the oldest messages are left out, then
+        the oldest observations. Then attachments are named instead, and content is sent as plain
+        text. The state does not change, and `data-om-view-trimmed` says what was left out.
 
         Args:
             call: Calls the model with messages; what it returns is awaited where it is a coroutine
@@ -153,32 +153,33 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             `llm_input_messages`; it returns the answer. A coroutine function for one.
         """
         model = getattr(call, "__self__", None)
-        name = name_actor(model)
         self._runner.meet_actor(model)
         if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
-                tries, view = self._try(name, state, **options)
+                tries, view = self._try(model, state, **options)
                 return await tries.aask(call, view)
 
             return aask
 
         def ask(state: Any, **options: Any) -> Any:
-            tries, view = self._try(name, state, **options)
+            tries, view = self._try(model, state, **options)
             return tries.ask(call, view)
 
         return ask
 
     def _try(
         self,
-        model: str,
+        model: Any,
         state: Any,
         *,
         system: str | SystemMessage | None = None,
         config: RunnableConfig | None = None,
     ) -> tuple[SecondTries, list[BaseMessage]]:
+        self._runner.meet_actor(model, system=system)
         view = self.llm_input_messages(state, system=system, config=config)
-        return SecondTries(self._runner, state, system, model=model, config=config), view
+        name = name_actor(model)
+        return SecondTries(self._runner, state, system, model=name, config=config), view
 
     def shorten(
         self,

@@ -345,6 +345,17 @@ def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
     return name_formula(family, name if isinstance(name, str) else "")
 
 
+def find_tools(model: Any) -> Sequence[Any]:
+    """Return the tools that are bound to a model; of fallbacks those of the first."""
+    model = getattr(model, "__self__", model)
+    for _ in range(_MOST_WRAPPERS):
+        bound = getattr(model, "kwargs", None)
+        if isinstance(bound, Mapping) and bound.get("tools"):
+            return list(bound["tools"])
+        model = getattr(model, "bound", None) or getattr(model, "runnable", None)
+    return ()
+
+
 def name_actor(model: Any) -> str:
     """Return the name of the Actor's model; of fallbacks that of the first.
 

@@ -14,8 +14,10 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
+from langgraph.errors import GraphBubbleUp
 
 from langgraph_om.core.content.text import compile_late
+from langgraph_om.errors import ObservationalMemoryError
 
 DEFAULT_RETRIES: Final = 2
 """How often a model that is named by a string is asked again after a transient failure."""
@@ -42,50 +44,23 @@ _TRANSIENT_NAMES = frozenset(
 )
 """Classes of errors without a status that another try may not raise again."""
 
-_OVERFLOW_STATUSES = frozenset({400, 413, 422})
-_OVERFLOW_PHRASES = (
-    # OpenAI, LiteLLM, Anthropic, and what is common
-    *("context_length_exceeded", "contextwindowexceedederror", "maximum context length"),
-    *("exceeds the context window", "context window exceeded", "context limit exceeded"),
-    *("input tokens exceed the configured limit", "prompt is too long"),
-    # vLLM, SGLang
-    *("longer than the maximum model length", "longer than the model's context length"),
-    # llama.cpp
-    *("exceeds the available context size", "exceed_context_size_error"),
-    # text-generation-inference, Bedrock, Gemini
-    *("`inputs` must have less than", "input is too long for requested model"),
-    *("exceeds the maximum number of tokens allowed", "input tokens exceeded"),
-    # Ollama, OpenRouter, and proxies
-    *(
-        "exceeds the context length",
-        "exceeds maximum context length",
-        "exceeded max context length",
-    ),
-    *("exceed context limit", "context length is only", "exceeds the model's maximum context"),
-    # Together, xAI, Cohere
-    *("`max_new_tokens` must be <=", "maximum prompt length is", "in the prompt cannot exceed"),
-)
-"""Of errors that say so, in lower case."""
+_NO_REFUSALS = frozenset({401, 402, 403, 407, 408, 409, 425, 429})
+"""Of credentials, quota, rate and connection: the same question without a part fails as well."""
 _TOO_LARGE = 413
-"""The status that says it by itself: of servers that count bytes, and of proxies before them."""
-_DETAILS = ("message", "error", "code", "type", "detail", "metadata", "raw")
-_SIZES = ("n_prompt_tokens", "n_ctx")
-"""In the body of an error, what is read of it; the rest may be words of the prompt."""
-_MOST_DETAILS = 10_000
-
-_REFUSAL_STATUSES = frozenset({400, 422})
-_NAMES_REASONING = compile_late(r"thinking\W{0,3} blocks?\b|thinking\.signature")
-_WANTS_REASONING = compile_late(
-    r"must start with a \W?thinking\W? block|expected \W?thinking\W? or"
-)
+_NAMES_LENGTH = compile_late(r"(?i)context|token|length|too (?:long|large|big)|overflow")
+_NAMES_REASONING = compile_late(r"(?i)thinking|reasoning|signature")
+_NUMBER = compile_late(r"(?<![\w.,])\d{1,9}(?:[,_']\d{3}){0,3}(?![\w,']*\d)")
+_MOST_READ = 4000
+"""Characters of an error's text that are looked at; what is longer quotes the prompt."""
 
 _STALE = compile_late(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
+_OURS = (ObservationalMemoryError, GraphBubbleUp)
 
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the same call may succeed a little later."""
-    if any(str(getattr(cause, "code", "")) in _NO_QUOTA for cause in _walk_causes(error)):
+    if any(map(has_no_quota, _walk_causes(error))):
         return False
     status = status_of(error)
     if status is not None:
@@ -101,120 +76,67 @@ def is_transient(error: BaseException) -> bool:
     return False
 
 
-def is_context_overflow(error: BaseException) -> bool:
-    """Return whether a provider says that the prompt is too long for the model.
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a provider refuses the question itself, so that less of it may be taken.
 
-    Clients of OpenAI-compatible servers raise one error for all bad requests; its text tells.
+    The status decides, not the words. A client without statuses raises whatever it likes: all but
+    what tells of the connection, and of errors of this package and of LangGraph.
     """
-    if any(isinstance(cause, ContextOverflowError) for cause in _walk_causes(error)):
-        return True
-    status = status_of(error)
-    if status not in _OVERFLOW_STATUSES:
+    if is_transient(error) and status_of(error) != _SERVER_ERROR:
         return False
-    text = _read_text(error).lower()
-    return status == _TOO_LARGE or any(phrase in text for phrase in _OVERFLOW_PHRASES)
+    if any(isinstance(cause, _OURS) or has_no_quota(cause) for cause in _walk_causes(error)):
+        return False
+    status = status_of(error)
+    if status is not None:
+        return status == _SERVER_ERROR or (status < _SERVER_ERROR and status not in _NO_REFUSALS)
+    return not is_stale(error)
 
 
-def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
-    """Return how long a provider says that the prompt was, and how long it may be, in tokens.
+def has_no_quota(error: BaseException) -> bool:
+    """Return whether an account has no quota left, which no wait brings back."""
+    return str(getattr(error, "code", "")) in _NO_QUOTA
 
-    Where the error tells of the answer's tokens too, these are taken off both.
 
-    Returns:
-        `None` for a number that the error does not tell.
+def may_be_too_long(error: BaseException) -> bool:
+    """Return whether a refusal speaks of a length, which is only to be quicker.
+
+    Any other refusal may mean the same.
     """
-    text = _read_text(error)
-    for pattern in _ASKED_AND_ALLOWED:
-        found = pattern.search(text)
-        if found is not None:
-            told = [(name, size) for name, size in found.groupdict().items() if size]
-            sizes = {name: int(re.sub(r"\D", "", size)) for name, size in told}
-            asked, allowed, kept = sizes.get("asked"), sizes.get("allowed"), sizes.get("kept", 0)
-            if asked is None and "whole" in sizes:
-                asked = sizes["whole"] - kept
-            if allowed is None or allowed <= kept:  # an answer that is too long is no prompt
-                return asked, None
-            return asked, allowed - kept
-    return None, None
+    if isinstance(error, ContextOverflowError) or status_of(error) == _TOO_LARGE:
+        return True
+    return _NAMES_LENGTH.search(_read_text(error)) is not None
+
+
+def speaks_of_reasoning(error: BaseException) -> bool:
+    """Return whether a refusal speaks of reasoning that was sent again, which is to be quicker."""
+    return _NAMES_REASONING.search(_read_text(error)) is not None
+
+
+def find_allowed(error: BaseException, counted: int) -> int | None:
+    """Return how many tokens a provider takes, in the tokens that are counted here.
+
+    A text may hold any numbers, also those of the prompt that it quotes. So two of them have to
+    fit: one that is about what was sent, and the next smaller one.
+
+    Args:
+        counted: The tokens of what was sent.
+    """
+    told = {int(re.sub(r"\D", "", each)) for each in _NUMBER.findall(_read_text(error))}
+    asked = max((each for each in told if counted / _FITS <= each <= counted * _FITS), default=0)
+    allowed = max((each for each in told if _LEAST_ALLOWED <= each < asked), default=0)
+    return counted * allowed // asked if allowed else None
+
+
+_FITS = 2.0
+"""Memory and provider count differently, and tools are counted by one of them alone."""
+_LEAST_ALLOWED = 500
 
 
 def _read_text(error: BaseException) -> str:
-    """Return what an error and its causes say, and the body of the reply they were made of.
-
-    Clients leave more or less of that out of their errors' texts.
-    """
-    said: list[str] = []
-    for cause in _walk_causes(error):
-        said += [str(cause), *_list_details(getattr(cause, "body", None))]
-    return " ".join(said)
-
-
-def _list_details(body: object, levels: int = 4) -> Iterator[str]:
-    if isinstance(body, str):
-        yield body[:_MOST_DETAILS]
-    if not levels or not isinstance(body, Mapping):
-        return
-    for name in _DETAILS:
-        yield from _list_details(body.get(name), levels - 1)
-    for name in _SIZES:
-        if isinstance(body.get(name), int):
-            yield f"{name}: {body[name]}"
-
-
-def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
-    """Compile patterns in which `<asked>` and the like stand for a number."""
-    filled = (re.sub(r"<(\w+)>", r"(?P<\1>\\d[\\d,_]*)", each) for each in patterns)
-    return tuple(compile_late(each, re.IGNORECASE | re.DOTALL) for each in filled)
-
-
-_ASKED_AND_ALLOWED = _compile(
-    # OpenAI, older vLLM, OpenRouter: with the answer's tokens
-    r"context length is <allowed> tokens.{0,40}requested (?:about )?<whole> tokens "
-    r"\(<asked>[^,;)]*[,;] <kept>",
-    r"context length is <allowed> tokens.{0,60}?(?:resulted in|requested) (?:about )?<asked>",
-    # newer vLLM
-    r"passed <asked> input tokens and requested <kept>.{0,60}context length is only <allowed>",
-    r"prompt (?:contains|\(length) (?:at least )?<asked>.{0,80}?"
-    r"maximum (?:model|context) length (?:of|is) <allowed>",
-    # SGLang
-    r"length of <allowed> tokens.{0,40}total of <whole> tokens: <asked> tokens.{0,40}and <kept>",
-    r"input \(<asked> tokens\) is longer than the model's context length \(<allowed>",
-    # Mistral, Fireworks, xAI, Cohere, Together, Groq
-    r"prompt contains <asked> tokens.{0,60}with <allowed> maximum context length",
-    r"prompt is too long: <asked>, model maximum context length: <allowed>",
-    r"maximum prompt length is <allowed> but the request contains <asked>",
-    r"prompt cannot exceed <allowed> - received <asked>",
-    r"must be <= <allowed>\. given: <asked> `inputs` tokens and <kept>",
-    r"limit <allowed>, requested <asked>",
-    # OpenAI's responses
-    r"configured limit of <allowed> tokens.{0,40}resulted in <asked>",
-    # Anthropic, also behind Bedrock and Vertex
-    r"<asked> tokens > <allowed> maximum",
-    r"exceed context limit: <asked> \+ <kept> > <allowed>",
-    # Gemini
-    r"token count \(?<asked>\)? exceeds the maximum number of tokens allowed \(?<allowed>",
-    r"maximum number of tokens allowed \(?<allowed>",
-    # llama.cpp
-    r"request \(<asked> tokens\) exceeds the available context size \(<allowed>",
-    r"n_prompt_tokens\W{1,4}<asked>.{0,20}n_ctx\W{1,4}<allowed>",
-    # text-generation-inference
-    r"must have less than <allowed> tokens.{0,20}?given:? <asked>",
-    # what is common
-    r"<asked> tokens > <allowed>",
-    r"maximum context length (?:of|is) <allowed>",
-)
-"""What the errors of providers say of sizes, the most telling form first."""
-
-
-def is_refused_reasoning(error: BaseException) -> bool:
-    """Return whether a provider refuses reasoning that it was sent again.
-
-    An error that asks for more of it is none.
-    """
-    if status_of(error) not in _REFUSAL_STATUSES:
-        return False
-    text = _read_text(error).lower()
-    return bool(_NAMES_REASONING.search(text)) and not _WANTS_REASONING.search(text)
+    """Return what an error and its causes say, and the body of the reply they were made of."""
+    bodies = (getattr(cause, "body", None) for cause in _walk_causes(error))
+    said = [*map(str, _walk_causes(error)), *(str(body) for body in bodies if body)]
+    return " ".join(each[:_MOST_READ] for each in said)
 
 
 def is_stale(error: BaseException) -> bool:

@@ -43,7 +43,7 @@ from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import find_formula, find_window, name_actor, write_schema
+from langgraph_om.models.providers import find_formula, find_tools, find_window, name_actor, write_schema
 from langgraph_om.runtime.drivers import POLL_SECONDS
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
@@ -143,6 +143,10 @@ class StepRunner:
     """What came of work in turns that no answer of the Actor has followed."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
+    left_out: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
+    """By the names of the Actor's models, the forms of content that helped when left out."""
+    tool_tokens: int = field(init=False, default=0)
+    """What the Actor's tools count, as far as they are known."""
     _configured: Settings = field(init=False)
     """The settings while nobody knows what the Actor's model reads."""
     _fitted: dict[int, Settings] = field(init=False, default_factory=dict)
@@ -239,8 +243,11 @@ class StepRunner:
         name = name_actor(model)
         self._models.add(name)
         self._count_images_as(model)
-        if not any(self._actor) and (tools or system):
-            self._actor = (tools, system)
+        before = self._actor
+        self._actor = (before[0] or tools or find_tools(model), before[1] or system)
+        if self._actor != before:
+            count = self.settings.counter.count_text
+            self.tool_tokens = sum(map(count, map(write_schema, self._actor[0])))
             self._fit_all()
         if not self._configured.max_input_tokens:  # which says it in the place of the profile
             self.learn_window(find_window(model), "profile", name)
@@ -274,6 +281,13 @@ class StepRunner:
         self.windows = {**self.windows, model: {"tokens": tokens, "source": source}}
         self._fit_all()
 
+    def note_left_out(self, model: str, form: str, what: str) -> None:
+        """Note that one of the Actor's models took a prompt without a form that it refused."""
+        self.left_out[model] = self.left_out.get(model, frozenset()) | {form}
+        self.runs.warn_once(
+            "the Actor's model %r refused a prompt and took it without %s", model, what
+        )
+
     def _fit_all(self) -> None:
         self._fitted.clear()
         if self.window is not None:
@@ -288,12 +302,11 @@ class StepRunner:
         return self._fitted[window]
 
     def _fit_anew(self, window: int) -> Settings:
-        before, (tools, system) = self._resolve_budget(window), self._actor
+        before, system = self._resolve_budget(window), self._actor[1]
         if self._images is not None:
             before = before.count_with(self._images)
         own = system.text if isinstance(system, BaseMessage) else system or ""
-        beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
-        beside += FIXED_TOKENS
+        beside = before.counter.count_text(own) + self.tool_tokens + FIXED_TOKENS
         beside += sum(count() for count in before.features.having("instruction_tokens"))
         return before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
 

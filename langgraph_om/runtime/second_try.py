@@ -1,6 +1,6 @@
-"""Ask the Actor again with less, after its provider refused the input as too long.
+"""Ask the Actor again with less, after its provider refused the input.
 
-Features cut what is enormous first, then the oldest messages of the window are left out, then the
+Of the length, features cut what is enormous first, then the oldest messages of the window are left out, then the
 oldest observations. The memory itself does not change by it.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, TypeVar, cast
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.actor.prompt import View, assemble, choose_reminder, render_memory
@@ -24,6 +24,7 @@ from langgraph_om.core.content.blocks import (
     mark_other_view,
     without_bound_reasoning,
 )
+from langgraph_om.core.content.parts import part_text, parts_of
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.events import to_part
 from langgraph_om.core.prompts import load
@@ -31,7 +32,12 @@ from langgraph_om.core.step.inspect import describe_trim
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, ViewTrimmed
-from langgraph_om.models.retries import is_context_overflow, is_refused_reasoning, read_overflow
+from langgraph_om.models.retries import (
+    find_allowed,
+    is_refusal,
+    may_be_too_long,
+    speaks_of_reasoning,
+)
 from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
@@ -133,13 +139,17 @@ def _cut(message: BaseMessage, key: str, *, features: Features, tokens: int) -> 
 AnswerT = TypeVar("AnswerT")
 MarkAnswer = Callable[[BaseMessage], BaseMessage]
 
-_MOST_TRIES: Final = 4
+_MOST_LENGTHS: Final = 3
+"""How often a prompt is made shorter whose length is refused in so many words."""
 _SURE: Final = 0.95
-"""Of the length that an error allows, so much is used: memory and provider count differently."""
-_LEAST_LEARNED: Final = 1000
-"""Tokens; no model reads less, and an error may hold other numbers than those of a window."""
-_HOPELESS: Final = 1.1
-"""What is longer by so much than an error allows is not tried."""
+"""Of the length that is allowed, so much is used: memory and provider count differently."""
+_LONG: Final = 500
+"""Tokens; what is shorter is not refused for its length, unless an error says so."""
+
+_WITHOUT: Final = {
+    "attachments": "what is attached to them, which is named instead",
+    "blocks": "blocks of content, as plain texts",
+}
 
 
 def _mark_message(answer: Any, mark: MarkAnswer) -> Any:
@@ -147,7 +157,12 @@ def _mark_message(answer: Any, mark: MarkAnswer) -> Any:
 
 
 class SecondTries:
-    """Inputs for one call of the Actor, each smaller than the one that was refused before.
+    """Inputs for one call of the Actor, each with less than the one that was refused before.
+
+    Half of the length goes first, then attachments, then the form: an eighth of the length, as
+    plain texts. That is all for a refusal that may mean anything; one that speaks of a length is
+    followed by shorter and shorter inputs. What helped is remembered: a length by the thread, plain
+    texts for the model.
 
     Args:
         model: The name of the Actor's model; empty where it is not known.
@@ -169,32 +184,84 @@ class SecondTries:
     ) -> None:
         self._runner, self._state, self._system = runner, state, system
         self._model, self._config, self._mark_in = model, config, mark
-        self._learned: int | None = None
-        self._left = _MOST_TRIES
+        self._window: int | None = None
         self._look: Step | None = None
-        self._size = None if refused is None else self._count(refused)
-        self._shows_reasoning = True
+        self._shown = None if refused is None else list(refused)
+        self._without = {"blocks"} & runner.left_out.get(model, frozenset())
+        self._tried: list[str] = []
 
     def _count(self, messages: Iterable[BaseMessage]) -> int:
-        return count_messages(self._runner.settings.counter, messages)
+        runner = self._runner
+        return count_messages(runner.settings.counter, messages) + runner.tool_tokens
 
     def find(self, error: Exception) -> list[BaseMessage]:
-        """Return the next input: one that is shorter, or without old reasoning.
+        """Return the next input, with less than the last one.
 
         Raises:
             Exception: The error itself, where another input would not help, or memory is off.
         """
-        is_too_long = is_context_overflow(error)
-        may_help = is_too_long or (is_refused_reasoning(error) and self._shows_reasoning)
-        if not self._left or not may_help or not self._runner.runs.is_on(self._config):
-            raise error
-        self._left -= 1
-        look = self._open()
-        found = self._shorten(look, error) if is_too_long else self._leave_reasoning_out(look)
-        self._shows_reasoning = False
+        found = self._find(error) if is_refusal(error) else None
         if found is None:
             raise error
         return found
+
+    def _find(self, error: Exception | None) -> list[BaseMessage] | None:
+        """Return the next input; `None` where nothing is left to leave out.
+
+        Args:
+            error: What was raised; `None`: a long prompt had an empty answer.
+        """
+        if not self._runner.runs.is_on(self._config):
+            return None
+        look = self._open()
+        if self._shown is None:
+            self._shown = self._runner.actor_input(look, self._system)
+        before = self._shown
+        size = self._count(before)
+        is_long = error is not None and may_be_too_long(error)
+        allowed = None if error is None else find_allowed(error, size)
+        for way in self._order(error, is_long=is_long):
+            if way == "length":
+                share = 2 if is_long or "length" not in self._tried else 4
+                target = size // share if allowed is None else int(allowed * _SURE)
+                found = self._shorten(look, size, target) if is_long or size > _LONG else None
+            else:
+                found = self._leave_out(look, way, size)
+            if found is not None and found != before:
+                self._tried.append(way)
+                self._window = size - 1 if allowed is None else min(allowed, size - 1)
+                self._shown = found
+                return found
+        return None
+
+    def _order(self, error: Exception | None, *, is_long: bool) -> list[str]:
+        """Return what may be left out next, the first choice first."""
+        lengths = self._tried.count("length")
+        forms = [way for way in ("attachments", "blocks") if way not in self._without]
+        if "reasoning" not in self._tried and self._speaks_of_reasoning(error):
+            return ["reasoning", "length", *forms]
+        if is_long:
+            return [*(["length"] if lengths < _MOST_LENGTHS else []), *forms]
+        return ["length", *forms] if not lengths else [*forms, *(["length"] if lengths < 2 else [])]  # noqa: PLR2004
+
+    def _speaks_of_reasoning(self, error: Exception | None) -> bool:
+        return error is not None and speaks_of_reasoning(error)
+
+    def _leave_out(self, look: Step, way: str, size: int) -> list[BaseMessage] | None:
+        assert self._shown is not None
+        if way == "reasoning":
+            if not any(map(holds_bound_reasoning, self._shown)):
+                return None
+            return self._runner.actor_input(look, self._system, with_reasoning=False)
+        self._without.add(way)
+        return self._write(self._shown)
+
+    def _write(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        if "blocks" in self._without:
+            return [*map(as_text, messages)]
+        if "attachments" in self._without:
+            return [as_text(each) if holds_attachments(each) else each for each in messages]
+        return messages
 
     def _open(self) -> Step:
         if self._look is None:
@@ -204,95 +271,136 @@ class SecondTries:
             self._look = runner.look(record_of(state), messages, texts, self._config)
         return self._look
 
-    def _shorten(self, look: Step, error: Exception) -> list[BaseMessage] | None:
-        runner = self._runner
-        size = self._size
-        if size is None:
-            size = self._count(runner.actor_input(look, self._system))
-        asked, allowed = read_overflow(error)
-        target, is_told = size // 2, False
-        if asked and allowed and asked > allowed:
-            target, is_told = int(size * allowed / asked * _SURE), True
-        if allowed is not None and allowed >= _LEAST_LEARNED:  # the next call is not refused
-            self._learned = allowed
-            runner.learn_window(allowed, "refused", self._model)
-        most = target * _HOPELESS if is_told else size
-        return self._leave_out(look, size, target, most=most, limit=allowed)
+    def _shorten(self, look: Step, size: int, target: int) -> list[BaseMessage] | None:
+        """Return an input that is shorter than `size`, and say what it leaves out."""
+        room = max(1, target - self._runner.tool_tokens)
+        shorter = find_shorter(look, room, system=self._system, limit=target)
+        messages = self._write(shorter.messages)
+        if self._count(messages) >= size:
+            return None
+        part = to_part(shorter.notice)
+        if part is not None:
+            find_writer(self._config)(part)
+        return messages
 
-    def _fit(self, view: list[BaseMessage]) -> list[BaseMessage] | None:
-        """Return a shorter input before any is refused, where the window is known not to hold it.
+    def _begin(self, view: list[BaseMessage]) -> list[BaseMessage]:
+        """Return the first input: in the form that the model takes, in the window that is known.
 
         What is short in characters is not counted.
         """
         runner = self._runner
+        self._shown = view
         if not runner.runs.is_on(self._config):
-            return None
+            return view
+        self._shown = self._write(view)
         window = runner.find_window(runner.record(self._state), self._model)
-        if window is None or sum(map(_count_characters, view)) <= 2 * window:
-            return None
-        size = self._count(view)
-        if size <= window * _SURE:
-            return None
-        target = int(window * _SURE * _SURE)
-        return self._leave_out(self._open(), size, target, most=size, limit=window)
-
-    def _leave_out(
-        self, look: Step, size: int, target: int, *, most: float, limit: int | None
-    ) -> list[BaseMessage] | None:
-        """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
-        shorter = find_shorter(look, target, system=self._system, limit=limit)
-        if shorter.tokens >= size or shorter.tokens > most:
-            return None
-        self._size = shorter.tokens
-        part = to_part(shorter.notice)
-        if part is not None:
-            find_writer(self._config)(part)
-        return shorter.messages
-
-    def _leave_reasoning_out(self, look: Step) -> list[BaseMessage] | None:
-        """Leave out the reasoning that its provider binds to what stands before it."""
-        if not any(map(holds_bound_reasoning, self._runner.actor_input(look, self._system))):
-            return None
-        return self._runner.actor_input(look, self._system, with_reasoning=False)
+        if window is not None:
+            room = 2 * (window - runner.tool_tokens)
+            if sum(map(_count_characters, view)) > room:
+                size, most = self._count(self._shown), int(window * _SURE)
+                if size > most:
+                    shorter = self._shorten(self._open(), size, int(most * _SURE))
+                    self._shown = shorter or self._shown
+        return self._shown
 
     # --- Calls -----------------------------------------------------------------------------------
 
     def ask(self, call: Callable[[list[BaseMessage]], AnswerT], view: list[BaseMessage]) -> AnswerT:
         """Call the model until it takes the input, and return its answer, marked where needed."""
-        shown = self._fit(view) or view
+        shown = self._begin(view)
         while True:
             try:
                 answer = call(shown)
             except Exception as error:  # noqa: BLE001 raised again where nothing helps
                 shown = self.find(error)
             else:
-                return answer if shown is view else self._mark(answer)
+                again = self._find_for_empty(answer)
+                if again is None:
+                    return self._mark(answer, view)
+                shown = again
 
     async def aask(
         self, call: Callable[[list[BaseMessage]], Awaitable[AnswerT]], view: list[BaseMessage]
     ) -> AnswerT:
         """Do the same as `ask` with a model that is awaited."""
-        shown = self._fit(view) or view
+        shown = self._begin(view)
         while True:
             try:
                 answer = await call(shown)
             except Exception as error:  # noqa: BLE001 raised again where nothing helps
                 shown = self.find(error)
             else:
-                return answer if shown is view else self._mark(answer)
+                again = self._find_for_empty(answer)
+                if again is None:
+                    return self._mark(answer, view)
+                shown = again
 
-    def _mark(self, answer: AnswerT) -> AnswerT:
-        """Mark an answer: later views do not continue its own, and how long a prompt may be."""
+    def _find_for_empty(self, answer: Any) -> list[BaseMessage] | None:
+        """Return the next input behind an empty answer, by which some servers refuse long prompts.
+
+        Behind a tool's result an agent may well have nothing to add.
+        """
+        shown = self._shown or []
+        is_after_tool = bool(shown) and isinstance(shown[-1], ToolMessage)
+        if is_after_tool or not self._is_empty(answer) or self._count(shown) <= 2 * _LONG:
+            return None
+        return self._find(None)
+
+    def _is_empty(self, answer: Any) -> bool:
+        found: list[BaseMessage] = []
+
+        def note(message: BaseMessage) -> BaseMessage:
+            found.append(message)
+            return message
+
+        self._mark_in(answer, note)
+        if not found or getattr(answer, "structured_response", None) is not None:
+            return False
+        return not any(
+            message.content or getattr(message, "tool_calls", ()) or message.additional_kwargs
+            for message in found
+        )
+
+    def _mark(self, answer: AnswerT, view: list[BaseMessage]) -> AnswerT:
+        """Remember what helped, and mark the answer: later views do not continue its own.
+
+        A length is learned by the thread alone, and only where nothing else was left out: the words
+        of one user are no reason to show others less.
+        """
+        if self._shown is view:
+            return answer
+        is_answered = bool(self._tried) and not self._is_empty(answer)
+        if is_answered and self._tried[-1] in _WITHOUT:
+            self._runner.note_left_out(self._model, self._tried[-1], _WITHOUT[self._tried[-1]])
+        learns = is_answered and set(self._tried) == {"length"} and self._window is not None
 
         def mark(message: BaseMessage) -> BaseMessage:
             marked = mark_other_view(message)
             return (
-                marked
-                if self._learned is None
-                else mark_learned(marked, self._model, self._learned)
+                mark_learned(marked, self._model, self._window)
+                if learns and self._window is not None
+                else marked
             )
 
         return cast("AnswerT", self._mark_in(answer, mark))
+
+
+def as_text(message: BaseMessage) -> BaseMessage:
+    """Return a message whose content is one text, which names what is attached to it."""
+    if isinstance(message.content, str):
+        return message
+    if isinstance(message, SystemMessage):
+        return message.model_copy(update={"content": message.text})
+    kinds = {"text"} if isinstance(message, AIMessage) else None
+    parts = [part for part in parts_of(message) if kinds is None or part.kind in kinds]
+    return message.model_copy(update={"content": "\n\n".join(map(part_text, parts))})
+
+
+def holds_attachments(message: BaseMessage) -> bool:
+    """Return whether a message of a user or a tool holds anything but text."""
+    if isinstance(message, AIMessage | SystemMessage) or isinstance(message.content, str):
+        return False
+    return any(isinstance(each, dict) and each.get("type") != "text" for each in message.content)
 
 
 def _count_characters(message: BaseMessage) -> int:
