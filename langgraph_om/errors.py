@@ -35,6 +35,8 @@ class ObserverError(ObservationalMemoryError):
 
     observations: str = ""
     """What could be read of the answer all the same, for display."""
+    room: int = 0
+    """How many tokens a question may have that is asked instead; 0: a shorter one does not help."""
 
 
 class SourceError(ObservationalMemoryError):

@@ -52,6 +52,9 @@ class ModelReply:
     """`inputTokens` and `outputTokens` as the provider counts them."""
     error: Exception | None = None
     """Why there is no answer."""
+    room: int = 0
+    """Where a model refused the question, or does not read as much: about how many tokens one may
+    have. 0 where a shorter question does not help."""
 
 
 @dataclass(slots=True)

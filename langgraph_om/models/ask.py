@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Literal
@@ -47,9 +47,16 @@ from langgraph_om.models.model_value import (
     is_leaf,
     is_list,
 )
-from langgraph_om.models.pool import ModelPool, name_of, refuses_attachments, retries_of
+from langgraph_om.models.pool import BoundModel, ModelPool, choose_room, name_of, retries_of
 from langgraph_om.models.providers import check_value
-from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
+from langgraph_om.models.retries import (
+    backoff,
+    find_allowed,
+    is_refusal,
+    is_stale,
+    is_transient,
+    retry_after,
+)
 
 # Whether a model can be awaited, or only looks as if: langchain lends every model an `ainvoke`.
 #
@@ -97,20 +104,26 @@ def _find_ways(model: Any) -> set[_Way]:
 logger = logging.getLogger("langgraph_om")
 
 
-def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any]:
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of asking a model."""
+
+    answer: Any = None
+    error: Exception | None = None
+    room: int = 0
+    """As in a `ModelReply`."""
+
+
+def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Tried]:
     """Try one model after the other until one answers.
 
-    A model that others stand behind gets half of the time that is left.
-
-
-    Raises:
-        Exception: What the only model raised.
-        ModelTierError: When no tier covers the question.
-        ObservationalMemoryError: When all of several models failed.
+    A model that others stand behind gets half of the time that is left. Of several that refuse the
+    question for its length, the largest room counts.
     """
     ends_at = time.monotonic() + seconds
     ahead: list[tuple[ModelValue, int | None]] = [(calls.models.values[call.role], None)]
     failed: list[tuple[str, Exception]] = []
+    room = 0
     while ahead:
         value, retries = ahead.pop(0)
         left = ends_at - time.monotonic()
@@ -119,20 +132,19 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
             break
         share = left / 2 if ahead else left
         if is_leaf(value):
-            reply = yield from _retry(call, calls, value, retries, share)
-            if reply.error is None:
-                return reply.value
-            late = isinstance(reply.error, LateError) and ahead
-            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else reply.error
+            tried = yield from _retry(call, calls, value, retries, share)
+            if tried.error is None:
+                return tried
+            room = max(room, tried.room)
+            late = isinstance(tried.error, LateError) and ahead
+            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else tried.error
             failed.append((name_of(value), error))
         elif isinstance(value, ModelByInputTokens):
-            # Its size with all that any model may be sent.
-            whole = with_attachments(call.messages, call.attachments, lambda _: True)
             try:
-                tokens = count_messages(calls.counter, whole)
-                ahead.insert(0, (value.resolve(tokens), retries))
+                ahead.insert(0, (value.resolve(calls.count(call)), retries))
             except ModelTierError as error:
                 failed.append(("ModelByInputTokens", error))
+                room = max(room, value.thresholds[-1])
         elif is_list(value):
             ahead[:0] = entries_of(value, retries)
         elif is_choice(value):
@@ -143,42 +155,69 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any
                 ahead.insert(0, (chosen.value, retries))
             else:
                 failed.append((_name_function(value), problem))
-    raise _join_failures(failed, calls.deadline)
+    return Tried(error=_join_failures(failed, calls.deadline), room=room)
 
 
 def _retry(
     call: AskModel, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Requests[CallReply]:
-    """Ask one model, and again while that may help and its time allows."""
-    ends_at = time.monotonic() + seconds
+) -> Requests[Tried]:
+    """Ask one model, again while that may help and its time allows.
+
+    What it refuses is asked without attachments, then without settings that nobody asked for. A
+    shorter question is for who asks to put together.
+    """
+    models, ends_at = calls.models, time.monotonic() + seconds
     most = retries_of(leaf) if retries is None else retries
-    again, stale, is_bare = 0, 0, False
+    again, stale, size = 0, 0, calls.count(call)
+    key = (call.role, name_of(leaf), str(call.about.get("thread_id", "")))
+    room = models.find_room(key, leaf)
+    if room is not None and size > room:
+        msg = f"the question has {size} tokens, and {name_of(leaf)} reads {room}"
+        return Tried(error=ObservationalMemoryError(msg), room=room)
+    without = frozenset[str]()
     while True:
-        question = partial(prepare_question, call, calls, leaf, is_bare=is_bare)
+        question = partial(prepare_question, call, calls, leaf, without=without)
         left = max(0.0, ends_at - time.monotonic())
         reply: CallReply = yield Call(question, f"om_{call.role}", left)
         error = reply.error
-        if error is None or isinstance(error, LateError):
-            return reply
-        if calls.models.learn(call.role, leaf, error):
-            continue
-        if not is_bare and call.attachments and refuses_attachments(error):
-            client = calls.models.get(call.role, leaf)
-            is_bare = any(client.takes(e, by_profile=call.by_profile) for e in call.attachments)
-            if is_bare:
+        if error is None:
+            models.note_taken(key, size, without)
+            return Tried(reply.value)
+        if isinstance(error, LateError):
+            return Tried(error=error)
+        if is_refusal(error):
+            allowed = find_allowed(error, size)
+            part = None if allowed else _choose_part(call, models.get(call.role, leaf), without)
+            if part is not None:
+                without |= {part}
                 continue
+            room = models.note_refused(key, size, allowed)
+            return Tried(error=models.explain(call.role, leaf, error), room=room)
         if is_stale(error) and stale < _MAX_STALE:
             stale += 1
             continue
         if again >= most or not is_transient(error):
-            return reply
-        pause = retry_after(error, calls.clock())
-        if pause is None:
-            pause = backoff(again, "".join(str(message.content) for message in call.messages))
+            return Tried(error=error)
+        pause = _choose_pause(call, calls, error, again)
         if pause >= ends_at - time.monotonic():
-            return reply
+            return Tried(error=error)
         yield Pause(pause)
         again += 1
+
+
+def _choose_pause(call: AskModel, calls: Calls, error: Exception, again: int) -> float:
+    told = retry_after(error, calls.clock())
+    if told is not None:
+        return told
+    return backoff(again, "".join(str(message.content) for message in call.messages))
+
+
+def _choose_part(call: AskModel, client: BoundModel, without: Collection[str]) -> str | None:
+    """Return what a question is asked without next."""
+    takes = (client.takes(each, by_profile=call.by_profile) for each in call.attachments)
+    if "attachments" not in without and any(takes):
+        return "attachments"
+    return "settings" if "settings" not in without and client.adds else None
 
 
 _MAX_STALE = 4
@@ -211,12 +250,12 @@ class ReadyQuestion:
 
 
 def prepare_question(
-    call: AskModel, calls: Calls, leaf: Leaf, *, is_bare: bool = False
+    call: AskModel, calls: Calls, leaf: Leaf, *, without: Collection[str] = ()
 ) -> ReadyQuestion:
     """Return a question as one model takes it."""
-    client = calls.models.get(call.role, leaf)
+    client = calls.models.get(call.role, leaf, is_bare="settings" in without)
     takes = partial(client.takes, by_profile=call.by_profile)
-    attachments = () if is_bare else call.attachments
+    attachments = () if "attachments" in without else call.attachments
     linked = sum(bool(each.url) and not takes(each) for each in attachments)
     if linked:
         logger.warning(
@@ -289,6 +328,11 @@ class Calls:
     config: RunnableConfig | None = None
     """The configuration of the run, where it is not found around the call."""
 
+    def count(self, call: AskModel) -> int:
+        """Count a question with all that any model may be sent of it."""
+        whole = with_attachments(call.messages, call.attachments, lambda _: True)
+        return count_messages(self.counter, whole)
+
 
 NO_STREAM = "nostream"
 """LangGraph's tag for model calls that stay out of `stream_mode="messages"`."""
@@ -346,10 +390,15 @@ _CUT_OFF = {
 def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
     """Ask a question; whatever a model raises is an answer to the flow."""
     try:
-        answer = yield from attempt_models(call, calls, seconds)
-        return read_reply(answer, calls.clock())
+        tried = yield from attempt_models(call, calls, seconds)
+        if tried.error is not None:
+            return ModelReply(calls.clock(), error=tried.error, room=tried.room)
+        reply = read_reply(tried.answer, calls.clock())
     except Exception as error:  # noqa: BLE001 a failure is a reply
         return ModelReply(calls.clock(), error=error)
+    if reply.error is None and not reply.text.strip():
+        return replace(reply, room=choose_room(calls.count(call), None))
+    return reply
 
 
 def read_reply(answer: object, at: datetime) -> ModelReply:

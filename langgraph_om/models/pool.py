@@ -6,7 +6,7 @@ A model that is named by a string is made once per role; what it refuses is reme
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.parts import Attachment, is_profiled
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.observe.observer import ObserverInput, build_question
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
@@ -46,17 +45,18 @@ from langgraph_om.models.providers import (
     family_and_name,
     family_of,
     find_missing_key,
-    find_refused,
+    find_window,
     fit_to_model,
     limit_output,
     to_arguments,
 )
-from langgraph_om.models.retries import DEFAULT_RETRIES, status_of
+from langgraph_om.models.retries import DEFAULT_RETRIES, may_be_too_long
 
 _PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
 """What these clients pass on by its URL; others would fetch it themselves, or refuse it."""
 
-_REFUSES_SETTINGS = (400, 422)
+Asked = tuple[str, str, str]
+"""A role, the name of its model, and the id of the thread that it is asked about."""
 
 
 @dataclass
@@ -67,20 +67,64 @@ class ModelPool:
     """A checked model value per role."""
     settings: Mapping[str, Sampling]
     """The settings per role."""
-    _made: dict[tuple[str, str], BoundModel] = field(default_factory=dict, repr=False)
-    _refused: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    """The settings that each model has refused, by its name."""
+    _made: dict[tuple[str, str, bool], BoundModel] = field(default_factory=dict, repr=False)
+    _bare: set[str] = field(default_factory=set, repr=False)
+    """Names of models that took a question without settings that nobody asked for."""
+    _refused: dict[Asked, tuple[int, int | None]] = field(default_factory=dict, repr=False)
+    """The sizes of questions that were refused, and what their errors allow."""
+    _learned: dict[Asked, int] = field(default_factory=dict, repr=False)
+    """How many tokens a model reads for a thread, since it took a shorter question."""
 
-    def get(self, role: str, leaf: Leaf) -> BoundModel:
-        """Return a model with a role's settings."""
+    def get(self, role: str, leaf: Leaf, *, is_bare: bool = False) -> BoundModel:
+        """Return a model with a role's settings.
+
+        Args:
+            is_bare: Without those that nobody asked for.
+        """
         sampling, name = self.settings[role], name_of(leaf)
-        refused = self._refused.get(name, frozenset())
         if not isinstance(leaf, str):
-            return _bind_settings(leaf, sampling, refused)
-        client = self._made.get((role, name))
+            return _bind_settings(leaf, sampling)
+        is_bare = is_bare or name in self._bare
+        client = self._made.get((role, name, is_bare))
         if client is None:  # two threads may both make one; the first is kept
-            client = self._made.setdefault((role, name), _make_model(name, sampling, refused))
+            made = _make_model(name, sampling, is_bare=is_bare)
+            client = self._made.setdefault((role, name, is_bare), made)
         return client
+
+    def find_room(self, key: Asked, leaf: Leaf) -> int | None:
+        """Return how many tokens a question may have, as a profile says or a thread has learned."""
+        told = find_window(self.get(key[0], leaf).runnable)
+        known = [each for each in (told, self._learned.get(key)) if each is not None]
+        return int(min(known) * _SURE) if known else None
+
+    def note_refused(self, key: Asked, size: int, allowed: int | None) -> int:
+        """Note that a question was refused, and return how many tokens another one may have."""
+        if len(self._refused) + len(self._learned) > _MOST_NOTED:
+            self._refused.clear()
+            self._learned.clear()
+        self._refused[key] = size, allowed
+        return choose_room(size, allowed)
+
+    def note_taken(self, key: Asked, size: int, without: Collection[str]) -> None:
+        """Remember what helped, once a question was taken."""
+        if "settings" in without:
+            self._bare.add(key[1])
+        refused, allowed = self._refused.pop(key, (0, None))
+        if size < refused:
+            self._learned[key] = allowed or max(size, refused // 2)
+
+    def explain(self, role: str, leaf: Leaf, error: Exception) -> Exception:
+        """Return the error for a refusal, which says so where it may be about users' settings."""
+        asked = self.settings[role].asked
+        if not asked or may_be_too_long(error):
+            return error
+        msg = (
+            f"{name_of(leaf)} refused a question that was sent with `{role}` `model_settings` of "
+            f"yours, {sorted(asked)}, which are never left out: {error}"
+        )
+        explained = ObservationalMemoryError(msg)
+        explained.__cause__ = error
+        return explained
 
     def find_missing_keys(self) -> dict[str, str]:
         """Return the models whose keys nobody has set, with the environment variable of each."""
@@ -94,18 +138,23 @@ class ModelPool:
                     found[name_of(leaf)] = key
         return found
 
-    def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
-        """Remember what a model has refused; return whether it is worth asking without that."""
-        if status_of(error) not in _REFUSES_SETTINGS:
-            return False
-        name = name_of(leaf)
-        named = find_refused(str(error), self.get(role, leaf).sent)
-        if not named:
-            return False
-        self._refused[name] = self._refused.get(name, frozenset()) | named
-        for other_role in self.settings:
-            self._made.pop((other_role, name), None)
-        return True
+
+_SURE = 0.95
+"""Of what a model reads, so much is used: memory and provider count differently."""
+_MOST_NOTED = 1000
+_LEAST_REFUSED = 600
+"""Tokens; no model reads less."""
+
+
+def choose_room(size: int, allowed: int | None) -> int:
+    """Return how many tokens a question may have, where one was refused or answered with nothing.
+
+    Returns:
+        One token less than the refused one has where nobody knows; 0 where a shorter one is no use.
+    """
+    if size < _LEAST_REFUSED:
+        return 0
+    return size - 1 if allowed is None else int(allowed * _SURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +162,8 @@ class BoundModel:
     """A model with the settings it is sent."""
 
     runnable: Runnable[Any, Any]
-    sent: frozenset[str] = frozenset()
-    """The settings that go with each call."""
+    adds: bool = False
+    """Whether it is sent settings that nobody asked for."""
     profile: Mapping[str, Any] | None = None
     """What langchain knows of the model, if anything."""
     family: Family = "other"
@@ -155,26 +204,32 @@ def _check_settings_apply(option: str, model: object, sampling: Sampling) -> Non
         raise ConfigurationError(msg)
 
 
-def _make_model(name: str, sampling: Sampling, refused: frozenset[str]) -> BoundModel:
-    """Make a model that is named by a string, with the settings that it takes."""
+def _make_model(name: str, sampling: Sampling, *, is_bare: bool) -> BoundModel:
+    """Make a model that is named by a string, with the settings that it takes.
+
+    Args:
+        is_bare: Without those that nobody asked for.
+    """
+    if is_bare:
+        sampling = Sampling({}, sampling.written)
     family, model = family_and_name(name)
     # Google's client takes 1 for a single attempt, and 0 for its own default.
     once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
     settings = fit_to_model(sampling, family, model, getattr(plain, "profile", None))
-    kept = {key: value for key, value in settings.items() if key not in refused}
-    arguments = to_arguments(kept, family)
-    unwanted = {*refused, *(key for key, value in sampling.written.items() if value is None)}
-    if family == "google" and "temperature" in unwanted:
-        arguments["temperature"] = None  # this client has a temperature of its own
+    arguments, written = to_arguments(settings, family), sampling.written
+    if (
+        family == "google"
+        and (is_bare or "temperature" in written)
+        and not arguments.get("temperature")
+    ):
+        arguments.setdefault("temperature", None)  # this client has a temperature of its own
     made = chat_model(name, {**once, **arguments}) if arguments else plain
-    sent = frozenset(kept) if arguments else frozenset()
-    return BoundModel(made, sent, getattr(made, "profile", None), family_of(made))
+    adds = not settings.keys() <= sampling.asked.keys()
+    return BoundModel(made, adds, getattr(made, "profile", None), family_of(made))
 
 
-def _bind_settings(
-    model: Runnable[Any, Any], sampling: Sampling, refused: frozenset[str]
-) -> BoundModel:
+def _bind_settings(model: Runnable[Any, Any], sampling: Sampling) -> BoundModel:
     """Bind what the user set to a model object, which gets no defaults."""
     family = family_of(model)
     chat: Any = model
@@ -182,39 +237,12 @@ def _bind_settings(
         chat = chat.bound
     profile = getattr(chat, "profile", None)
     if not sampling.asked:
-        return BoundModel(model, frozenset(), profile, family)
+        return BoundModel(model, profile=profile, family=family)
     _check_settings_apply("model_settings", model, sampling)
     name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
     settings = limit_output(sampling.asked, family, name, profile)
-    kept = {key: value for key, value in settings.items() if key not in refused}
-    bound = model.bind(**to_arguments(kept, family)) if kept else model
-    return BoundModel(bound, frozenset(kept), profile, family)
-
-
-# --- Refused attachments -------------------------------------------------------------------------
-
-
-_REFUSES_SIZE_OR_FORM = (413, 415)
-_UNRELATED = (401, 403, 408, 429)
-_ATTACHMENT = compile_late(
-    r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
-    r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
-)
-
-
-def refuses_attachments(error: BaseException) -> bool:
-    """Return whether a call failed because of its attachments.
-
-    A client that cannot convert an attachment to its provider's form raises before it calls.
-    """
-    if isinstance(error, ObservationalMemoryError):
-        return False
-    status = status_of(error)
-    if status is None:
-        return isinstance(error, ValueError | TypeError | KeyError | NotImplementedError)
-    if status in _REFUSES_SIZE_OR_FORM:
-        return True
-    return status not in _UNRELATED and _ATTACHMENT.search(str(error)) is not None
+    bound = model.bind(**to_arguments(settings, family)) if settings else model
+    return BoundModel(bound, profile=profile, family=family)
 
 
 # Which models the Observer and the Reflector have, and whether these can do what will be asked.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -113,29 +113,6 @@ def to_arguments(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if family != "google" and "max_output_tokens" in arguments:
         arguments["max_tokens"] = arguments.pop("max_output_tokens")
     return {**arguments, **extra}
-
-
-# --- What a model refuses ------------------------------------------------------------------------
-
-
-_NAMES_IN_ERRORS = {
-    "temperature": ("temperature",),
-    "max_output_tokens": (
-        *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxoutputtokens"),
-        *("in the completion", "max_new_tokens", "output tokens", "completion tokens"),
-    ),
-    "thinking_budget": ("thinking",),
-}
-
-
-def find_refused(message: str, sent: Collection[str]) -> frozenset[str]:
-    """Return which of the settings that were sent an error message is about."""
-    lowered = message.lower()
-    return frozenset(
-        setting
-        for setting, words in _NAMES_IN_ERRORS.items()
-        if setting in sent and any(word in lowered for word in words)
-    )
 
 
 # --- From a name to a chat model -----------------------------------------------------------------

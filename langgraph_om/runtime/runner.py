@@ -43,7 +43,13 @@ from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import find_formula, find_tools, find_window, name_actor, write_schema
+from langgraph_om.models.providers import (
+    find_formula,
+    find_tools,
+    find_window,
+    name_actor,
+    write_schema,
+)
 from langgraph_om.runtime.drivers import POLL_SECONDS
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,

@@ -1,7 +1,7 @@
 """Ask the Actor again with less, after its provider refused the input.
 
-Of the length, features cut what is enormous first, then the oldest messages of the window are left out, then the
-oldest observations. The memory itself does not change by it.
+To shorten it, features cut what is enormous first, then the oldest messages of the window are left
+out, then the oldest observations. The memory itself does not change by it.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class SecondTries:
                 target = size // share if allowed is None else int(allowed * _SURE)
                 found = self._shorten(look, size, target) if is_long or size > _LONG else None
             else:
-                found = self._leave_out(look, way, size)
+                found = self._leave_out(look, way, before)
             if found is not None and found != before:
                 self._tried.append(way)
                 self._window = size - 1 if allowed is None else min(allowed, size - 1)
@@ -247,14 +247,15 @@ class SecondTries:
     def _speaks_of_reasoning(self, error: Exception | None) -> bool:
         return error is not None and speaks_of_reasoning(error)
 
-    def _leave_out(self, look: Step, way: str, size: int) -> list[BaseMessage] | None:
-        assert self._shown is not None
+    def _leave_out(
+        self, look: Step, way: str, shown: list[BaseMessage]
+    ) -> list[BaseMessage] | None:
         if way == "reasoning":
-            if not any(map(holds_bound_reasoning, self._shown)):
+            if not any(map(holds_bound_reasoning, shown)):
                 return None
             return self._runner.actor_input(look, self._system, with_reasoning=False)
         self._without.add(way)
-        return self._write(self._shown)
+        return self._write(shown)
 
     def _write(self, messages: list[BaseMessage]) -> list[BaseMessage]:
         if "blocks" in self._without:
@@ -357,7 +358,7 @@ class SecondTries:
         if not found or getattr(answer, "structured_response", None) is not None:
             return False
         return not any(
-            message.content or getattr(message, "tool_calls", ()) or message.additional_kwargs
+            message.content or message.additional_kwargs or getattr(message, "tool_calls", None)
             for message in found
         )
 

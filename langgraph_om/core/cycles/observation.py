@@ -32,6 +32,7 @@ from langgraph_om.core.cycles.questions import (
     review_answers,
     rewrite_answer,
     show_messages,
+    split_further,
     tell_found,
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
@@ -367,13 +368,16 @@ def ask_observer(
     if shown is None:  # they are observed, and hold nothing worth noting
         return ObserverOutcome(ParsedAnswer("none"))
     try:
-        parsed, asked, found = yield from _ask_part_by_part(info, shown.parts, known, hints)
+        parsed, asked, found, left_out = yield from _ask_part_by_part(
+            info, shown.parts, known, hints
+        )
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     said = yield from rewrite_answer(info, parsed)
-    return ObserverOutcome(said, shown.left_out_tokens, asked, shown.said, found)
+    left_out += shown.left_out_tokens
+    return ObserverOutcome(said, left_out, asked, shown.said, found)
 
 
 def _ask_part_by_part(
@@ -381,21 +385,35 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, Found]]:
-    """Ask about one part after the other; each question knows what came of those before."""
+) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, Found, int]]:
+    """Ask about one part after the other; each question knows what came of those before.
+
+    A part that is refused for its length is split.
+    """
     answers: list[ParsedAnswer] = []
+    waiting, left_out, room = [*reversed(parts)], 0, 0
     question: AskModel | None = None
     noticed: list[Found] = []
     own = info.record["thread_id"]
-    for transcript in parts:
+    while waiting:
+        transcript = waiting.pop()
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, (answer.hints for answer in answers))
-        question = build_question(_build_observer_input(info, transcript, groups, newest))
-        answer = yield from observe(question)
+        question = build_question(_build_observer_input(info, transcript, groups, newest, room))
+        try:
+            answer = yield from observe(question)
+        except ObserverError as error:
+            room = min(room or error.room, error.room)
+            split = split_further(transcript, question, error.room, info.settings.counter)
+            if split is None:
+                raise
+            waiting += reversed(split.parts)
+            left_out += split.left_out_tokens
+            continue
         reviewed, found = yield from review_answers(info, question, {own: answer})
         answers.append(reviewed[own])
         noticed.append(found)
-    return merge_answers(answers), question, join_found(noticed)
+    return merge_answers(answers), question, join_found(noticed), left_out
 
 
 def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:
@@ -433,9 +451,17 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
 
 
 def _build_observer_input(
-    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
+    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any], room: int
 ) -> ObserverInput:
+    """Return what the Observer is given.
+
+    Args:
+        room: The tokens that a question may have; 0 where none was refused.
+    """
     observation, features = info.settings.observation, info.settings.features
+    previous = resolve_previous_tokens(observation, info.tokens)
+    if room:
+        previous = min(previous or room, room // 8)
     return ObserverInput(
         transcript=shown.text,
         timezone=info.settings.timezone,
@@ -443,7 +469,7 @@ def _build_observer_input(
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
             features.select_log(known),
-            resolve_previous_tokens(observation, info.tokens),
+            previous,
             info.settings.counter,
             shown.text,
         ),

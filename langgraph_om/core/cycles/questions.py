@@ -52,6 +52,8 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
+from langgraph_om.core.reflect.reflector import fit_room
+from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 
@@ -109,6 +111,29 @@ def split_transcript(
         place = next((at for at, shown in enumerate(texts) if attachment.label in shown), 0)
         attached[place].append(attachment)
     return SplitTranscript([*map(Transcript, texts, attached)], left_out)
+
+
+def split_further(
+    transcript: Transcript, question: AskModel, room: int, counter: TokenCounter
+) -> SplitTranscript | None:
+    """Split what was refused for its length so that each part fits; `None` where that is no use.
+
+    Args:
+        question: The one that was refused.
+        room: The tokens that a question may have; those of the refused one where nobody knows.
+    """
+    shown = counter.count_text(transcript.text)
+    if not room or shown <= _LEAST_PART:
+        return None
+    beside = count_messages(counter, question.messages) - shown
+    tokens = max(_LEAST_PART, fit_room(shown, beside, room))
+    whole = replace(transcript, most_tokens=None)
+    split = split_transcript(whole, int(tokens / _SLACK), counter.count_text)
+    return split if len(split.parts) > 1 or split.left_out_tokens else None
+
+
+_LEAST_PART: Final = 200
+"""Tokens; shorter parts are not worth a question."""
 
 
 def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
@@ -515,8 +540,18 @@ def _ask(
         question = replace(asked, messages=[*asked.messages, AIMessage(log), task])
         model = "Observer"
     reply: ModelReply = yield question
+    if reply.room and asked is not None:  # the observations say what the messages did
+        task = HumanMessage(fill("reflector_values", log=log, **told))
+        reply = yield AskModel("observer", [task])
+    for _ in range(_HALVES):
+        if not reply.room:
+            break
+        text = _newest_half(text)
+        log = f"<observations>\n{escape(text)}\n</observations>"
+        task = HumanMessage(fill("reflector_values", log=log, **told))
+        reply = yield AskModel(question.role, [task])
     if reply.error is not None:
-        error = str(build_failure(reply.error, model))
+        error = str(build_failure(reply, model))
         return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
@@ -526,6 +561,15 @@ def _ask(
         for value in wanted
         if said.get(value.name) and said[value.name] != shown[value.name]
     ]
+
+
+_HALVES: Final = 4
+"""How often a question is asked again whose log is refused for its length."""
+
+
+def _newest_half(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines[len(lines) // 2 :])
 
 
 def _read(value: AskedValue, given: Any) -> ValueAnswer:

@@ -259,7 +259,18 @@ def _rewrite_thread(
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
-    result = yield from reflect(request, settings.counter, questions=questions)
+    try:
+        result = yield from reflect(request, settings.counter, questions=questions)
+    except ObserverError as error:
+        if not error.room or len(groups) < 2:  # noqa: PLR2004 a group is not divided
+            raise
+        half, texts = len(groups) // 2, list[str]()
+        for part in (slice(None, half), slice(half, None)):
+            seen = None if shown is None else shown[part]
+            written = yield from _rewrite_thread(cycle, groups[part], questions, seen)
+            texts.append(written.text)
+        text = "\n\n".join(texts)
+        return Reflection(text, settings.counter.count_text(text))
     kept = yield from rewrite_by_hook(cycle, "after_reflection", {"observations": result.text})
     text = check_left(kept, "after_reflection")
     return Reflection(text, settings.counter.count_text(text))

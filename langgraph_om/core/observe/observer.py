@@ -95,20 +95,24 @@ def ask_until_usable(
         msg = f"the Observer's answer is {answer.status}: {answer.problem}"
         error = ObserverError(msg)
         error.observations = answer.observations
+        if not reply.text.strip():  # by which some servers refuse what is too long
+            error.room = reply.room
         raise error
     return answer
 
 
 def _read_reply(reply: ModelReply, read: Callable[[ModelReply], AnswerT]) -> AnswerT:
     if reply.error is not None:
-        raise build_failure(reply.error, "Observer") from reply.error
+        raise build_failure(reply, "Observer") from reply.error
     return read(reply)
 
 
-def build_failure(error: Exception, model: str) -> ObserverError:
+def build_failure(reply: ModelReply, model: str) -> ObserverError:
     """Return the error for a failed call of the Observer or the Reflector, its text sanitized."""
-    reason = sanitize(str(error)[:MAX_ERROR_CHARACTERS])
-    return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
+    reason = sanitize(str(reply.error)[:MAX_ERROR_CHARACTERS])
+    failure = ObserverError(f"the {model} failed: {type(reply.error).__name__}: {reason}")
+    failure.room = reply.room
+    return failure
 
 
 def render_output_format(features: Features, held: str) -> str:

@@ -44,7 +44,7 @@ from langgraph_om.core.reflect.edits import (
     parse_edits,
     render_items,
 )
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 
@@ -226,7 +226,7 @@ def ask_reflector(
         reply = yield AskModel("reflector", [*messages, *added])
         if reply.error is not None:
             if best is None:
-                raise build_failure(reply.error, "Reflector") from reply.error
+                raise build_failure(reply, "Reflector") from reply.error
             break
         attempt = read(reply)
         result, problem = attempt.result, attempt.problem
@@ -429,40 +429,94 @@ class EditsInput:
 def reflect_by_edits(request: EditsInput, counter: TokenCounter) -> Flow[EditedLog]:
     """Ask for edits until the log is small enough, three times at most.
 
+    A log that is too long for one question is read part by part, the oldest groups first.
+
     Returns:
-        The log with all valid edits; without any when the first answer held none.
+        The log with all valid edits; without any when no answer held one.
 
     Raises:
         ObserverError: When the first question is not answered.
     """
     log = EditedLog(request.groups, list(request.shown))
     given, refused = log.tokens, list[str]()
-    for _ in range(MAX_QUESTIONS):
-        items = number_items(log.groups, counter, log.views)
+    start, most, asked = 0, given, 0
+    while asked < (MAX_QUESTIONS if most >= given else _MOST_PARTS):
+        stop = _find_stop(log, start, most)
+        is_part = stop - start < len(log.groups)
+        views = [view if start <= at < stop else "" for at, view in enumerate(log.views)]
+        items = number_items(log.groups, counter, views)
         if not items:
             break
-        reply = yield AskModel("reflector", _build_question(request, log, items, given, refused))
+        question = _build_question(request, log, items, given, refused, is_part=is_part)
+        reply = yield AskModel("reflector", question)
+        shown = sum(group["tokens"] for group in log.groups[start:stop])
+        if reply.room and stop - start > 1:
+            beside = count_messages(counter, question) - shown
+            most = fit_room(shown, beside, reply.room)
+            continue
         if reply.error is not None:
             if not log.edited:
-                raise build_failure(reply.error, "Reflector") from reply.error
+                raise build_failure(reply, "Reflector") from reply.error
             break
+        asked += 1
         edits = parse_edits(reply.text, cut_off=reply.cut_off)
         checked = check_edits(edits, items, counter)
-        if not checked.counts["edits"]:
+        if checked.counts["edits"]:
+            log.apply(checked, items, counter)
+            refused = checked.refused
+        elif not is_part:
             break
-        log.apply(checked, items, counter)
-        refused = checked.refused
-        if is_small_enough(log.tokens, request.target):
+        if is_small_enough(log.tokens, request.target) or (is_part and stop == len(log.groups)):
             break
+        start = stop if is_part else 0
     return log
 
 
+_MOST_PARTS: Final = 12
+"""How many parts of a log that is too long for one question are read in one reflection."""
+
+
+def fit_room(shown: int, beside: int, room: int) -> int:
+    """Return how many tokens to show where a question with so many was refused for its length.
+
+    Args:
+        beside: The tokens of the question without them.
+        room: The tokens that a question may have; those of the refused one where nobody knows.
+    """
+    known = int(room * _FILLED) - beside
+    return max(1, min(known, shown // 2) if room >= shown + beside - 1 else min(known, shown - 1))
+
+
+_FILLED: Final = 0.9
+"""A part of the room: pieces are not cut to the token."""
+
+
+def _find_stop(log: EditedLog, start: int, most: int) -> int:
+    """Return where a part of so many tokens ends; it holds one group at least."""
+    stop, tokens = start, 0
+    while stop < len(log.groups):
+        tokens += log.groups[stop]["tokens"]
+        if tokens > most and stop > start:
+            break
+        stop += 1
+    return stop
+
+
 def _build_question(
-    request: EditsInput, log: EditedLog, items: Sequence[Item], given: int, refused: Sequence[str]
+    request: EditsInput,
+    log: EditedLog,
+    items: Sequence[Item],
+    given: int,
+    refused: Sequence[str],
+    *,
+    is_part: bool = False,
 ) -> list[BaseMessage]:
-    """Return the question: the log as it is now, and what is still to go."""
+    """Return the question: the log as it is now, or a part of it, and what is still to go."""
     tokens = log.tokens
     free = min(tokens, round((tokens - request.target) * _ASKED_PER_NEEDED) + 1)
+    if is_part:
+        tokens = sum(item.tokens for item in items)
+        free = min(free, tokens // 2)
     progress = ""
     if log.edited:
         progress = fill(

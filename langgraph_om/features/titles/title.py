@@ -301,6 +301,8 @@ ADDITIONS: Final = Additions(
 
 MAX_SHOWN_TOKENS: Final = 2000
 """Of the first exchange: what it is about is said at the beginning."""
+_TRIES: Final = 4
+"""How often a question is asked that is refused for its length, each time with half of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,12 +365,15 @@ class TitleJob:
         if shown is None or not shown.parts:
             return None
         text = "\n".join(part.text for part in shown.parts)
-        short = truncate_to_tokens(text, MAX_SHOWN_TOKENS, settings.counter.count_text)
         custom = yield from self._read_instructions()
-        question = fill("title", conversation=short, custom=custom)
-        reply: ModelReply = yield AskModel("title", [HumanMessage(question)], info.about())
+        for tokens in (MAX_SHOWN_TOKENS >> times for times in range(_TRIES)):
+            short = truncate_to_tokens(text, tokens, settings.counter.count_text)
+            question = fill("title", conversation=short, custom=custom)
+            reply: ModelReply = yield AskModel("title", [HumanMessage(question)], info.about())
+            if not reply.room:
+                break
         if reply.error is not None:
-            raise build_failure(reply.error, "title's model") from reply.error
+            raise build_failure(reply, "title's model") from reply.error
         title = None if reply.cut_off else parse_title(reply.text)
         if title is None:
             msg = "the answer holds no title"
