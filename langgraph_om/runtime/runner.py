@@ -149,6 +149,10 @@ class StepRunner:
     """What came of work in turns that no answer of the Actor has followed."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
+    learned: Recent[dict[str, ActorWindow]] = field(
+        init=False, default_factory=lambda: Recent(MAX_SPANS)
+    )
+    """The same for one thread alone, by the id of its record, where a prompt was refused."""
     left_out: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
     """By the names of the Actor's models, the forms of content that helped when left out."""
     tool_tokens: int = field(init=False, default=0)
@@ -197,9 +201,13 @@ class StepRunner:
 
     def list_windows(self, record: MemoryRecord) -> dict[str, ActorWindow]:
         """Return the windows that count for a thread, by the names of models."""
+        known = self.windows
+        learned = self.learned.recall(record["id"])
+        if learned is not None:
+            known = join_windows(known, learned)
         if "windows" not in record or not self.enabled or self._configured.max_input_tokens:
-            return self.windows
-        return join_windows(self.windows, select_learned(record, self._models))
+            return known
+        return join_windows(known, select_learned(record, self._models))
 
     def settings_of(self, record: MemoryRecord) -> Settings:
         """Return the settings of a thread, with what it has learned and limits of its own.
@@ -270,10 +278,16 @@ class StepRunner:
             self.spans = Recent(MAX_SPANS)
             self._fit_all()
 
+    def learn_window_of(self, record: MemoryRecord, model: str, tokens: int) -> None:
+        """Note how long a prompt one of the Actor's models reads, for one thread alone."""
+        known = self.learned.recall(record["id"]) or {}
+        told: dict[str, ActorWindow] = {model: {"tokens": tokens, "source": "refused"}}
+        self.learned.keep(record["id"], join_windows(known, told))
+
     def learn_window(
         self,
         tokens: int | None,
-        source: Literal["option", "profile", "refused"],
+        source: Literal["option", "profile"],
         model: str = ANY_MODEL,
     ) -> None:
         """Note how long a prompt one of the Actor's models reads; a larger window changes nothing.

@@ -143,8 +143,12 @@ _MOST_LENGTHS: Final = 3
 """How often a prompt is made shorter whose length is refused in so many words."""
 _SURE: Final = 0.95
 """Of the length that is allowed, so much is used: memory and provider count differently."""
+_MOST_UNCLEAR: Final = 2
+"""How many inputs follow one that is refused without a word of its length, of a text alone."""
 _LONG: Final = 500
-"""Tokens; what is shorter is not refused for its length, unless an error says so."""
+_VERY_LONG: Final = 8000
+"""Tokens; what is shorter is not refused for its length, unless an error says so, and what is
+longer may be refused once more."""
 
 _WITHOUT: Final = {
     "attachments": "what is attached to them, which is named instead",
@@ -159,10 +163,10 @@ def _mark_message(answer: Any, mark: MarkAnswer) -> Any:
 class SecondTries:
     """Inputs for one call of the Actor, each with less than the one that was refused before.
 
-    Half of the length goes first, then attachments, then the form: an eighth of the length, as
-    plain texts. That is all for a refusal that may mean anything; one that speaks of a length is
-    followed by shorter and shorter inputs. What helped is remembered: a length by the thread, plain
-    texts for the model.
+    A refusal that speaks of a length is followed by shorter and shorter inputs. One that may mean
+    anything is followed by plain texts in the place of blocks, which costs nothing, then by a part
+    of the length, then without attachments; that is all. What helped is remembered: a length by the
+    thread, plain texts for the model.
 
     Args:
         model: The name of the Actor's model; empty where it is not known.
@@ -220,32 +224,32 @@ class SecondTries:
         size = self._count(before)
         is_long = error is not None and may_be_too_long(error)
         allowed = None if error is None else find_allowed(error, size)
-        for way in self._order(error, is_long=is_long):
+        for way in self._order(error, size, is_long=is_long):
             if way == "length":
-                share = 2 if is_long or "length" not in self._tried else 4
+                share = 2 if is_long or not self._tried else 4
                 target = size // share if allowed is None else int(allowed * _SURE)
                 found = self._shorten(look, size, target) if is_long or size > _LONG else None
             else:
                 found = self._leave_out(look, way, before)
             if found is not None and found != before:
-                self._tried.append(way)
+                lost = way == "length" and holds_blocks(before) and not holds_blocks(found)
+                self._tried += [way, "blocks"] if lost and allowed is None else [way]
                 self._window = size - 1 if allowed is None else min(allowed, size - 1)
                 self._shown = found
                 return found
         return None
 
-    def _order(self, error: Exception | None, *, is_long: bool) -> list[str]:
+    def _order(self, error: Exception | None, size: int, *, is_long: bool) -> list[str]:
         """Return what may be left out next, the first choice first."""
-        lengths = self._tried.count("length")
-        forms = [way for way in ("attachments", "blocks") if way not in self._without]
-        if "reasoning" not in self._tried and self._speaks_of_reasoning(error):
-            return ["reasoning", "length", *forms]
+        left = [way for way in _WITHOUT if way not in self._without]
+        if "reasoning" not in self._tried and error is not None and speaks_of_reasoning(error):
+            return ["reasoning", "length", *left]
         if is_long:
-            return [*(["length"] if lengths < _MOST_LENGTHS else []), *forms]
-        return ["length", *forms] if not lengths else [*forms, *(["length"] if lengths < 2 else [])]  # noqa: PLR2004
-
-    def _speaks_of_reasoning(self, error: Exception | None) -> bool:
-        return error is not None and speaks_of_reasoning(error)
+            return ["length", *left] if self._tried.count("length") < _MOST_LENGTHS else left
+        if "length" not in self._tried:
+            return [way for way in ("blocks", "length", "attachments") if way not in self._without]
+        most = _MOST_UNCLEAR + (size > _VERY_LONG)
+        return [*left, *(["length"] if len(self._tried) < most else [])]
 
     def _leave_out(
         self, look: Step, way: str, shown: list[BaseMessage]
@@ -258,11 +262,12 @@ class SecondTries:
         return self._write(shown)
 
     def _write(self, messages: list[BaseMessage]) -> list[BaseMessage]:
-        if "blocks" in self._without:
-            return [*map(as_text, messages)]
-        if "attachments" in self._without:
-            return [as_text(each) if holds_attachments(each) else each for each in messages]
-        return messages
+        return [
+            as_text(each)
+            if ("attachments" if holds_attachments(each) else "blocks") in self._without
+            else each
+            for each in messages
+        ]
 
     def _open(self) -> Step:
         if self._look is None:
@@ -371,17 +376,16 @@ class SecondTries:
         if self._shown is view:
             return answer
         is_answered = bool(self._tried) and not self._is_empty(answer)
-        if is_answered and self._tried[-1] in _WITHOUT:
+        if is_answered and self._tried[-1] in self._without:
             self._runner.note_left_out(self._model, self._tried[-1], _WITHOUT[self._tried[-1]])
-        learns = is_answered and set(self._tried) == {"length"} and self._window is not None
+        window = self._window if is_answered and self._tried[-1] == "length" else None
+        if window is not None:
+            record = self._runner.record(self._state)
+            self._runner.learn_window_of(record, self._model, window)
 
         def mark(message: BaseMessage) -> BaseMessage:
             marked = mark_other_view(message)
-            return (
-                mark_learned(marked, self._model, self._window)
-                if learns and self._window is not None
-                else marked
-            )
+            return marked if window is None else mark_learned(marked, self._model, window)
 
         return cast("AnswerT", self._mark_in(answer, mark))
 
@@ -395,6 +399,11 @@ def as_text(message: BaseMessage) -> BaseMessage:
     kinds = {"text"} if isinstance(message, AIMessage) else None
     parts = [part for part in parts_of(message) if kinds is None or part.kind in kinds]
     return message.model_copy(update={"content": "\n\n".join(map(part_text, parts))})
+
+
+def holds_blocks(messages: Iterable[BaseMessage]) -> bool:
+    """Return whether the content of any message is a list of blocks."""
+    return any(isinstance(message.content, list) for message in messages)
 
 
 def holds_attachments(message: BaseMessage) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from types import MappingProxyType
 from typing import Any
 
 import openai
@@ -17,7 +16,6 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, ObservationalMemoryMiddleware, create_memory_agent
-from langgraph_om.models.retries import is_context_overflow, read_overflow
 from support.agents import Graph, of_kind, on_thread, remembering, scripted, turns
 from support.clock import Clock
 from support.wire_server import (
@@ -39,146 +37,15 @@ from support.wire_server import (
 # The client leaves its sockets to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
-VLLM = (
-    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens in "
-    "the messages. Please reduce the length of the messages."
-)
-LLAMA = "the request exceeds the available context size. try increasing the context size"
-LITELLM = "litellm.ContextWindowExceededError: litellm.BadRequestError: too many tokens"
-BEHIND_OPENROUTER = {
-    "raw": '{"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}'
+SERVERS: dict[str, Reply] = {
+    "words": openai_fails(400, "This prompt has more tokens than the model can read."),
+    "a code": openai_fails(400, "Bad request", code="context_length_exceeded"),
+    "another language": openai_fails(400, "Demasiado texto para el contexto del modelo."),
+    "no JSON": Reply("<h1>413 Request Entity Too Large</h1>", 413),
+    "a validation": openai_fails(422, "inputs: at most 100 tokens"),
+    "a crash": openai_fails(500, "context size exceeded"),
 }
-SERVERS: dict[str, tuple[Reply, int | None]] = {
-    "OpenAI": (
-        openai_fails(
-            400,
-            "This model's maximum context length is 4096 tokens. However, your messages resulted "
-            "in 5000 tokens. Please reduce the length of the messages.",
-            type="invalid_request_error",
-            code="context_length_exceeded",
-        ),
-        4096,
-    ),
-    "Azure": (
-        openai_fails(
-            400,
-            "This model's maximum context length is 8192 tokens. However, you requested 9500 "
-            "tokens (8500 in the messages, 1000 in the completion). Please reduce the length of "
-            "the messages or completion.",
-            code="context_length_exceeded",
-        ),
-        7192,
-    ),
-    "vLLM": (openai_fails(400, VLLM, type="BadRequestError", code=400), 4096),
-    "vLLM, without an error within": (
-        Reply({"object": "error", "message": VLLM, "type": "BadRequestError", "code": 400}, 400),
-        4096,
-    ),
-    "newer vLLM": (
-        openai_fails(
-            400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
-        ),
-        4096,
-    ),
-    "newest vLLM": (
-        openai_fails(
-            400,
-            "You passed 5000 input tokens and requested 500 output tokens. However, the model's "
-            "context length is only 4096 tokens, resulting in a maximum input length of 3596.",
-        ),
-        3596,
-    ),
-    "SGLang": (
-        openai_fails(
-            400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."
-        ),
-        4096,
-    ),
-    "SGLang, with an answer's room": (
-        openai_fails(
-            400,
-            "Requested token count exceeds the model's maximum context length of 4096 tokens. You "
-            "requested a total of 5500 tokens: 5000 tokens from the input messages and 500 tokens "
-            "for the completion.",
-        ),
-        3596,
-    ),
-    "llama.cpp": (
-        openai_fails(
-            400, LLAMA, type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096
-        ),
-        4096,
-    ),
-    "text-generation-inference": (
-        Reply(
-            {
-                "error": "Input validation error: `inputs` must have less than 4095 tokens. "
-                "Given: 5000",
-                "error_type": "validation",
-            },
-            422,
-        ),
-        4095,
-    ),
-    "OpenRouter": (
-        openai_fails(
-            400,
-            "This endpoint's maximum context length is 4096 tokens. However, you requested about "
-            "6000 tokens (5000 of text input, 1000 in the output). Please reduce the length.",
-            code=400,
-        ),
-        3096,
-    ),
-    "a provider behind OpenRouter": (
-        openai_fails(400, "Provider returned error", code=400, metadata=BEHIND_OPENROUTER),
-        4096,
-    ),
-    "Ollama": (openai_fails(400, "the input length exceeds the context length"), None),
-    "LiteLLM": (openai_fails(400, LITELLM), None),
-    "Groq": (
-        openai_fails(
-            400,
-            "Please reduce the length of the messages or completion.",
-            code="context_length_exceeded",
-        ),
-        None,
-    ),
-    "Mistral": (
-        openai_fails(
-            400,
-            "Prompt contains 5000 tokens and 0 draft tokens, too large for model with 4096 maximum "
-            "context length",
-        ),
-        4096,
-    ),
-    "Fireworks": (
-        openai_fails(400, "The prompt is too long: 5000, model maximum context length: 4095"),
-        4095,
-    ),
-    "Together": (
-        openai_fails(
-            422,
-            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: "
-            "5000 `inputs` tokens and 512 `max_new_tokens`",
-        ),
-        3585,
-    ),
-    "xAI": (
-        Reply(
-            {
-                "code": "Client specified an invalid argument",
-                "error": "This model's maximum prompt length is 4096 but the request contains "
-                "5000 tokens.",
-            },
-            400,
-        ),
-        4096,
-    ),
-    "a proxy": (openai_fails(413, "Prompt is too long: 5000 tokens > 4096 maximum"), 4096),
-    "a proxy that counts bytes": (Reply("<h1>413 Request Entity Too Large</h1>", 413), None),
-    "a server that validates": (openai_fails(422, VLLM), 4096),
-}
-"""What each says to a client of OpenAI's, and the window that is learned from it."""
+"""How servers refuse a prompt, to a client of OpenAI's."""
 
 
 def claude(url: str) -> BaseChatModel:
@@ -214,7 +81,7 @@ def bedrock(url: str) -> BaseChatModel:
 
 
 CLAUDE = "prompt is too long: 215432 tokens > 200000 maximum"
-CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | None]] = {
+CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply]] = {
     "OpenAI, Responses": (
         responses,
         openai_fails(
@@ -223,7 +90,6 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | Non
             code="context_length_exceeded",
         ),
         openai_responds("ok"),
-        None,
     ),
     "OpenAI, Responses, with sizes": (
         responses,
@@ -233,9 +99,8 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | Non
             "300000 tokens. Please reduce the length of the messages.",
         ),
         openai_responds("ok"),
-        272_000,
     ),
-    "Anthropic": (claude, anthropic_fails(400, CLAUDE), anthropic_says("ok"), 200_000),
+    "Anthropic": (claude, anthropic_fails(400, CLAUDE), anthropic_says("ok")),
     "Anthropic, with an answer's room": (
         claude,
         anthropic_fails(
@@ -244,13 +109,11 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | Non
             "input length or `max_tokens` and try again",
         ),
         anthropic_says("ok"),
-        178_667,
     ),
     "Anthropic, bytes": (
         claude,
         anthropic_fails(413, "Request exceeds the maximum size", "request_too_large"),
         anthropic_says("ok"),
-        None,
     ),
     "Gemini": (
         gemini,
@@ -261,25 +124,21 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | Non
             "INVALID_ARGUMENT",
         ),
         gemini_says("ok"),
-        1_048_576,
     ),
     "Ollama": (
         ollama,
         Reply({"error": "the input length exceeds the context length"}, 400),
         ollama_says("ok"),
-        None,
     ),
     "Claude on Bedrock": (
         bedrock,
         bedrock_fails(f"The model returned the following errors: {CLAUDE}"),
         bedrock_says("ok"),
-        200_000,
     ),
     "Bedrock": (
         bedrock,
         bedrock_fails("Input is too long for requested model."),
         bedrock_says("ok"),
-        None,
     ),
     "Nova on Bedrock": (
         bedrock,
@@ -288,10 +147,9 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply, int | Non
             "tokens exceeds maximum length. Please update the input to try again."
         ),
         bedrock_says("ok"),
-        None,
     ),
 }
-"""Clients of other APIs: what their servers say, and the window that is learned from it."""
+"""Clients of other APIs, and what their servers say."""
 
 
 @pytest.fixture
@@ -321,9 +179,7 @@ async def ask(graph: Graph, *, is_async: bool) -> list[dict[str, Any]]:
     return list(graph.stream(given, on_thread(), stream_mode="custom"))
 
 
-async def check(
-    provider: Provider, door: str, model: BaseChatModel, window: int | None, *, is_async: bool
-) -> None:
+async def check(provider: Provider, door: str, model: BaseChatModel, *, is_async: bool) -> None:
     """Ask once; the first prompt is refused, and the second one is answered."""
     memory, graph = build(door, model)
     parts = await ask(graph, is_async=is_async)
@@ -332,7 +188,7 @@ async def check(
     assert sizes[1] < sizes[0]
     assert of_kind(parts, "view-trimmed")
     assert graph.get_state(on_thread()).values["messages"][-1].text == "ok"
-    assert memory.actor_window == window
+    assert memory.actor_window is None  # it is the thread that has learned
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
@@ -341,9 +197,8 @@ async def check(
 async def test_server_that_says_the_prompt_is_too_long_is_sent_a_shorter_one(
     provider: Provider, door: str, server: str, *, is_async: bool
 ) -> None:
-    reply, window = SERVERS[server]
-    provider.says(reply, openai_says("ok"))
-    await check(provider, door, local(provider.url), window, is_async=is_async)
+    provider.says(SERVERS[server], openai_says("ok"))
+    await check(provider, door, local(provider.url), is_async=is_async)
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
@@ -352,36 +207,14 @@ async def test_server_that_says_the_prompt_is_too_long_is_sent_a_shorter_one(
 async def test_clients_of_other_apis_raise_what_is_understood(
     provider: Provider, door: str, client: str, *, is_async: bool
 ) -> None:
-    make, fails, says, window = CLIENTS[client]
+    make, fails, says = CLIENTS[client]
     provider.says(fails, says)
-    await check(provider, door, make(provider.url), window, is_async=is_async)
+    await check(provider, door, make(provider.url), is_async=is_async)
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
-@pytest.mark.parametrize(
-    ("reply", "tries"), [(SERVERS["vLLM"][0], 3), (openai_fails(400, "no such tool"), 1)]
-)
-async def test_error_that_stays_or_is_another_is_the_servers(
-    provider: Provider, door: str, reply: Reply, tries: int
-) -> None:
-    provider.says(reply)
+async def test_error_that_stays_is_the_servers(provider: Provider, door: str) -> None:
+    provider.says(openai_fails(400, "no such tool"))
     with pytest.raises(openai.BadRequestError):
         await ask(build(door, local(provider.url))[1], is_async=False)
-    assert len(provider.requests) == tries
-
-
-def test_words_alone_are_no_overflow() -> None:
-    class RateLimitError(Exception):
-        status_code = 429
-
-    assert not is_context_overflow(RateLimitError(VLLM))
-    assert not is_context_overflow(ValueError(VLLM))
-
-
-def test_words_of_a_prompt_that_an_error_repeats_tell_no_window() -> None:
-    class ValidationError(Exception):
-        status_code = 422
-        body = MappingProxyType({"detail": "bad tool", "input": f"{CLAUDE}, it said"})
-
-    assert not is_context_overflow(ValidationError("422"))
-    assert read_overflow(ValidationError("422")) == (None, None)
+    assert len(provider.requests) <= 3

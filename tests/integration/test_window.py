@@ -132,7 +132,7 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window is None
     talk(graph, 40)
     assert actor.refused == 1
-    assert memory.actor_window == 8192
+    assert memory.actor_window is None  # what one thread has learned holds for no other
 
 
 @pytest.mark.needs("recall")
@@ -273,7 +273,8 @@ def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCapt
     assert "set `max_input_tokens`, or the `profile` of the model" in said[0]
     talk(graph, 30)
     assert actor.refused == 1
-    assert memory.thresholds == remember(token_budget=4915).thresholds
+    talk(graph, 30)
+    assert actor.refused == 1
 
 
 def test_a_fraction_that_leaves_no_room_ends_no_turn(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
 from langgraph_om.models.ask import read_reply
-from langgraph_om.models.retries import backoff, is_transient, read_overflow, retry_after
+from langgraph_om.models.retries import backoff, is_transient, retry_after
 from langgraph_om.testing import ScriptedChatModel
 from support.observing import NOW, answering, both_ways, failure, observe, remembering
 
@@ -227,54 +227,3 @@ def test_a_huge_error_is_read_in_no_time() -> None:
     error = RuntimeError("retry_delay {" * 700_000)
     assert retry_after(error, NOW) is None
     assert not is_transient(error)
-
-
-ERRORS: dict[str, tuple[int | None, int | None]] = {
-    "This model's maximum context length is 128000 tokens. However, your messages resulted in "
-    "150123 tokens. Please reduce the length of the messages.": (150123, 128000),
-    "This model's maximum context length is 8192 tokens. However, you requested 9500 tokens "
-    "(8500 in the messages, 1000 in the completion).": (8500, 7192),
-    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 "
-    "tokens. Please reduce the length of the messages.": (300000, 272000),
-    "Your input exceeds the context window of this model. Please adjust your input.": (None, None),
-    "prompt is too long: 215432 tokens > 200000 maximum": (215432, 200000),
-    "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input "
-    "length or `max_tokens` and try again": (188240, 178667),
-    "An error occurred (ValidationException) when calling the Converse operation: "
-    "The model returned the following errors: prompt is too long: 205001 tokens > "
-    "200000 maximum": (205001, 200000),
-    "Input is too long for requested model.": (None, None),
-    "400 The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).": (
-        1200000,
-        1048576,
-    ),
-    "The input token count exceeds the maximum number of tokens allowed 1048576.": (None, 1048576),
-    "You passed 9001 input tokens and requested 500 output tokens. However, the "
-    "model's context length is only 8192 tokens, resulting in a maximum input length "
-    "of 7692 tokens.": (9001, 7692),
-    "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure "
-    "that `max_model_len` is no smaller than the number of text tokens.": (5000, 4096),
-    "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it": (
-        9000,
-        8192,
-    ),
-    "the input length exceeds the context length": (None, None),
-    "This endpoint's maximum context length is 131072 tokens. However, you requested "
-    "about 140500 tokens (139500 of text input, 1000 in the output). Please reduce "
-    "the length.": (139500, 130072),
-    "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000": (5000, 4095),
-    "This model's maximum context length is 8192 tokens. However, you requested 10500 tokens "
-    "(500 in the messages, 10000 in the completion).": (500, None),
-    "Prompt is too long: 1,250,000 tokens > 1,000,000 maximum": (1250000, 1000000),
-}
-
-
-@pytest.mark.parametrize(("text", "sizes"), ERRORS.items())
-def test_sizes_are_read_from_the_error(text: str, sizes: tuple[int | None, int | None]) -> None:
-    assert read_overflow(ValueError(text)) == sizes
-
-
-def test_the_error_behind_an_error_is_read_too() -> None:
-    error = RuntimeError("the call failed")
-    error.__cause__ = ValueError("prompt is too long: 215432 tokens > 200000 maximum")
-    assert read_overflow(error) == (215_432, 200_000)

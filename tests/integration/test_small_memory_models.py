@@ -1,0 +1,124 @@
+"""Memory's models may read little: what they are asked fits, and no thread stops being observed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    EstimatingCounter,
+    InlineBuffering,
+    ModelByInputTokens,
+    ObservationalMemory,
+    create_memory_agent,
+)
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+COUNTER = EstimatingCounter()
+
+
+class StatusError(Exception):
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status_code = status
+
+
+class Small:
+    """Memory's model, which refuses what is longer than its window."""
+
+    def __init__(self, window: int, says: str, *, profile: bool = False) -> None:
+        self.window, self.says = window, says
+        self.refused, self.taken = 0, 0
+        roles = {
+            "observer": self._reply(ExtractiveObserver().reply),
+            "reflector": self._reply(ExtractiveReflector().reply),
+            "title": self._reply(lambda _: AIMessage("A trip to Tromso")),
+        }
+        self.model = ScriptedChatModel(**roles)
+        if profile:
+            self.model.profile = {"max_input_tokens": window}
+
+    def _reply(self, reply: Any) -> Any:
+        def answer(messages: list[BaseMessage]) -> Any:
+            size = count_messages(COUNTER, messages)
+            if size > self.window:
+                self.refused += 1
+                if self.says == "nothing":
+                    return AIMessage("")
+                raise StatusError(400, self.says.format(size=size, window=self.window))
+            self.taken += 1
+            return reply(messages)
+
+        return answer
+
+
+def build(model: Any, **options: Any) -> tuple[ObservationalMemory, Any, list[int]]:
+    sizes: list[int] = []
+
+    def actor(messages: list[BaseMessage]) -> AIMessage:
+        sizes.append(count_messages(COUNTER, messages))
+        return AIMessage("ok")
+
+    memory = ObservationalMemory(model, buffering=InlineBuffering(), **options)
+    agent = create_memory_agent(
+        ScriptedChatModel(actor=actor), memory=memory, checkpointer=InMemorySaver()
+    )
+    return memory, agent, sizes
+
+
+def talk(agent: Any, turns: int, words: int = 60) -> Any:
+    state = None
+    for number in range(turns):
+        text = (
+            f"Stop {number} is at quay {number}. " + f"Quay {number} has lamps of brass. " * words
+        )
+        config = {"configurable": {"thread_id": "t"}}
+        state = agent.invoke({"messages": [HumanMessage(text)]}, config)
+    return state
+
+
+@pytest.mark.parametrize("window", [4000, 8000, 16_000])
+@pytest.mark.parametrize(
+    "says", ["{size} sent, {window} read", "ne convient pas", "nothing", "profile"]
+)
+def test_an_observer_of_any_window_keeps_up(window: int, says: str) -> None:
+    small = Small(window, says, profile=says == "profile")
+    _, agent, sizes = build(small.model)
+    talk(agent, 110)
+    assert max(sizes) < 50_000
+    assert small.refused <= (0 if says == "profile" else 6)
+
+
+def test_the_largest_tier_bounds_the_questions() -> None:
+    small = Small(8000, "")
+    _, agent, sizes = build(ModelByInputTokens({8000: small.model}))
+    talk(agent, 110)
+    assert max(sizes) < 50_000
+    assert not small.refused
+
+
+@pytest.mark.parametrize("says", ["{size} sent, {window} read", "zu viel", "nothing"])
+def test_a_log_larger_than_its_reflector_comes_down(says: str) -> None:
+    small = Small(5000, says)
+    _, agent, _ = build(
+        small.model,
+        observation={"message_tokens": 2000},
+        reflection={"observation_tokens": 9000},
+    )
+    state = talk(agent, 90, words=30)
+    log = sum(group["tokens"] for group in state["om"]["log"])
+    assert state["om"]["log"]
+    assert log < 14_000
+    assert any(group["kind"] == "reflection" for group in state["om"]["log"])
+
+
+def test_a_title_is_asked_about_less() -> None:
+    small = Small(900, "trop long")
+    _, agent, _ = build(ExtractiveObserver(), thread_title={"model": small.model})
+    state = talk(agent, 4)
+    assert state["om"]["thread_title"] == "A trip to Tromso"
+    assert small.refused
