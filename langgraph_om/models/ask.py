@@ -47,7 +47,7 @@ from langgraph_om.models.model_value import (
     is_leaf,
     is_list,
 )
-from langgraph_om.models.pool import BoundModel, ModelPool, choose_room, name_of, retries_of
+from langgraph_om.models.pool import Asked, BoundModel, ModelPool, name_of, retries_of
 from langgraph_om.models.providers import check_value
 from langgraph_om.models.retries import (
     backoff,
@@ -181,10 +181,7 @@ def _retry(
         reply: CallReply = yield Call(question, f"om_{call.role}", left)
         error = reply.error
         if error is None:
-            models.note_taken(key, size, without)
-            return Tried(reply.value)
-        if isinstance(error, LateError):
-            return Tried(error=error)
+            return _take(calls, key, size, without, reply.value)
         if is_refusal(error):
             allowed = find_allowed(error, size)
             part = None if allowed else _choose_part(call, models.get(call.role, leaf), without)
@@ -196,13 +193,21 @@ def _retry(
         if is_stale(error) and stale < _MAX_STALE:
             stale += 1
             continue
-        if again >= most or not is_transient(error):
+        if isinstance(error, LateError) or again >= most or not is_transient(error):
             return Tried(error=error)
         pause = _choose_pause(call, calls, error, again)
         if pause >= ends_at - time.monotonic():
             return Tried(error=error)
         yield Pause(pause)
         again += 1
+
+
+def _take(calls: Calls, key: Asked, size: int, without: Collection[str], answer: Any) -> Tried:
+    """Remember what helped; an answer of nothing is how some servers refuse what is too long."""
+    if isinstance(answer, BaseMessage) and not answer.text.strip():
+        return Tried(answer, room=calls.models.note_refused(key, size, None))
+    calls.models.note_taken(key, size, without)
+    return Tried(answer)
 
 
 def _choose_pause(call: AskModel, calls: Calls, error: Exception, again: int) -> float:
@@ -393,12 +398,9 @@ def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
         tried = yield from attempt_models(call, calls, seconds)
         if tried.error is not None:
             return ModelReply(calls.clock(), error=tried.error, room=tried.room)
-        reply = read_reply(tried.answer, calls.clock())
+        return replace(read_reply(tried.answer, calls.clock()), room=tried.room)
     except Exception as error:  # noqa: BLE001 a failure is a reply
         return ModelReply(calls.clock(), error=error)
-    if reply.error is None and not reply.text.strip():
-        return replace(reply, room=choose_room(calls.count(call), None))
-    return reply
 
 
 def read_reply(answer: object, at: datetime) -> ModelReply:

@@ -111,7 +111,7 @@ class ModelPool:
             self._bare.add(key[1])
         refused, allowed = self._refused.pop(key, (0, None))
         if size < refused:
-            self._learned[key] = allowed or max(size, refused // 2)
+            self._learned[key] = allowed or refused - 1
 
     def explain(self, role: str, leaf: Leaf, error: Exception) -> Exception:
         """Return the error for a refusal, which says so where it may be about users' settings."""

@@ -90,12 +90,12 @@ def test_an_observer_of_any_window_keeps_up(window: int, says: str) -> None:
     _, agent, sizes = build(small.model)
     talk(agent, 110)
     assert max(sizes) < 50_000
-    assert small.refused <= (0 if says == "profile" else 6)
+    assert small.refused <= (0 if says == "profile" else 16)
 
 
 def test_the_largest_tier_bounds_the_questions() -> None:
     small = Small(8000, "")
-    _, agent, sizes = build(ModelByInputTokens({8000: small.model}))
+    _, agent, sizes = build(lambda _: ModelByInputTokens({8000: small.model}))
     talk(agent, 110)
     assert max(sizes) < 50_000
     assert not small.refused
@@ -103,22 +103,22 @@ def test_the_largest_tier_bounds_the_questions() -> None:
 
 @pytest.mark.parametrize("says", ["{size} sent, {window} read", "zu viel", "nothing"])
 def test_a_log_larger_than_its_reflector_comes_down(says: str) -> None:
-    small = Small(5000, says)
+    small = Small(4500, says)
     _, agent, _ = build(
         small.model,
-        observation={"message_tokens": 2000},
-        reflection={"observation_tokens": 9000},
+        observation={"message_tokens": 600},
+        reflection={"observation_tokens": 3000},
     )
-    state = talk(agent, 90, words=30)
+    state = talk(agent, 250, words=12)
     log = sum(group["tokens"] for group in state["om"]["log"])
     assert state["om"]["log"]
-    assert log < 14_000
+    assert log < 5000
     assert any(group["kind"] == "reflection" for group in state["om"]["log"])
 
 
 def test_a_title_is_asked_about_less() -> None:
     small = Small(900, "trop long")
     _, agent, _ = build(ExtractiveObserver(), thread_title={"model": small.model})
-    state = talk(agent, 4)
+    state = talk(agent, 4, words=150)
     assert state["om"]["thread_title"] == "A trip to Tromso"
     assert small.refused

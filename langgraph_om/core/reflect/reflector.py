@@ -450,7 +450,7 @@ def reflect_by_edits(request: EditsInput, counter: TokenCounter) -> Flow[EditedL
         question = _build_question(request, log, items, given, refused, is_part=is_part)
         reply = yield AskModel("reflector", question)
         shown = sum(group["tokens"] for group in log.groups[start:stop])
-        if reply.room and stop - start > 1:
+        if (reply.error or not reply.text.strip()) and reply.room and stop - start > 1:
             beside = count_messages(counter, question) - shown
             most = fit_room(shown, beside, reply.room)
             continue
