@@ -14,7 +14,6 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
-from langgraph.errors import GraphBubbleUp
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ObservationalMemoryError
@@ -55,7 +54,8 @@ _MOST_READ = 4000
 
 _STALE = compile_late(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
-_OURS = (ObservationalMemoryError, GraphBubbleUp)
+_INTERRUPTS = "GraphBubbleUp"
+"""LangGraph's class for what stops a run on purpose."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -84,12 +84,15 @@ def is_refusal(error: BaseException) -> bool:
     """
     if is_transient(error) and status_of(error) != _SERVER_ERROR:
         return False
-    if any(isinstance(cause, _OURS) or has_no_quota(cause) for cause in _walk_causes(error)):
-        return False
+    for cause in _walk_causes(error):
+        interrupts = any(kind.__name__ == _INTERRUPTS for kind in type(cause).__mro__)
+        if interrupts or isinstance(cause, ObservationalMemoryError) or has_no_quota(cause):
+            return False
     status = status_of(error)
     if status is not None:
         return status == _SERVER_ERROR or (status < _SERVER_ERROR and status not in _NO_REFUSALS)
-    return not is_stale(error)
+    is_foreign = type(error).__module__ != "builtins"
+    return (is_foreign or isinstance(error, ValueError)) and not is_stale(error)
 
 
 def has_no_quota(error: BaseException) -> bool:

@@ -228,7 +228,9 @@ class SecondTries:
             if way == "length":
                 share = 2 if is_long or not self._tried else 4
                 target = size // share if allowed is None else int(allowed * _SURE)
-                found = self._shorten(look, size, target) if is_long or size > _LONG else None
+                found = (
+                    self._shorten(look, size, target, allowed) if is_long or size > _LONG else None
+                )
             else:
                 found = self._leave_out(look, way, before)
             if found is not None and found != before:
@@ -277,10 +279,12 @@ class SecondTries:
             self._look = runner.look(record_of(state), messages, texts, self._config)
         return self._look
 
-    def _shorten(self, look: Step, size: int, target: int) -> list[BaseMessage] | None:
+    def _shorten(
+        self, look: Step, size: int, target: int, limit: int | None = None
+    ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`, and say what it leaves out."""
         room = max(1, target - self._runner.tool_tokens)
-        shorter = find_shorter(look, room, system=self._system, limit=target)
+        shorter = find_shorter(look, room, system=self._system, limit=limit)
         messages = self._write(shorter.messages)
         if self._count(messages) >= size:
             return None
@@ -305,7 +309,7 @@ class SecondTries:
             if sum(map(_count_characters, view)) > room:
                 size, most = self._count(self._shown), int(window * _SURE)
                 if size > most:
-                    shorter = self._shorten(self._open(), size, int(most * _SURE))
+                    shorter = self._shorten(self._open(), size, int(most * _SURE), window)
                     self._shown = shorter or self._shown
         return self._shown
 

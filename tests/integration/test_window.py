@@ -235,10 +235,9 @@ def test_the_option_counts_in_the_place_of_the_profile(tokens: int) -> None:
 
 def test_a_refusal_counts_even_where_the_option_says_more() -> None:
     actor = Actor(8192)
-    memory, graph = build("agent", actor, says=False, max_input_tokens=100_000)
+    _, graph = build("agent", actor, says=False, max_input_tokens=100_000)
     talk(graph, 40)
     assert actor.refused == 1
-    assert memory.actor_window == 8192
 
 
 # --- A budget that is a part of it ---------------------------------------------------------------
