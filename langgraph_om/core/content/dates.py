@@ -11,6 +11,7 @@ from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -233,14 +234,14 @@ def message_time(
 ) -> datetime | None:
     """Tell when a message was written, as far as anything knows.
 
-    Looks at the user's own function, then `created_at` (ISO) in `additional_kwargs` and
+    Looks at the user's own function, then `created_at` in `additional_kwargs` and
     `response_metadata`, then a time-ordered id (UUIDv7, ULID), then the first-seen stamp. A time
     without a zone is one of the memory's `timezone`.
 
     Returns:
         An aware time, or `None` for a message of unknown time.
     """
-    return find_own_time(message, timezone, custom) or _iso_time(stamps.get(key), timezone)
+    return find_own_time(message, timezone, custom) or _read_time(stamps.get(key), timezone)
 
 
 def find_own_time(
@@ -256,7 +257,7 @@ def find_own_time(
             return told if told.tzinfo else told.replace(tzinfo=timezone)
     for source in (message.additional_kwargs, message.response_metadata):
         created = source.get("created_at")
-        if created and (known := _iso_time(created, timezone)) is not None:
+        if created and (known := _read_time(created, timezone)) is not None:
             return known
     return _id_time(message.id)
 
@@ -274,7 +275,7 @@ def times_of(
         stamps: By key, the ISO times at which messages were first seen.
     """
     own = [find_own_time(each, timezone, custom) for _, each in messages]
-    seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
+    seen = [_read_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
     _fill_in_exchanges([isinstance(each, HumanMessage) for _, each in messages], own, filled)
     following: datetime | None = None
@@ -310,15 +311,37 @@ def _fill_in_exchanges(
             last = known
 
 
-def _iso_time(value: object, timezone: tzinfo) -> datetime | None:
-    if not isinstance(value, str):
+def _read_time(value: object, timezone: tzinfo) -> datetime | None:
+    """Return a time given as a datetime, ISO, RFC 2822, or seconds or milliseconds since 1970."""
+    if isinstance(value, str):
+        value = _parse_time(value[:_MAX_TIME_CHARS])
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = _from_epoch(value)
+    if not isinstance(value, datetime):
         return None
-    try:
-        parsed = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone)
+    return value if value.tzinfo else value.replace(tzinfo=timezone)
 
+
+def _parse_time(text: str) -> datetime | float | None:
+    reads: Sequence[Callable[[str], datetime | float]]
+    reads = (datetime.fromisoformat, float, parsedate_to_datetime)
+    for read in reads:
+        try:
+            return read(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+    return None
+
+
+def _from_epoch(value: float) -> datetime | None:
+    for milliseconds in (value, value * 1000):
+        if _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+            return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return None
+
+
+_MAX_TIME_CHARS = 64
+"""Read of a time: more than any of the forms has."""
 
 _ULID_DIGITS = str.maketrans("GHJKMNPQRSTVWXYZ", "GHIJKLMNOPQRSTUV", "ILOU")
 """Of base 32, as Python reads it."""
