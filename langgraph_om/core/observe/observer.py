@@ -90,7 +90,9 @@ def ask_until_usable(
             quoted.append(AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS)))
         asked_again = HumanMessage(fill(retry, problem=answer.problem))
         reply = yield replace(question, messages=[*question.messages, *quoted, asked_again])
-        answer = _read_reply(reply, read)
+        refused, answer = answer, _read_reply(reply, read)
+        if answer.status == "none" and refused.status in ("degenerate", "cut_off"):
+            answer = refused  # there was something to note
     if answer.status not in ("ok", "none"):
         msg = f"the Observer's answer is {answer.status}: {answer.problem}"
         error = ObserverError(msg)
