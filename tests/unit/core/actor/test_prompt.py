@@ -42,7 +42,10 @@ from support.words import Words
 TODAY = date(2026, 3, 4)
 RULE = with_hints().join_texts("tell_hints", "actor")
 INTRO = f"{fill('actor_instructions', hints=RULE)}\n\n<observations>\n"
-END = '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026, times in UTC]\n</observations>'
+END = (
+    '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026, times in UTC]\n'
+    "</observations>"
+)
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
 
 
