@@ -191,7 +191,7 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
     "created_at as a number": (
         human("m0", additional_kwargs={"created_at": 1764849600}),
         {"m0": STAMP},
-        STAMPED,
+        MOMENT,
     ),
     "created_at before an id": (human(uuid7(0), additional_kwargs={"created_at": ISO}), {}, MOMENT),
     "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
