@@ -293,15 +293,14 @@ def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseM
     A group's own count leaves out the line behind it, because the thresholds are about what the
     Observer and the Reflector write, and neither sees these lines.
     """
-    apart = _write_apart(settings, record)
+    apart, log = _write_apart(settings, record), settings.features.select_log(record["log"])
     told = _list_instructions(settings, record, has_memory=bool(record["log"] or apart))
     said: int = sum(feature.instruction_tokens() for feature in told)
     # A token of an id has two characters or more.
-    said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(record["log"])))
+    said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(log)))
     said += sum(len(block) // 3 for block in apart)
     # What is shown apart is counted as it is shown, not as it stands in the log.
-    said += sum(each["tokens"] for each in settings.features.select_log(record["log"]))
-    said -= log_tokens(record)
+    said += sum(group["tokens"] for group in log) - log_tokens(record)
     return said + sum(len(aside.text) // 3 for aside in asides)
 
 
