@@ -153,7 +153,7 @@ def test_thread_is_the_same_as_without_memory(conversation: Conversation) -> Non
 @cache
 def kept_by(door: str) -> tuple[list[Part], dict[str, Any], list[dict[str, Any]]]:
     """What a door shows and keeps of one conversation."""
-    agent = make_agent(door, InMemorySaver())
+    agent = make_agent(door, InMemorySaver(), retrieval=False)
     parts = talk(agent.graph, CONFIG, turns(14, lookups=LOOKUPS))
     kept = [
         m.model_dump(exclude={"usage_metadata"}) for m in values(agent.graph, CONFIG)["messages"]

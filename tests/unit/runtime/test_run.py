@@ -119,7 +119,7 @@ def test_recall_reads_what_the_context_owns() -> None:
 
 
 def test_graphs_without_a_form_of_their_own_have_one() -> None:
-    wanted = {"om_enabled", "om_read_only", "resource_id"}
+    wanted = {"om_enabled", "om_read_only", "resource_id", "timezone"}
     for door in ("agent", "plain"):
         schema = make_agent(door).graph.get_context_jsonschema()
         assert schema is not None

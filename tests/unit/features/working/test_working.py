@@ -141,7 +141,7 @@ def test_what_waits_goes_with_the_user() -> None:
     gone = {"type": "deletion", "number": 1, "floor": floor, "of_resource": True}
     left = fold(record(working={**state, "error": None}, chunks=[chunk]), [[gone]])
     assert "working" not in left
-    assert left["chunks"] == [{"id": "k", "groups": []}]
+    assert left["chunks"] == []
 
 
 class Inner(BaseModel):
