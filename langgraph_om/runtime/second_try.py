@@ -264,6 +264,8 @@ class SecondTries:
         return self._write(shown)
 
     def _write(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        if not self._without:
+            return messages
         return [
             as_text(each)
             if ("attachments" if holds_attachments(each) else "blocks") in self._without

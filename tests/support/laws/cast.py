@@ -38,7 +38,7 @@ from support.real_ids import Naming
 from support.reasoning import thinking
 
 
-class ActorDownError(RuntimeError):
+class ActorDownError(ConnectionError):
     """The Actor's provider is away."""
 
 
