@@ -106,7 +106,7 @@ def test_one_question_for_all_values_on_the_same_prompt_and_paid_for() -> None:
         ({"profile": {"shoe": 42}}, "`shoe`"),
         ({"profile": [1]}, "`memory`"),
         ("I do not know.", "no JSON"),
-        (ValueError("down"), "the Observer failed"),
+        (ConnectionError("down"), "the Observer failed"),
     ],
 )
 def test_a_failure_is_listed_and_harmless(answer: Any, named: str) -> None:

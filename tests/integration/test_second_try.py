@@ -56,6 +56,7 @@ class Windowed:
 
 def build(door: str, reply: Windowed, **options: Any) -> Agent:
     given: dict[str, Any] = {"messages": 200_000, "log": 40_000, "buffering": InlineBuffering()}
+    given["retrieval"] = False  # with recall, an enormous message is previewed from the beginning
     return make_agent(door, InMemorySaver(), model=scripted(actor=reply), **{**given, **options})
 
 
