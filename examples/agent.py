@@ -79,7 +79,7 @@ def choose_model() -> tuple[str, BaseChatModel]:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
 
-        return "gemini-2.5-flash", ChatGoogleGenerativeAI(model="gemini-2.5-flash")
+        return "gemini-flash-lite-latest", ChatGoogleGenerativeAI(model="gemini-flash-lite-latest")
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
 

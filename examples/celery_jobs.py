@@ -93,7 +93,7 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
 memory = ObservationalMemory(
     ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
-    ),  # stands in for "google/gemini-2.5-flash"
+    ),  # stands in for "google/gemini-flash-lite-latest"
     observation={"message_tokens": 400, "buffer_tokens": 80},
     buffering=CeleryBuffering(observe),
 )

@@ -212,7 +212,7 @@ def compare(screen: Screen, memory: ObservationalMemory, state: dict[str, Any]) 
 
 def real_model() -> str | None:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        return "google/gemini-2.5-flash"
+        return "google/gemini-flash-lite-latest"
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         return "openai/gpt-5-mini"
     return None

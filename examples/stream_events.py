@@ -68,7 +68,7 @@ def answer(prompt: list[BaseMessage]) -> str:
 
 def choose_model() -> Any:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        return "google/gemini-2.5-flash"
+        return "google/gemini-flash-lite-latest"
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         return "openai/gpt-5-mini"
     observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply

@@ -69,7 +69,7 @@ _MIN_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-
 """The models that take a thinking budget, and the smallest one besides 0 (off) and -1 (dynamic)."""
 
 _REASONING = compile_late(r"o\d|gpt-5(?!-chat)")
-_GEMINI_3 = compile_late(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
+_GEMINI_3 = compile_late(r"(?:models/)?gemini-(?:[3-9]|\d\d|.*-latest)")
 
 
 def fit_to_model(

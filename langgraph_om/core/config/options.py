@@ -156,7 +156,7 @@ check_flag = Rule[bool](Flag).check
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
 
-DEFAULT_MODEL = "google/gemini-2.5-flash"
+DEFAULT_MODEL = "google/gemini-flash-lite-latest"
 """The model of Observer and Reflector when none is named, and what `"default"` stands for."""
 
 
