@@ -3,7 +3,8 @@
 #     pip install "langgraph-om[examples]"
 #     python examples/evaluate.py tests/data/evaluation/locomo.json       # offline, with doubles
 #     python examples/evaluate.py longmemeval_s.json --limit 50 --workers 8 \
-#         --actor openai/gpt-5-mini --observer google/gemini-flash-lite-latest --judge openai/gpt-4o \
+#         --actor openai/gpt-5-mini --observer google/gemini-flash-lite-latest \
+#         --judge openai/gpt-4o \
 #         --price openai/gpt-5-mini=0.25,2,0.025 --json figures.json
 #     python examples/evaluate.py longmemeval_s.json ... --memory full    # and --memory summary
 #     python examples/evaluate.py FILE --arms all --prompt-tokens 7000    # side by side

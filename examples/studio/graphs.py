@@ -68,7 +68,9 @@ def choose_models() -> tuple[str | BaseChatModel, BaseChatModel]:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
 
-        return "google/gemini-flash-lite-latest", ChatGoogleGenerativeAI(model="gemini-flash-lite-latest")
+        return "google/gemini-flash-lite-latest", ChatGoogleGenerativeAI(
+            model="gemini-flash-lite-latest"
+        )
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
 
