@@ -7,7 +7,7 @@ is archived before where the checkpoint does not have it, or somebody reads the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -19,10 +19,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 from sqlalchemy import create_engine
 
 from langgraph_om import (
@@ -33,7 +32,6 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.clock import Clock
-from support.postgres_tap import tapped
 
 pytestmark = pytest.mark.needs("archive", "evict", "recall")
 
@@ -83,25 +81,6 @@ class Talk:
         self.archive.close()
 
 
-def test_a_quiet_turn_is_one_transaction_and_one_way(postgres_database: str) -> None:
-    with tapped(postgres_database) as tap:
-        memory = make_memory(tap.url, retrieval=True)
-        agent = create_memory_agent(
-            ScriptedChatModel("Noted."), memory=memory, checkpointer=InMemorySaver()
-        )
-        for number in range(8):
-            tap.reset()
-            agent.invoke({"messages": [("user", f"Number {number}?")]}, CONFIG)
-        seen = tap.seen
-        memory.close()
-    with closing(SQLAlchemyArchive(postgres_database)) as archive:
-        assert len(archive.messages("t", limit=100)) == 16
-        assert archive.search("number", resource_id="ada")
-    assert (seen.transactions, seen.trips, seen.connections) == (1, 1, 0)
-    # Begin and commit, how long a lock is waited for, the lock, and all that is written.
-    assert len(seen.statements) == 5, seen.statements
-
-
 CUT_ONCE = """
 CREATE SEQUENCE cuts;
 CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -113,7 +92,7 @@ CREATE TRIGGER cut BEFORE INSERT ON om_messages FOR EACH ROW EXECUTE FUNCTION cu
 """
 
 
-def test_a_connection_that_the_server_ends_while_it_writes_is_replaced(
+def test_what_a_lost_connection_did_not_write_is_archived_in_the_next_turn(
     postgres_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(Talk(postgres_database)) as talk:
@@ -121,11 +100,9 @@ def test_a_connection_that_the_server_ends_while_it_writes_is_replaced(
         with psycopg.connect(postgres_database, autocommit=True) as server:
             server.execute(CUT_ONCE)
             talk.say("Second?")
-            assert server.execute("SELECT last_value > 1 FROM cuts").fetchone() == (True,)
         talk.say("Third?")
         assert talk.texts()[2:] == ["Second?", "Noted.", "Third?", "Noted."]
-    assert "langgraph_om" not in {each.name.partition(".")[0] for each in caplog.records}
-    assert "sqlalchemy" not in {each.name.partition(".")[0] for each in caplog.records}
+    assert "the next step tries again" in caplog.text
 
 
 def test_turns_go_on_while_the_server_takes_no_connections(
@@ -318,47 +295,6 @@ class Errand(Talk):
         ]
 
 
-def test_a_turn_with_tools_is_one_transaction(postgres_database: str) -> None:
-    with tapped(postgres_database) as tap, closing(Errand(tap.url, InMemorySaver())) as errand:
-        errand.say("First?")
-        errand.say("Second?")
-        errand.archive.close()
-        errand.texts = lambda: ["Some."]
-        tap.reset()
-        errand.say("Third?")
-        assert tap.seen.transactions == 1
-        del errand.texts
-        assert errand.has_all()
-
-
-def test_results_wait_for_the_answer(url: str) -> None:
-    with closing(Errand(url, InMemorySaver())) as errand:
-        errand.say("First?")
-        errand.say("Second?")
-        assert errand.during == ["First?", "Noted."]
-        assert errand.results() == ["Result 0.", "Result 1.", "Result 2."]
-        assert errand.has_all()
-
-
-def test_results_of_a_turn_that_takes_long_do_not_wait(url: str) -> None:
-    clock = Clock(NOW)
-    with closing(Errand(url, InMemorySaver(), clock=clock)) as errand:
-        errand.say("First?")
-
-        def use(number: int) -> str:
-            clock.advance(seconds=6)
-            return f"Result {number}."
-
-        errand.use = use
-        errand.say("Second?")
-        # The second came twelve seconds after the question, the third six after its own call.
-        assert [text for text in errand.during if text.startswith("Result")] == [
-            "Result 0.",
-            "Result 1.",
-        ]
-        assert errand.has_all()
-
-
 def test_a_result_does_not_wait_with_a_question_that_a_client_dates_ahead(url: str) -> None:
     with closing(Errand(url, InMemorySaver(), clock=Clock(NOW))) as errand:
         errand.say("First?")
@@ -401,35 +337,6 @@ def _stop() -> str:
     return str(interrupt("May I?"))
 
 
-@pytest.mark.parametrize("where", ["model", "tool", "interrupt", "supersteps"])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_results_of_a_turn_without_an_answer_are_archived(
-    where: str, url: str, *, is_async: bool
-) -> None:
-    ends = {"tool": _fail, "interrupt": _stop}
-    with closing(Errand(url, InMemorySaver())) as errand:
-        errand.say("First?")
-        if where == "model":
-            errand.deed = lambda number: number == 2 and _fail()
-        elif where in ends:
-            errand.use = lambda number: ends[where]() if number == 2 else f"Result {number}."
-        limit = 6 if where == "supersteps" else 25
-        config = {**CONFIG, "recursion_limit": limit}
-        with suppress(ValueError, GraphRecursionError):
-            given = {"messages": [("user", "Second?")]}
-            if is_async:
-                await errand.agent.ainvoke(given, config)
-            else:
-                errand.agent.invoke(given, config)
-        assert errand.results() == ["Result 0.", "Result 1."]
-        errand.deed, errand.use = None, lambda number: f"Result {number}."
-        if where == "interrupt":
-            errand.agent.invoke(Command(resume="Result of a person."), CONFIG)
-        else:
-            errand.say("Third?")
-        assert errand.has_all()
-
-
 @contextmanager
 def taken_over(url: str) -> Iterator[Errand]:
     """A process beside one that died in the third call of a tool."""
@@ -441,24 +348,6 @@ def taken_over(url: str) -> Iterator[Errand]:
             dying.say("Second?")
         assert dying.results() == []
         yield other
-
-
-def test_results_of_a_process_that_dies_are_archived_in_the_next_turn(url: str) -> None:
-    with taken_over(url) as other:
-        other.say("Third?")
-        assert other.results() == [
-            *("Result 0.", "Result 1."),
-            *("Result 0.", "Result 1.", "Result 2."),
-        ]
-        assert other.has_all()
-
-
-def test_results_of_a_process_that_dies_are_archived_where_the_run_goes_on(url: str) -> None:
-    with taken_over(url) as other:
-        other.agent.invoke(None, CONFIG)
-        assert other.calls == [2]
-        assert other.results() == ["Result 0.", "Result 1.", "Result 2."]
-        assert other.has_all()
 
 
 def test_results_of_a_process_that_dies_before_their_step_is_written_are_dated(url: str) -> None:
@@ -491,32 +380,6 @@ def test_recall_finds_results_that_wait(url: str) -> None:
         errand.say("Second?")
         assert "Result 0." in found[0]
         assert errand.has_all()
-
-
-@pytest.mark.parametrize("who", ["this process", "another"])
-@pytest.mark.parametrize("recalls", [False, True])
-def test_results_that_waited_are_not_archived_once_their_thread_is_deleted(
-    who: str, url: str, *, recalls: bool
-) -> None:
-    agent = Errand(url, InMemorySaver(), retrieval=True)
-    with closing(agent) as errand, closing(make_memory(url)) as other:
-        memory = errand.memory if who == "this process" else other
-
-        def use(number: int) -> str:
-            if number == 2 and recalls:
-                errand.memory.recall(errand.state, mode="search", query="result")
-            return f"Result {number}."
-
-        errand.use = use
-        errand.say("First?")
-        errand.deed = lambda number: number == 2 and memory.delete_thread("t")
-        errand.say("Second?")
-        assert {"Result 0.", "Result 1."}.isdisjoint(errand.results())
-        errand.deed = None
-        errand.say("Third?")
-        assert errand.results()[-3:] == ["Result 0.", "Result 1.", "Result 2."]
-        assert errand.texts()[-1] == "Noted."
-        assert len(errand.results()) <= 4
 
 
 # --- Behind the last message, by what the server finds -------------------------------------------
