@@ -382,6 +382,32 @@ def test_recall_finds_results_that_wait(url: str) -> None:
         assert errand.has_all()
 
 
+@pytest.mark.parametrize("who", ["this process", "another"])
+@pytest.mark.parametrize("recalls", [False, True])
+def test_results_that_waited_are_not_archived_once_their_thread_is_deleted(
+    who: str, url: str, *, recalls: bool
+) -> None:
+    agent = Errand(url, InMemorySaver(), retrieval=True)
+    with closing(agent) as errand, closing(make_memory(url)) as other:
+        memory = errand.memory if who == "this process" else other
+
+        def use(number: int) -> str:
+            if number == 2 and recalls:
+                errand.memory.recall(errand.state, mode="search", query="result")
+            return f"Result {number}."
+
+        errand.use = use
+        errand.say("First?")
+        errand.deed = lambda number: number == 2 and memory.delete_thread("t")
+        errand.say("Second?")
+        assert {"Result 0.", "Result 1."}.isdisjoint(errand.results())
+        errand.deed = None
+        errand.say("Third?")
+        assert errand.results()[-3:] == ["Result 0.", "Result 1.", "Result 2."]
+        assert errand.texts()[-1] == "Noted."
+        assert len(errand.results()) <= 4
+
+
 # --- Behind the last message, by what the server finds -------------------------------------------
 
 
