@@ -3,9 +3,9 @@
 #     pip install "langgraph-om[examples]"
 #     python examples/evaluate.py tests/data/evaluation/locomo.json       # offline, with doubles
 #     python examples/evaluate.py longmemeval_s.json --limit 50 --workers 8 \
-#         --actor openai/gpt-5-mini --observer google/gemini-flash-lite-latest \
-#         --judge openai/gpt-4o \
-#         --price openai/gpt-5-mini=0.25,2,0.025 --json figures.json
+#         --actor openai/gpt-6-luna --judge openai/gpt-6-sol \
+#         --observer google/gemini-flash-lite-latest \
+#         --price openai/gpt-6-luna=0.25,2,0.025 --json figures.json
 #     python examples/evaluate.py longmemeval_s.json ... --memory full    # and --memory summary
 #     python examples/evaluate.py FILE --arms all --prompt-tokens 7000    # side by side
 #     python examples/evaluate.py FILE --answers FOLDER                   # you are the model
@@ -24,7 +24,7 @@
 # without an answer, with exit code 3; start it again with the answer written. With --answers-wait
 # it first asks everything that can be asked now; with --answers-stay it stays at each question
 # until its answer is there. Roles that are named play themselves:
-# `--observer file --actor openai/gpt-5-mini`.
+# `--observer file --actor openai/gpt-6-luna`.
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@
 #     pip install "langgraph-om[deepagents,examples]"
 #     python examples/probes.py --prompt-tokens 8000                   # public sessions, by git
 #     python examples/probes.py --history FOLDER --prompt-tokens 8000  # your own
-#     python examples/probes.py --actor openai/gpt-5-mini \
+#     python examples/probes.py --actor openai/gpt-6-luna \
 #         --observer google/gemini-flash-lite-latest \
-#         --price openai/gpt-5-mini=0.25,2,0.025 --json figures.json
+#         --price openai/gpt-6-luna=0.25,2,0.025 --json figures.json
 #     python examples/probes.py --answers FOLDER                       # you are the model
 #
 # Without names of models nobody answers: a double looks for the keys in the prompt, and notes and

@@ -214,7 +214,7 @@ def real_model() -> str | None:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         return "google/gemini-flash-lite-latest"
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        return "openai/gpt-5-mini"
+        return "openai/gpt-6-luna"
     return None
 
 

@@ -3,8 +3,8 @@
 #     pip install "langgraph-om[examples]" langchain deepagents
 #     python examples/shift.py                                   # offline: what is readable
 #     python examples/shift.py --simulators travel --prompt-tokens 6000 --json figures.json \
-#         --actor openai/gpt-5-mini --observer google/gemini-flash-lite-latest \
-#         --price openai/gpt-5-mini=0.25,2,0.025
+#         --actor openai/gpt-6-luna --observer google/gemini-flash-lite-latest \
+#         --price openai/gpt-6-luna=0.25,2,0.025
 #     python examples/shift.py --simulators travel --arms observational --answers FOLDER
 #
 # The tasks, their simulators and their ground truth are those of `bfcl-eval` (Apache-2.0), which is

@@ -57,11 +57,11 @@ def choose_model() -> tuple[str, BaseChatModel]:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
 
-        return "gemini-flash-lite-latest", ChatGoogleGenerativeAI(model="gemini-flash-lite-latest")
+        return "gemini-flash-latest", ChatGoogleGenerativeAI(model="gemini-flash-latest")
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
 
-        return "gpt-5-mini", ChatOpenAI(model="gpt-5-mini")
+        return "gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
     return "offline (a scripted agent, an extractive memory)", ScriptedChatModel(
         actor=tuple(ANSWERS),
         observer=ExtractiveObserver().reply,

@@ -70,7 +70,7 @@ def choose_model() -> Any:
     if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
         return "google/gemini-flash-lite-latest"
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        return "openai/gpt-5-mini"
+        return "openai/gpt-6-luna"
     observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply
     return ScriptedChatModel(answer, observer=observer, reflector=reflector)
 

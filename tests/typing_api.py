@@ -52,7 +52,7 @@ class State(TypedDict):
 
 def construct(model: BaseChatModel) -> None:
     ObservationalMemory()
-    ObservationalMemory("openai/gpt-5-mini")
+    ObservationalMemory("openai/gpt-6-luna")
     ObservationalMemory(model, observation={"message_tokens": 20_000, "buffer_tokens": False})
     ObservationalMemory(
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
@@ -98,7 +98,7 @@ def own_graph(memory: ObservationalMemory, model: BaseChatModel) -> None:
 
 def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     agent = create_memory_agent(
-        "openai/gpt-5-mini", tools, memory=memory, prompt="You help.", checkpointer=InMemorySaver()
+        "openai/gpt-6-luna", tools, memory=memory, prompt="You help.", checkpointer=InMemorySaver()
     )
     assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}

@@ -42,7 +42,7 @@ def count(text: str) -> int:
 def add_players(parser: argparse.ArgumentParser) -> None:
     """Add the options that say who plays the Actor and the models of memory."""
     option = parser.add_argument
-    option("--actor", metavar="MODEL", help="such as openai/gpt-5-mini; or file")
+    option("--actor", metavar="MODEL", help="such as openai/gpt-6-luna; or file")
     option("--observer", metavar="MODEL", help="also writes summaries; default: the actor's")
     option("--reflector", metavar="MODEL", help="default: the observer's")
     option(

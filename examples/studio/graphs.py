@@ -69,12 +69,12 @@ def choose_models() -> tuple[str | BaseChatModel, BaseChatModel]:
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
 
         return "google/gemini-flash-lite-latest", ChatGoogleGenerativeAI(
-            model="gemini-flash-lite-latest"
+            model="gemini-flash-latest"
         )
     if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
 
-        return "openai/gpt-5-mini", ChatOpenAI(model="gpt-5-mini")
+        return "openai/gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
     # An Observer takes a while; so does this one, that you see it at work after the answer.
     memorizing = ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=0.5

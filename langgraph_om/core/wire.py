@@ -496,6 +496,8 @@ class JobRequest(TypedDict):
     """Observation: how many of the oldest unobserved messages."""
     at: str
     """When it was decided."""
+    actor: str
+    """The Actor's model by name, which a memory asks that names none; empty where not known."""
     record: "MemoryRecord"
     """The memory of the thread."""
     settings: dict[str, str]

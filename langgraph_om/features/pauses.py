@@ -34,6 +34,7 @@ from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.models.providers import name_actor
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import DelayingExecutor, InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Submit
@@ -176,7 +177,8 @@ def _submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float)
         return
     job = yield from describe_job(settings, step.record, step.window, decision, now)
     if job is not None:
-        request = partial(build_request, job, step.messages, decision, now)
+        actor = name_actor(step.scope.runner.find_actor())
+        request = partial(build_request, job, step.messages, decision, now, actor)
         later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
         yield Submit(later)
 

@@ -46,8 +46,8 @@ def create_memory_agent(
     A run may say `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
-        model: The Actor's model: a chat model, or its name such as `"openai/gpt-5-mini"` or
-            `"openai:gpt-5-mini"`.
+        model: The Actor's model: a chat model, or its name such as `"openai:gpt-6-luna"`. A memory
+            that names no model asks it too.
         tools: Tools or functions; those of the memory are added.
         memory: The memory; `None`: `ObservationalMemory()`.
         prompt: The agent's own system prompt.
@@ -77,7 +77,7 @@ def create_memory_agent(
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
-    view = add_memory_nodes(builder, memory, "agent")
+    view = add_memory_nodes(builder, memory, "agent", actor=chat)
     node = _build_actor_node(actor, reader, memory, prompt or system_prompt)
     builder.add_node("agent", node, input_schema=view)
     builder.add_edge(START, STATUS)

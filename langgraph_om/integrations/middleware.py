@@ -61,11 +61,11 @@ from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
-from langgraph_om.runtime.run import RUNTIME, read_configurable
+from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools, refuse_second_recall
-from langgraph_om.runtime.turn import turn
+from langgraph_om.runtime.turn import Outcome, turn
 
 
 class _AgentMemoryState(AgentState[Any]):
@@ -217,7 +217,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
-        with self._turns.within_run(request):
+        with self._turns.within_run(request), acting(request.model):
             request = self._without_recall(request)
             if not self._meet(request):
                 return handler(self._without_writing_tools(request))
@@ -233,7 +233,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
-        with self._turns.within_run(request):
+        with self._turns.within_run(request), acting(request.model):
             request = self._without_recall(request)
             if not self._meet(request):
                 return await handler(self._without_writing_tools(request))
@@ -638,7 +638,15 @@ def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Tak
     channel = _read_channels().get(runner.messages_key) if runner.removes_by else None
     if channel is not None:
         check_removal(channel, runner.messages_key, str(runner.removes_by))
-    outcome = yield from turn(runner, record, conversation, identity, scope)
+    if runner.models.asks_actor and runner.find_actor() is None:
+        # A node before the first call of all: whom to ask is known behind it.
+        outcome = Outcome(record, conversation)
+        look = yield from runner.inspect(
+            record, conversation, identity, scope=scope, must_proceed=True
+        )
+        outcome.take_inspection(look)
+    else:
+        outcome = yield from turn(runner, record, conversation, identity, scope)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.removed:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]

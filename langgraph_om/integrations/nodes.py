@@ -28,7 +28,8 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.flows import RunFlow, Work
+from langgraph_om.runtime.flows import ResultT, RunFlow, Work
+from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 
 
@@ -142,18 +143,30 @@ class MemoryNodes:
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
     channel: str = "om"
     """Where events are written."""
+    actor: Any = None
+    """The model of this graph's agent, where it is known before a run."""
+
+    def drive(self, flow: RunFlow[ResultT]) -> ResultT:
+        """Run a flow in a node of this graph."""
+        with acting(self.actor):
+            return drive(flow, self.runner.context(emit=emit)).result
+
+    async def adrive(self, flow: RunFlow[ResultT]) -> ResultT:
+        """Do the same without blocking the event loop."""
+        with acting(self.actor):
+            return (await adrive(flow, self.runner.context(emit=emit))).result
 
     def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
-        return drive(self._status(state), self.runner.context(emit=emit)).result
+        return self.drive(self._status(state))
 
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
-        return drive(self.finish_flow(state), self.runner.context(emit=emit)).result
+        return self.drive(self.finish_flow(state))
 
     async def afinish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer without blocking the event loop."""
-        return (await adrive(self.finish_flow(state), self.runner.context(emit=emit))).result
+        return await self.adrive(self.finish_flow(state))
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner = self.runner
@@ -226,11 +239,11 @@ class MemoryNodes:
 
     def work(self, kind: str, state: Mapping[str, Any]) -> StateUpdate:
         """Carry out the decision, if it is of this kind."""
-        return drive(self._work(kind, state), self.runner.context(emit=emit)).result
+        return self.drive(self._work(kind, state))
 
     async def awork(self, kind: str, state: Mapping[str, Any]) -> StateUpdate:
         """Carry out the decision without blocking the event loop."""
-        return (await adrive(self._work(kind, state), self.runner.context(emit=emit))).result
+        return await self.adrive(self._work(kind, state))
 
     def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)

@@ -103,8 +103,13 @@ def add_memory_nodes(
     before: str,
     *,
     end: str = END,
+    actor: Any = None,
 ) -> Any:
-    """Add the memory nodes; return the schema through which they see the state."""
+    """Add the memory nodes; return the schema through which they see the state.
+
+    Args:
+        actor: The model that the node calls, where that is known.
+    """
     channel = _find_channel(builder, check_memory(memory))
     # One that is like no other may be added later.
     meant = None if before in builder.nodes else find_near(before, list(builder.nodes))
@@ -114,7 +119,7 @@ def add_memory_nodes(
     is_delta = isinstance(channel, DeltaChannel)
     has_last_step = runner_of(memory).has_last_step
     leave = FINISH if has_last_step else end
-    nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
+    nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta, actor=actor)
     keys = runner_of(memory).settings.features.join("state_keys")
     # Through it the memory nodes see the state, and it brings the channel. Messages have no reducer
     # here, so the user's own channel stays; values arrive as a plain mapping whatever the schema.

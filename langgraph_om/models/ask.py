@@ -20,6 +20,7 @@ from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, SimpleCh
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
+from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.parts import with_attachments
 from langgraph_om.core.effects import (
     AskModel,
@@ -48,7 +49,7 @@ from langgraph_om.models.model_value import (
     is_list,
 )
 from langgraph_om.models.pool import Asked, BoundModel, ModelPool, name_of, retries_of
-from langgraph_om.models.providers import check_value
+from langgraph_om.models.providers import check_value, default_model
 from langgraph_om.models.retries import (
     backoff,
     find_allowed,
@@ -132,6 +133,7 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Tri
             break
         share = left / 2 if ahead else left
         if is_leaf(value):
+            value = default_model(calls.actor) if value == ACTORS_OWN else value
             tried = yield from _retry(call, calls, value, retries, share)
             if tried.error is None:
                 return tried
@@ -332,6 +334,8 @@ class Calls:
     """Tells the size of a question where a model is chosen by it."""
     config: RunnableConfig | None = None
     """The configuration of the run, where it is not found around the call."""
+    actor: Any = None
+    """The Actor's model, which a memory asks that names none; `None` where it is not known."""
 
     def count(self, call: AskModel) -> int:
         """Count a question with all that any model may be sent of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -18,13 +18,16 @@ from langgraph_om.errors import ConfigurationError, ModelTierError
 Leaf = str | Runnable[Any, Any]
 """A model by name, or as an object."""
 
+EXAMPLE: Final = "openai:gpt-6-luna"
+"""A name as errors show it."""
+
 
 class ModelByInputTokens:
     """Choose a model by the tokens of its input: the smallest tier that covers it.
 
-        >>> tiers = ModelByInputTokens({10_000: "openai/gpt-5-nano", 200_000: "openai/gpt-5-mini"})
+        >>> tiers = ModelByInputTokens({10_000: "openai/small", 200_000: "openai/large"})
         >>> tiers.resolve(10_000), tiers.resolve(10_001)
-        ('openai/gpt-5-nano', 'openai/gpt-5-mini')
+        ('openai/small', 'openai/large')
 
     All tokens of the question count: prompt, earlier observations and messages.
 
@@ -38,7 +41,7 @@ class ModelByInputTokens:
 
     def __init__(self, up_to: Mapping[int, ModelValue]) -> None:
         if not isinstance(up_to, Mapping) or not up_to:
-            msg = f"`up_to` is {up_to!r}; pass a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
+            msg = f"`up_to` is {up_to!r}; pass a mapping such as {{100_000: {EXAMPLE!r}}}"
             raise ConfigurationError(msg)
         for limit in up_to:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -185,7 +188,7 @@ def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
 
 
 _HINT = (
-    "pass a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
+    f"pass a name such as {EXAMPLE!r}, a chat model, a runnable over messages, a function "
     "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
 )
 
@@ -243,6 +246,6 @@ def _read_entry(place: _Place, entry: object) -> object:
     retries = entry.get("max_retries", 0)
     is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
     if "model" not in entry or not entry.keys() <= {"model", "max_retries"} or not is_count:
-        why = "pass a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
+        why = f"pass a model, or {{'model': {EXAMPLE!r}, 'max_retries': 2}}"
         raise place.refuse(why)
     return entry["model"]

@@ -6,7 +6,7 @@ A model that is named by a string is made once per role; what it refuses is reme
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
 from langgraph_om.core.config.options import (
-    DEFAULT_MODEL,
+    ACTORS_OWN,
     OBSERVER_SETTINGS,
     REFLECTOR_SETTINGS,
     ObservationConfig,
@@ -41,9 +41,11 @@ from langgraph_om.models.providers import (
     Family,
     Sampling,
     chat_model,
+    check_default,
     check_value,
-    family_and_name,
+    default_model,
     family_of,
+    family_of_name,
     find_missing_key,
     find_window,
     fit_to_model,
@@ -126,17 +128,34 @@ class ModelPool:
         explained.__cause__ = error
         return explained
 
-    def find_missing_keys(self) -> dict[str, str]:
-        """Return the models whose keys nobody has set, with the environment variable of each."""
-        found: dict[str, str] = {}
+    def list_models(self, actor: Any) -> Iterator[tuple[str, str, str | None]]:
+        """Yield each role's models: role, name, and the environment variable of a missing key.
+
+        Args:
+            actor: The Actor's model, as far as it is known.
+        """
         for role, value in self.values.items():
-            if self.settings[role].asked.get("extra"):  # which may hold the key
-                continue
             for _, leaf in leaves_of(role, value):
-                key = find_missing_key(name_of(leaf)) if isinstance(leaf, str) else None
-                if key is not None:
-                    found[name_of(leaf)] = key
-        return found
+                model = default_model(actor) if leaf == ACTORS_OWN else leaf
+                has_key = not isinstance(model, str) or self.settings[role].asked.get("extra")
+                yield role, name_of(model), None if has_key else find_missing_key(name_of(model))
+
+    @property
+    def asks_actor(self) -> bool:
+        """Whether a role asks the Actor's own model."""
+        roles = self.values.items()
+        return any(
+            leaf == ACTORS_OWN for role, value in roles for _, leaf in leaves_of(role, value)
+        )
+
+    def check(self, actor: Any) -> None:
+        """Refuse to begin a thread where a role has no model at all.
+
+        Raises:
+            ConfigurationError: When none is named and the default one cannot work.
+        """
+        if ACTORS_OWN in self.values.values() and isinstance(default_model(actor), str):
+            check_default()
 
 
 _SURE = 0.95
@@ -181,9 +200,7 @@ class BoundModel:
 
 def name_of(leaf: Leaf) -> str:
     """Return a model's name, for errors and to tell it from others."""
-    if isinstance(leaf, str):
-        return DEFAULT_MODEL if leaf == "default" else leaf
-    return name_object(leaf)
+    return leaf if isinstance(leaf, str) else name_object(leaf)
 
 
 def retries_of(leaf: Leaf) -> int:
@@ -212,11 +229,11 @@ def _make_model(name: str, sampling: Sampling, *, is_bare: bool) -> BoundModel:
     """
     if is_bare:
         sampling = Sampling({}, sampling.written)
-    family, model = family_and_name(name)
+    family = family_of_name(name)
     # Google's client takes 1 for a single attempt, and 0 for its own default.
     once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
-    settings = fit_to_model(sampling, family, model, getattr(plain, "profile", None))
+    settings = fit_to_model(sampling, family, getattr(plain, "profile", None))
     arguments, written = to_arguments(settings, family), sampling.written
     if (
         family == "google"
@@ -239,8 +256,7 @@ def _bind_settings(model: Runnable[Any, Any], sampling: Sampling) -> BoundModel:
     if not sampling.asked:
         return BoundModel(model, profile=profile, family=family)
     _check_settings_apply("model_settings", model, sampling)
-    name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
-    settings = limit_output(sampling.asked, family, name, profile)
+    settings = limit_output(sampling.asked, family, profile)
     bound = model.bind(**to_arguments(settings, family)) if settings else model
     return BoundModel(bound, profile=profile, family=family)
 
@@ -254,7 +270,6 @@ def choose_models(
     reflecting: ReflectionConfig,
     *,
     is_checked: bool,
-    given: Mapping[str, bool],
     thresholds: Thresholds,
     counter: TokenCounter,
     features: Features,
@@ -263,15 +278,15 @@ def choose_models(
 
     Args:
         is_checked: Whether the models will be used.
-        given: Options that ask for a model to be named, and whether they are given.
 
     Raises:
-        ConfigurationError: When a model is missing, named twice, or can never work.
+        ConfigurationError: When a model is named twice, or can never work.
     """
-    named = (model, observing.model, reflecting.model)
-    is_named = any(value is not None for value in named)
-    if is_checked:
-        _check_named(model, None if is_named else next((n for n in given if given[n]), None))
+    given: object = model
+    if is_checked and isinstance(given, bool):
+        call = "ObservationalMemory()" if given else "ObservationalMemory(enabled=False)"
+        msg = f"`model` is {given}; call `{call}`, or pass a model"
+        raise ConfigurationError(msg)
     observer, reflector = select_models(model, observing, reflecting)
     roles: Sequence[Role] = features.having("role")
     models = ModelPool(
@@ -293,8 +308,6 @@ def choose_models(
             "reflection.model": reflecting.model,
             **{role.option: role.model for role in roles},
         }
-        if not is_named:
-            _check_default()
         for option, value in options.items():
             if value is not None:
                 check_value(option, value)
@@ -303,29 +316,6 @@ def choose_models(
                 _check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
         _check_tiers(models, observing, reflecting, thresholds, counter, features=features)
     return models
-
-
-def _check_default() -> None:
-    """Refuse that no model is named, where the default one cannot work."""
-    try:
-        check_value("model", DEFAULT_MODEL)
-    except ConfigurationError as error:
-        msg = f"no model is given to `ObservationalMemory`, so it takes the default one: {error}"
-        raise ConfigurationError(msg) from None
-
-
-def _check_named(model: object, option: str | None) -> None:
-    """Refuse a flag for a model, and an option that asks for a model where none is named."""
-    if isinstance(model, bool):
-        call = "ObservationalMemory()" if model else "ObservationalMemory(enabled=False)"
-        msg = f"`model` is {model}; call `{call}`, or pass a model"
-        raise ConfigurationError(msg)
-    if option is not None:
-        msg = (
-            f"`{option}` is set and no model is; pass model='default' for the default model "
-            f"or name one"
-        )
-        raise ConfigurationError(msg)
 
 
 def select_models(
@@ -345,8 +335,7 @@ def select_models(
 
 
 def _first(*models: object) -> Any:
-    chosen = next((model for model in models if model is not None), DEFAULT_MODEL)
-    return DEFAULT_MODEL if isinstance(chosen, str) and chosen == "default" else chosen
+    return next((model for model in models if model is not None), ACTORS_OWN)
 
 
 def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampling:

@@ -8,24 +8,32 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langgraph_om.core.config.options import DEFAULT_MODEL, find_near
-from langgraph_om.core.content.text import compile_late
+from langgraph_om.core.config.options import ACTORS_OWN, DEFAULT_MODEL, find_near
 from langgraph_om.core.tokens.images import ImageProvider, name_formula
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.model_value import is_leaf, leaves_of, name_object, show_model
+from langgraph_om.models.model_value import (
+    EXAMPLE,
+    Leaf,
+    is_leaf,
+    leaves_of,
+    name_object,
+    show_model,
+)
 
 # Choose the settings that a model is sent, in the terms of its client.
 #
 # What a user set is sent wherever the model takes it; defaults are sent only to models that are
-# named by a string. What a model has refused once is not sent to it again.
+# named by a string, and only what their profile says they take. What a model has refused once is
+# not sent to it again.
 
 
 Family = Literal["openai", "google", "anthropic", "other"]
@@ -65,44 +73,37 @@ def family_of(model: object) -> Family:
 # --- What a model takes --------------------------------------------------------------------------
 
 
-_MIN_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-pro": 128}
-"""The models that take a thinking budget, and the smallest one besides 0 (off) and -1 (dynamic)."""
-
-_REASONING = compile_late(r"o\d|gpt-5(?!-chat)")
-_GEMINI_3 = compile_late(r"(?:models/)?gemini-(?:[3-9]|\d\d|.*-latest)")
-
-
 def fit_to_model(
-    sampling: Sampling, family: Family, name: str, profile: Mapping[str, Any] | None
+    sampling: Sampling, family: Family, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model named by a string takes, as far as is known."""
-    defaults = dict(sampling.defaults)
-    if _GEMINI_3.match(name):
-        defaults.pop(
-            "temperature", None
-        )  # made for their own default; a lower one makes them repeat
-    settings = {key: value for key, value in defaults.items() if key not in sampling.written}
-    return limit_output({**settings, **sampling.asked}, family, name, profile)
+    """Return the settings that a model named by a string takes, as its profile says."""
+    known = profile or {}
+    taken = {
+        # Google's models are made for their own temperature; a lower one makes them repeat.
+        "temperature": known.get("temperature") is True and family != "google",
+        "max_output_tokens": isinstance(known.get("max_output_tokens"), int),
+    }
+    settings = {
+        key: value
+        for key, value in sampling.defaults.items()
+        if key not in sampling.written and taken.get(key)
+    }
+    return limit_output({**settings, **sampling.asked}, family, profile)
 
 
 def limit_output(
-    settings: Mapping[str, Any], family: Family, name: str, profile: Mapping[str, Any] | None
+    settings: Mapping[str, Any], family: Family, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model takes, with output and thinking limits that it accepts."""
+    """Return settings without those that a model is known not to take."""
     fit = dict(settings)
     known = profile or {}
-    is_reasoning = family == "openai" and _REASONING.match(name)
-    if known.get("temperature") is False or is_reasoning:
+    if known.get("temperature") is False:
         fit.pop("temperature", None)
     limit = known.get("max_output_tokens")
     if "max_output_tokens" in fit and isinstance(limit, int) and limit > 0:
         fit["max_output_tokens"] = min(limit, fit["max_output_tokens"])
-    if "thinking_budget" in fit:
-        budget = fit.pop("thinking_budget")
-        model = name.removeprefix("models/")
-        minimum = next((n for stem, n in _MIN_BUDGET.items() if model.startswith(stem)), None)
-        if family == "google" and minimum is not None:
-            fit["thinking_budget"] = max(budget, minimum) if budget > 0 else budget
+    if family != "google":
+        fit.pop("thinking_budget", None)
     return fit
 
 
@@ -172,7 +173,7 @@ def check_model(option: str, value: object) -> None:
     """
     if not is_leaf(value):
         msg = (
-            f"`{option}` is {show_model(value)}; pass a name such as 'openai/gpt-5-mini', "
+            f"`{option}` is {show_model(value)}; pass a name such as {EXAMPLE!r}, "
             f"a chat model, or a runnable over messages"
         )
         raise ConfigurationError(msg)
@@ -191,9 +192,11 @@ def check_value(option: str, value: object) -> None:
 
 
 def _check_name(said: str, value: str) -> None:
-    provider, name = _split(DEFAULT_MODEL if value == "default" else value)
+    if value == ACTORS_OWN:
+        return
+    provider, name = _split(value)
     if not provider or not name:
-        msg = f"{said}; pass 'provider/model', such as 'openai/gpt-5-mini'"
+        msg = f"{said}; pass 'provider/model', such as {EXAMPLE!r}"
         raise ConfigurationError(msg)
     known = _provider(provider)
     missing = [
@@ -208,7 +211,7 @@ def _check_name(said: str, value: str) -> None:
         meant = f"{f'{near}/{name}'!r} if that was meant, or " if near else ""
         msg = (
             f"{said}, and {provider!r} is no known provider; pass {meant}a name such as "
-            f"'openai/gpt-5-mini' that begins with one of {', '.join(sorted(_PROVIDERS))}, or a "
+            f"{EXAMPLE!r} that begins with one of {', '.join(sorted(_PROVIDERS))}, or a "
             f"chat model"
         )
         raise ConfigurationError(msg)
@@ -218,7 +221,7 @@ def _check_name(said: str, value: str) -> None:
     msg = (
         f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
         f"{commands}`, pass a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
-        f"as in 'openai/gpt-5-mini', or a chat model"
+        f"as in {EXAMPLE!r}, or a chat model"
     )
     raise ConfigurationError(msg)
 
@@ -239,10 +242,9 @@ def _split(name: str) -> tuple[str, str]:
     return (name[:at], name[at + 1 :]) if at > 0 else ("", name)
 
 
-def family_and_name(name: str) -> tuple[Family, str]:
-    """Return the family of the client of a model, and the model's name without its provider."""
-    provider, model = _split(name)
-    return _provider(provider).family, model
+def family_of_name(name: str) -> Family:
+    """Return the family of the client of a model that is named by a string."""
+    return _provider(_split(name)[0]).family
 
 
 def find_missing_key(name: str) -> str | None:
@@ -264,9 +266,42 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
         key = find_missing_key(name)
         if key is not None:
             msg = f"the model {name!r} needs a key; set the environment variable {key}"
-        else:
-            msg = f"the model {name!r} cannot be made: {type(error).__name__}: {error}"
+            raise ConfigurationError(msg) from None
+        msg = f"the model {name!r} cannot be made: {type(error).__name__}: {error}"
         raise ConfigurationError(msg) from error
+
+
+def default_model(actor: Any) -> Leaf:
+    """Return the model of a memory that names none: the Actor's own, or else `DEFAULT_MODEL`.
+
+    It has neither the Actor's tools nor what its object tells of tokens as they come: those are
+    for the Actor's answers.
+    """
+    model = _unwrap(actor)
+    if not isinstance(model, BaseChatModel):
+        return model if isinstance(model, Runnable) else DEFAULT_MODEL
+    silent = {"callbacks": None, "tags": None, "streaming": False}
+    heard = {name: value for name, value in silent.items() if getattr(model, name, None)}
+    return model.model_copy(update=heard) if heard else model
+
+
+def check_default() -> None:
+    """Refuse that no model is named and no Actor is known, where `DEFAULT_MODEL` cannot work.
+
+    Raises:
+        ConfigurationError: When its package is not installed, or its key is not set.
+    """
+    provider, key = _provider(_split(DEFAULT_MODEL)[0]), find_missing_key(DEFAULT_MODEL)
+    needs = [f"set {key}"] if key else []
+    if not _is_installed(provider.package):
+        needs.insert(0, f"install 'langgraph-om[{provider.extra}]'")
+    if needs:
+        msg = (
+            f"memory has no model: none is named, and it knows no agent's model. Pass one, such as "
+            f"ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
+            f"{DEFAULT_MODEL!r}, {' and '.join(needs)}"
+        )
+        raise ConfigurationError(msg)
 
 
 def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel:
@@ -344,14 +379,20 @@ def name_actor(model: Any) -> str:
 
 
 def _unwrap(model: Any) -> Any:
-    """Return the chat model behind tools that are bound, fallbacks, or a method of one."""
+    """Return the chat model behind tools or a format that are bound, fallbacks, or a method."""
     model = getattr(model, "__self__", model)
-    for _ in range(_MOST_WRAPPERS):
-        inner = getattr(model, "bound", None) or getattr(model, "runnable", None)
-        if isinstance(model, BaseChatModel) or inner is None:
-            break
-        model = inner
-    return model
+    return next(_find_chats(model, _MOST_WRAPPERS), model)
+
+
+def _find_chats(model: Any, depth: int) -> Iterator[BaseChatModel]:
+    """Yield the chat models inside a runnable, the one that is asked first at the front."""
+    if isinstance(model, BaseChatModel):
+        yield model
+    elif isinstance(model, Runnable) and depth:
+        inside = [getattr(model, name, None) for name in ("bound", "runnable", "default")]
+        steps = getattr(model, "steps", None) or getattr(model, "steps__", None) or ()
+        for part in (*inside, *(steps.values() if isinstance(steps, Mapping) else steps)):
+            yield from _find_chats(part, depth - 1)
 
 
 _MOST_WRAPPERS = 8

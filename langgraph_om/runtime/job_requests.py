@@ -12,6 +12,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import Runnable
 
+from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import name_zone
 from langgraph_om.core.content.message_keys import derive_id
@@ -26,6 +27,7 @@ from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import only_blocks
 from langgraph_om.models.model_value import leaves_of
+from langgraph_om.models.providers import default_model
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import JobWork
 from langgraph_om.runtime.flows import RunContext
@@ -38,11 +40,12 @@ _COMPARED = ("scope", "hides_ids", "transforms")
 
 
 def build_request(
-    job: Cycle, messages: Sequence[BaseMessage], decision: Decision, now: datetime
+    job: Cycle, messages: Sequence[BaseMessage], decision: Decision, now: datetime, actor: str
 ) -> JobRequest:
     """Write a job as plain JSON.
 
     Args:
+        actor: The name of the Actor's model, which a memory asks that names none.
         messages: The whole conversation; where other processes find them, only the ids of those
             that are needed are written.
     """
@@ -58,6 +61,7 @@ def build_request(
         "operation": decision.operation,
         "count": decision.count,
         "at": now.isoformat(),
+        "actor": actor,
         "record": {**record, "timezone": name_zone(settings.timezone, now)},
         "settings": digest_settings(settings),
     }
@@ -198,7 +202,8 @@ class _Awaitable(_Blocking):
 
 def choose_work(job: Cycle, context: RunContext) -> JobWork:
     """Return a job that can be awaited, unless one of the models only blocks."""
-    values = context.calls.models.values.items()
+    values, actor = context.calls.models.values.items(), context.calls.actor
     leaves = [leaf for role, value in values for _, leaf in leaves_of(role, value)]
-    blocks = any(isinstance(leaf, Runnable) and only_blocks(leaf) for leaf in leaves)
+    models = [default_model(actor) if leaf == ACTORS_OWN else leaf for leaf in leaves]
+    blocks = any(isinstance(model, Runnable) and only_blocks(model) for model in models)
     return (_Blocking if blocks else _Awaitable)(job, context)

@@ -6,7 +6,9 @@ A run's configuration has it, and so has its context, which LangGraph keeps ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from itertools import filterfalse
@@ -54,6 +56,24 @@ class MemoryContext(TypedDict, total=False):
     """The user or entity that the thread belongs to."""
     timezone: str
     """The user's time zone: an IANA name such as `America/New_York`, or an offset."""
+
+
+_ACTOR: ContextVar[Any] = ContextVar("om_actor", default=None)
+
+
+@contextmanager
+def acting(model: Any) -> Iterator[None]:
+    """Say which model the agent has that runs here; `None` says nothing."""
+    token = _ACTOR.set(_ACTOR.get() if model is None else model)
+    try:
+        yield
+    finally:
+        _ACTOR.reset(token)
+
+
+def find_acting() -> Any:
+    """Return the model of the agent that runs here; `None` where nobody has said."""
+    return _ACTOR.get()
 
 
 @dataclass

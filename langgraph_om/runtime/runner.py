@@ -60,7 +60,7 @@ from langgraph_om.runtime.executors import (
 from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, choose_work
-from langgraph_om.runtime.run import ResourceId, Runs
+from langgraph_om.runtime.run import ResourceId, Runs, find_acting
 from langgraph_om.runtime.state import (
     MAX_SPANS,
     MAX_UNWRITTEN,
@@ -77,7 +77,7 @@ JOB_DEADLINES = 5
 
 _NO_KEY = (
     "memory's model %r has no key: nothing can be observed once there is enough to observe; set "
-    "the environment variable %s"
+    "the environment variable %s, or name a model that has one: ObservationalMemory(model=...)"
 )
 
 
@@ -161,8 +161,10 @@ class StepRunner:
     """The settings while nobody knows what the Actor's model reads."""
     _fitted: dict[int, Settings] = field(init=False, default_factory=dict)
     """By window, the settings that fit into it."""
-    _models: set[str] = field(init=False, default_factory=set)
-    """Names of the Actor's models that were told so far."""
+    _models: dict[str, Any] = field(init=False, default_factory=dict)
+    """The Actor's models that were told so far, by their names."""
+    _met: Any = field(init=False, default=None)
+    """The one that was told last."""
     _images: EstimatingCounter | None = field(init=False, default=None)
     """Counts as the Actor's model counts images; `None` where that is the usual way."""
     _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
@@ -255,7 +257,8 @@ class StepRunner:
             system: The agent's own system prompt: a text, a message or `None`.
         """
         name = name_actor(model)
-        self._models.add(name)
+        if model is not None:
+            self._met = self._models[name] = model
         self._count_images_as(model)
         before = self._actor
         self._actor = (before[0] or tools or find_tools(model), before[1] or system)
@@ -265,6 +268,10 @@ class StepRunner:
             self._fit_all()
         if not self._configured.max_input_tokens:  # which says it in the place of the profile
             self.learn_window(find_window(model), "profile", name)
+
+    def find_actor(self, name: str = "") -> Any:
+        """Return the Actor's model: of the run around, of a name, or else the one met last."""
+        return find_acting() or (self._models.get(name) if name else None) or self._met
 
     def _count_images_as(self, model: Any) -> None:
         if self._images is not None or not self._configured.counts_as_actor:
@@ -447,14 +454,23 @@ class StepRunner:
         *,
         emit: Callable[[Event], None] | None = None,
         work: Callable[[Work], Any] | None = None,
+        actor: str = "",
     ) -> RunContext:
         """Return what a flow is driven with.
 
         Args:
             emit: Shows an event at the moment it happens.
             work: Has a decision carried out elsewhere.
+            actor: The name of the Actor's model, outside of the agent's run.
         """
-        calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
+        calls = Calls(
+            self.models,
+            self.clock,
+            self.deadline,
+            self.settings.counter,
+            config,
+            self.find_actor(actor),
+        )
         return RunContext(
             calls,
             self.hooks,
@@ -505,8 +521,11 @@ class StepRunner:
         log_failures(step.events)
         if not record["id"]:
             self._look_at_history(step)
-            for name, key in self.models.find_missing_keys().items():
-                self.runs.warn_once(_NO_KEY, name, key)
+            if not must_proceed:
+                self.models.check(self.find_actor())
+            for _, name, key in self.models.list_models(self.find_actor()):
+                if key is not None:
+                    self.runs.warn_once(_NO_KEY, name, key)
         for event in step.events:
             if event["type"] == "status":
                 self.hooks.tell(event)
@@ -583,17 +602,18 @@ class StepRunner:
         if job is None:
             started: Event = waive(window, decision.operation)
         else:
-            whose = job.info.record
+            whose, context = job.info.record, self._context_ahead(config)
+            actor = name_actor(context.calls.actor)
             is_taken: bool = yield Submit(
                 partial(
                     self.buffering.submit,
                     job.cycle_id,
                     job.key,
-                    choose_work(job, replace(self._context_ahead(config), opening=job.start)),
+                    choose_work(job, replace(context, opening=job.start)),
                     thread_id=whose["thread_id"],
                     resource_id=whose["resource_id"],
                     about=job.about,
-                    request=partial(build_request, job, messages, decision, now),
+                    request=partial(build_request, job, messages, decision, now, actor),
                 )
             )
             for release in () if is_taken else self.settings.features.having("release"):
@@ -606,10 +626,19 @@ class StepRunner:
         self, request: Mapping[str, Any], config: RunnableConfig | None = None
     ) -> tuple[EffectFlow[JobResult], RunContext]:
         """Return the flow that carries out a request, and what it is driven with."""
-        return carry_out_request(self.settings, request), self._context_ahead(config)
+        actor = request.get("actor", "") if isinstance(request, Mapping) else ""
+        context = self._context_ahead(config, actor)
+        if actor and context.calls.actor is None and self.models.asks_actor:
+            msg = (
+                f"the job is for memory that asks the agent's own model, {actor}, which this "
+                f"process has not met: build the agent here with this memory, or name a model for "
+                f"both, ObservationalMemory(model=...)"
+            )
+            raise ConfigurationError(msg)
+        return carry_out_request(self.settings, request), context
 
-    def _context_ahead(self, config: RunnableConfig | None) -> RunContext:
-        context = self.context(config)
+    def _context_ahead(self, config: RunnableConfig | None, actor: str = "") -> RunContext:
+        context = self.context(config, actor=actor)
         calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
         return replace(context, calls=calls)
 

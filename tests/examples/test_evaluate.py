@@ -375,13 +375,13 @@ def test_failed_observations_are_counted_and_told(
 
 def test_a_model_judges_longmemeval(evaluation: Evaluation, judged: Judged) -> None:
     asked = judged(lambda text: "Yes." if "ready" in text else "no")
-    options = ("--memory", "full", "--judge", "openai/gpt-4o", "--price", "openai/gpt-4o=1,1")
+    options = ("--memory", "full", "--judge", "openai/gpt-6-sol", "--price", "openai/gpt-6-sol=1,1")
     found = evaluation.figures(LONGMEMEVAL, *options)
     assert len(asked) == 7
-    table = found["scores"]["judge openai/gpt-4o"]["categories"]
+    table = found["scores"]["judge openai/gpt-6-sol"]["categories"]
     assert [name for name, row in table.items() if row["score"]] == ["temporal-reasoning"]
     judge = next(row for row in found["tokens"]["rows"] if row["part"] == "judge")
-    assert (judge["calls"], judge["model"]) == (7, "openai/gpt-4o")
+    assert (judge["calls"], judge["model"]) == (7, "openai/gpt-6-sol")
     assert judge["input"] > judge["output"] > 0
     assert judge["cost"] is not None
     assert found["tokens"]["cost"] is None, "the Actor has no price"
@@ -392,7 +392,7 @@ def test_a_judge_that_says_neither_is_an_error_and_leaves_f1(
     evaluation: Evaluation, judged: Judged
 ) -> None:
     judged(lambda text: "Hm." if "almond" in text else "YES")
-    options = (LOCOMO, "--memory", "full", "--judge", "openai/gpt-4o")
+    options = (LOCOMO, "--memory", "full", "--judge", "openai/gpt-6-sol")
     found = evaluation.figures(*options, code=1)
     assert found["errors"] == {"memory": 0, "answer": 0, "judge": 1}
     by_judge, own = found["scores"].values()
@@ -714,7 +714,7 @@ def test_a_file_has_to_be_json_with_something_in_it(
         (("--price", "offline"), "write MODEL=INPUT,OUTPUT"),
         (("--price", "offline=1"), "write MODEL=INPUT,OUTPUT"),
         (("--price", "offline=1,-2"), "write MODEL=INPUT,OUTPUT"),
-        (("--price", "openai/gpt-5-mini=1,2"), "the run calls offline"),
+        (("--price", "openai/gpt-6-luna=1,2"), "the run calls offline"),
         (("--message-tokens", "1", "--observation-tokens", "1"), "_tokens"),
         (("--json", "no/such/folder/figures.json"), "--json"),
         (("--arms", "best"), "--arms names 'best'; write some of full, trim, summary, deepagents"),
@@ -832,8 +832,8 @@ def test_the_interval_over_categories_is_made_of_theirs() -> None:
 @pytest.mark.parametrize(
     ("text", "model", "cost"),
     [
-        ("openai/gpt-5-mini=0.25,2", "openai/gpt-5-mini", 0.25 * 3 + 2),
-        ("openai/gpt-5-mini=0.25,2,0.05", "openai/gpt-5-mini", 0.25 + 0.05 * 2 + 2),
+        ("openai/gpt-6-luna=0.25,2", "openai/gpt-6-luna", 0.25 * 3 + 2),
+        ("openai/gpt-6-luna=0.25,2,0.05", "openai/gpt-6-luna", 0.25 + 0.05 * 2 + 2),
         ("a=b/c=1,0", "a=b/c", 3.0),
     ],
 )

@@ -39,11 +39,11 @@ def test_a_chat_is_read_with_its_questions_of_ten_abilities() -> None:
 
 def test_each_item_of_a_rubric_is_judged_by_itself(evaluation: Evaluation, judged: Judged) -> None:
     asked = judged(lambda text: "partly" if "contradictory" in text else "No.")
-    options = (CHAT, "--memory", "full", "--judge", "openai/gpt-4o")
+    options = (CHAT, "--memory", "full", "--judge", "openai/gpt-6-sol")
     found = evaluation.figures(*options)
     assert len(asked) == sum(len(each.answer.splitlines()) for each in questions().values())
     assert all(text.endswith("yes, partly or no.") for text in asked)
-    table = found["scores"]["judge openai/gpt-4o"]["categories"]
+    table = found["scores"]["judge openai/gpt-6-sol"]["categories"]
     scores = {name: row["score"] for name, row in table.items() if row["score"]}
     assert scores == {"contradiction_resolution": pytest.approx(0.5 / 3)}
     assert list(table) == list(ABILITIES)

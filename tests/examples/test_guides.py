@@ -102,7 +102,7 @@ def test_the_page_for_langchains_documentation_runs(
         scope: dict[str, Any] = {}
         exec("\n".join(blocks), scope)  # noqa: S102 the very code users copy
         asked = [request.body for request in provider.requests]
-    assert [body["model"] for body in asked] == ["gpt-5"] * 3
+    assert [body["model"] for body in asked] == ["gpt-6-sol"] * 3
     tools = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in asked]
     assert tools == [["recall"], ["recall"], ["update_working_memory"]]
 

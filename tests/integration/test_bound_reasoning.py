@@ -315,7 +315,7 @@ def responds(number: int) -> Reply:
             "id": f"resp_{number}",
             "object": "response",
             "created_at": 1,
-            "model": "gpt-5-mini",
+            "model": "gpt-6-luna",
             "status": "completed",
             "output": [
                 {**thought, "encrypted_content": f"secret {number}"},
@@ -334,7 +334,7 @@ def test_reasoning_items_of_openai_stay_with_their_answers(
 ) -> None:
     provider.says(*map(responds, range(9)))
     model = ChatOpenAI(
-        model="gpt-5-mini",
+        model="gpt-6-luna",
         base_url=f"{provider.url}/v1",
         api_key="dummy",
         use_responses_api=True,
@@ -363,7 +363,7 @@ def test_thought_signatures_of_gemini_stay_with_their_answers(provider: Provider
 
     provider.says(*map(said, range(9)))
     model = ChatGoogleGenerativeAI(
-        model="gemini-2.5-flash", base_url=provider.url, api_key="dummy", include_thoughts=True
+        model="gemini-flash-latest", base_url=provider.url, api_key="dummy", include_thoughts=True
     )
     graph = build("agent", model, memory_of())
     talk(graph, turns(9))

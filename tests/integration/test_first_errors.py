@@ -44,14 +44,14 @@ def test_a_model_without_a_key_is_told_in_the_first_turn(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    memory = ObservationalMemory("openai/gpt-5-mini")
+    memory = ObservationalMemory("openai/gpt-6-luna")
     for thread in ("one", "two"):
         memory.step(None, [HumanMessage("Hello")], thread_id=thread)
     (said,) = warned(caplog)
-    assert "'openai/gpt-5-mini' has no key" in said
+    assert "'openai/gpt-6-luna' has no key" in said
     assert "OPENAI_API_KEY" in said
     monkeypatch.setenv("OPENAI_API_KEY", "set")
-    ObservationalMemory("openai/gpt-5-mini").step(None, [HumanMessage("Hello")], thread_id="three")
+    ObservationalMemory("openai/gpt-6-luna").step(None, [HumanMessage("Hello")], thread_id="three")
     assert len(warned(caplog)) == 1
 
 

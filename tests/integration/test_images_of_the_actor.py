@@ -33,7 +33,7 @@ def claude() -> Any:
     return ChatAnthropic(model="claude-local", api_key="none")  # type: ignore[arg-type,call-arg]
 
 
-def gemini(name: str = "gemini-2.5-flash") -> Any:
+def gemini(name: str = "gemini-flash-latest") -> Any:
     return ChatGoogleGenerativeAI(model=name, api_key="none")
 
 
@@ -81,7 +81,7 @@ def test_the_formula_is_the_actors(make: Any, formula: Any, door: str) -> None:
 
 
 def test_formulas_differ_or_the_test_above_shows_nothing() -> None:
-    models = ["gpt-4o-mini", "gpt-5-mini"]
+    models = ["gpt-4o-mini", "gpt-5.4-mini"]
     found = [counted_as(provider=each) for each in ("anthropic", "google", "openai")]
     found += [counted_as(provider="openai", model=each) for each in models]
     assert len({*found}) == len(found)

@@ -54,7 +54,7 @@ def claude(url: str) -> BaseChatModel:
 
 def gemini(url: str) -> BaseChatModel:
     return ChatGoogleGenerativeAI(
-        model="gemini-2.5-flash", base_url=url, api_key="dummy", max_retries=1
+        model="gemini-flash-latest", base_url=url, api_key="dummy", max_retries=1
     )
 
 

@@ -99,7 +99,7 @@ def test_hints_take_a_flag_or_one_for_each(given: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"suggested_response': False|`continuation_hints`"
     ):
-        ObservationalMemory("openai/gpt-5-mini", continuation_hints=given)
+        ObservationalMemory("openai/gpt-6-luna", continuation_hints=given)
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -15,7 +15,7 @@ from langgraph_om import ObservationalMemory
 
 settings = {"message_tokens": 300, "buffer_tokens": False}
 said = [HumanMessage("We are planning a trip to Lisbon. " * 20, id=f"h{at}") for at in range(2)]
-for name in ("openai/gpt-4o-mini", "google/gemini-2.5-flash"):
+for name in ("openai/gpt-6-sol", "google/gemini-flash-latest"):
     memory = ObservationalMemory([{"model": name, "max_retries": 0}], observation=settings)
     for _ in range(3):
         result = asyncio.run(memory.astep(None, said, thread_id="t"))

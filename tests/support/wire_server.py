@@ -146,7 +146,7 @@ def openai_says(content: Any, finish: str = "stop", **message: Any) -> Reply:
             "id": "c1",
             "object": "chat.completion",
             "created": 1,
-            "model": "gpt-5-mini",
+            "model": "gpt-6-luna",
             "choices": [
                 {
                     "index": 0,
@@ -169,7 +169,7 @@ def openai_responds(*texts: str, status: str = "completed", reason: str | None =
             "id": "r1",
             "object": "response",
             "created_at": 1,
-            "model": "gpt-5-mini",
+            "model": "gpt-6-luna",
             "status": status,
             "incomplete_details": {"reason": reason} if reason else None,
             "output": [
@@ -198,7 +198,7 @@ def openai_streams(*texts: str, finish: str = "stop") -> Reply:
             "id": "c1",
             "object": "chat.completion.chunk",
             "created": 1,
-            "model": "gpt-5-mini",
+            "model": "gpt-6-luna",
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
         }
         for delta, reason in [({"role": "assistant", "content": ""}, None), *deltas, ({}, finish)]
@@ -283,7 +283,7 @@ def _gemini_body(parts: Any, finish: str | None) -> dict[str, Any]:
             "candidatesTokenCount": 40,
             "totalTokenCount": 940,
         },
-        "modelVersion": "gemini-2.5-flash",
+        "modelVersion": "gemini-flash-latest",
     }
 
 
@@ -295,13 +295,13 @@ def gemini_fails(status: int, text: str, code: str, *details: Any) -> Reply:
 
 def openai(provider: Provider, **options: Any) -> ChatOpenAI:
     """The real client, which is not to try again."""
-    options = {"model": "gpt-5-mini", "max_retries": 0, **options}
+    options = {"model": "gpt-6-luna", "max_retries": 0, **options}
     return ChatOpenAI(base_url=f"{provider.url}/v1", api_key="dummy", **options)
 
 
 def google(provider: Provider, **options: Any) -> Any:
     """The real client, which is not to try again."""
-    options = {"model": "gemini-2.5-flash", "max_retries": 1, **options}
+    options = {"model": "gemini-flash-latest", "max_retries": 1, **options}
     from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 dear, and rarely used
 
     return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)

@@ -156,8 +156,10 @@ check_flag = Rule[bool](Flag).check
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
 
+ACTORS_OWN = "default"
+"""What stands for the model of memory when none is named: the Actor's own."""
 DEFAULT_MODEL = "google/gemini-flash-lite-latest"
-"""The model of Observer and Reflector when none is named, and what `"default"` stands for."""
+"""The model of memory when none is named and no Actor is known: an alias, which does not age."""
 
 
 class Default:
@@ -193,16 +195,14 @@ def is_default(value: object) -> bool:
 OBSERVER_SETTINGS: Final[Mapping[str, Any]] = {
     "temperature": 0.3,
     "max_output_tokens": 100_000,
-    "thinking_budget": 215,
 }
-"""What the Observer's model is sent where the user sets nothing."""
+"""What the Observer's model is sent where the user sets nothing and its profile says it takes."""
 
 REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
     "temperature": 0,
     "max_output_tokens": 100_000,
-    "thinking_budget": 1024,
 }
-"""What the Reflector's model is sent where the user sets nothing."""
+"""What the Reflector's model is sent where the user sets nothing and its profile says it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class ModelSettings(TypedDict, total=False):
             "None to send nothing"
         ),
     ]
-    """Tokens that a model of Gemini 2.5 may think: 0 for none, -1 for as many as it likes."""
+    """Tokens that a model of Google may think: 0 for none, -1 for as many as it likes."""
     extra: Annotated[
         Mapping[str, Any] | None,
         Hint("a mapping of keyword arguments for the model's client, or None to send nothing"),

@@ -440,7 +440,7 @@ _HOUR: Final = 60 * _MINUTE
 USUAL_CACHE_SECONDS: Final = 5 * _MINUTE
 """How long a provider keeps a prompt of which nothing else is known."""
 _CACHE_SECONDS: Final = (
-    (compile_late("openai|azure"), compile_late(r"gpt-4|gpt-5($|-|\.[1-4]($|-))"), 5 * _MINUTE),
+    (compile_late("openai|azure"), compile_late(r"gpt-4|gpt-5\.[1-4]($|-)"), 5 * _MINUTE),
     (compile_late("openai|azure"), compile_late(""), _HOUR),
     (compile_late("google|gemini"), compile_late("gemini|^$"), 24 * _HOUR),
     (compile_late("deepseek"), compile_late(""), _HOUR),

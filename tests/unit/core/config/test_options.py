@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -17,8 +18,9 @@ from langgraph_om import (
 )
 from langgraph_om.core.config import options
 from langgraph_om.core.config import options as mappings
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.memory import runner_of
+from langgraph_om.models.model_value import EXAMPLE
 from langgraph_om.models.pool import select_models
 from langgraph_om.testing import ScriptedChatModel
 from support.docstrings import assert_same, read_keys
@@ -250,14 +252,14 @@ def test_one_model_for_both_and_one_of_its_own_contradict(option: str) -> None:
 @pytest.mark.parametrize(
     ("top", "observation", "reflection", "observer", "reflector"),
     [
-        (None, None, None, DEFAULT_MODEL, DEFAULT_MODEL),
-        ("default", None, None, DEFAULT_MODEL, DEFAULT_MODEL),
+        (None, None, None, ACTORS_OWN, ACTORS_OWN),
+        ("default", None, None, ACTORS_OWN, ACTORS_OWN),
         (MODEL, None, None, MODEL, MODEL),
         (None, MODEL, OTHER, MODEL, OTHER),
         (None, MODEL, None, MODEL, MODEL),
         (None, None, OTHER, OTHER, OTHER),
-        (None, "default", OTHER, DEFAULT_MODEL, OTHER),
-        (None, MODEL, "default", MODEL, DEFAULT_MODEL),
+        (None, "default", OTHER, ACTORS_OWN, OTHER),
+        (None, MODEL, "default", MODEL, ACTORS_OWN),
     ],
 )
 def test_observer_and_reflector_fall_back_to_each_other(
@@ -268,29 +270,6 @@ def test_observer_and_reflector_fall_back_to_each_other(
     )
     assert chosen[0] is observer
     assert chosen[1] is reflector
-
-
-@pytest.mark.needs("archive")
-@pytest.mark.parametrize(
-    ("options", "option"),
-    [
-        ({"observation": {}}, "observation"),
-        ({"observation": {"message_tokens": 100}}, "observation"),
-        ({"observation": ObservationConfig()}, "observation"),
-        ({"reflection": {}}, "reflection"),
-        ({"token_budget": 9000}, "token_budget"),
-        ({"share_token_budget": True}, "share_token_budget"),
-        ({"scope": "resource", "archive": "sqlite://"}, "scope"),
-    ],
-)
-def test_memory_settings_without_a_model_name_the_default(
-    options: dict[str, Any], option: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(**options)
-    assert f"`{option}`" in str(caught.value)
-    assert "model='default'" in str(caught.value)
-    assert not ObservationalMemory(enabled=False, **{**options, "observation": OFF}).enabled
 
 
 @pytest.mark.parametrize(
@@ -304,13 +283,13 @@ def test_a_flag_for_a_model_leads_to_what_was_meant(value: Any, call: str) -> No
 
 
 def test_a_model_in_an_error_is_shown_by_its_class_and_name() -> None:
-    model = ChatOpenAI(model="gpt-5-mini", api_key=SecretStr("dummy"))
+    model = ChatOpenAI(model="gpt-6-luna", api_key=SecretStr("dummy"))
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory([{"model": model}, (model, model), 5])
     shown = str(caught.value).partition(", where")[0]
     assert shown == (
-        "`model` is [{'model': ChatOpenAI(gpt-5-mini)}, (ChatOpenAI(gpt-5-mini), "
-        "ChatOpenAI(gpt-5-mini)), 5]"
+        "`model` is [{'model': ChatOpenAI(gpt-6-luna)}, (ChatOpenAI(gpt-6-luna), "
+        "ChatOpenAI(gpt-6-luna)), 5]"
     )
 
 
@@ -324,7 +303,7 @@ def test_host_options_need_no_model() -> None:
     [
         (owner, value)
         for owner in (None, "observation")
-        for value in ("gpt-5-mini", "/gpt", "openai/", ":x", 5, object, ["a/b"])
+        for value in ("gpt-6-luna", "/gpt", "openai/", ":x", 5, object, ["a/b"])
     ],
 )
 def test_a_model_that_can_never_work_is_refused_at_construction(
@@ -335,15 +314,15 @@ def test_a_model_that_can_never_work_is_refused_at_construction(
         ObservationalMemory(**options)
     option = f"{owner}.model" if owner else "model"
     assert f"`{option}` is {value!r}" in str(caught.value)
-    assert "openai/gpt-5-mini" in str(caught.value)
+    assert EXAMPLE in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
-        ("openai/gpt-5-mini", "langchain_openai", "openai"),
-        ("openai:gpt-5-mini", "langchain_openai", "openai"),
-        ("google/gemini-2.5-flash", "langchain_google_genai", "google"),
+        ("openai/gpt-6-luna", "langchain_openai", "openai"),
+        ("openai:gpt-6-luna", "langchain_openai", "openai"),
+        ("google/gemini-flash-latest", "langchain_google_genai", "google"),
         ("mistralai/model", "langchain", "agents"),
     ],
 )
@@ -358,12 +337,18 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
-def test_a_memory_without_a_model_says_that_it_took_the_default(
+def test_a_memory_without_any_model_says_what_to_install_and_to_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for key in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
     monkeypatch.setitem(sys.modules, "langchain_google_genai", None)
-    with pytest.raises(ConfigurationError, match=r"^no model is given .*langgraph-om\[google\]"):
-        ObservationalMemory()
+    memory = ObservationalMemory(token_budget=16_000)
+    with pytest.raises(ConfigurationError) as caught:
+        memory.step(None, [HumanMessage("Hello")], thread_id="t")
+    said = str(caught.value)
+    assert f"ObservationalMemory(model={EXAMPLE!r})" in said
+    assert "install 'langgraph-om[google]' and set GOOGLE_API_KEY" in said
 
 
 @pytest.mark.needs("recall")

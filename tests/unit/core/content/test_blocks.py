@@ -357,7 +357,7 @@ def test_reasoning_that_is_not_bound_stays(form: str) -> None:
 
 @pytest.mark.parametrize("provider", ["google_genai", "google_vertexai", "openai"])
 def test_signed_thoughts_of_other_providers_are_not_bound(provider: str) -> None:
-    told = {"model_provider": provider, "model_name": "gemini-2.5-pro"}
+    told = {"model_provider": provider, "model_name": "gemini-pro-latest"}
     for block in BOUND.values():
         assert not holds_bound_reasoning(AIMessage([block], response_metadata=told))
     claude = {"model_provider": "google_vertexai", "model_name": "claude-opus-4-8"}

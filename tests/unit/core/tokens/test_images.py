@@ -46,7 +46,7 @@ MIB = KIB * KIB
         ((1, 1), None, "high", "", 85 + 170),
         ((2**31, 2**31), None, "high", "", 85 + 170 * 4),
         ((2**31, 1), None, "high", "", 85 + 170 * 4),
-        ((1024, 1024), None, "high", "gpt-5-mini", 70 + 140 * 4),
+        ((1024, 1024), None, "high", "gpt-5.4-mini", 70 + 140 * 4),
         ((1024, 1024), None, "high", "gpt-4o-mini-2024", 2833 + 5667 * 4),
         ((1024, 1024), None, "high", "o1", 75 + 150 * 4),
         ((1024, 1024), None, "high", "o3-pro", 75 + 150 * 4),
@@ -75,7 +75,7 @@ def test_openai(
     ("size", "model", "resolution", "tokens"),
     [
         (None, "", "", 258),
-        ((384, 384), "gemini-2.5-pro", "", 258),
+        ((384, 384), "gemini-pro-latest", "", 258),
         ((768, 768), "", "", 258),
         ((769, 768), "", "", 516),
         ((1920, 1080), "", "", 258 * 3 * 2),
@@ -191,7 +191,7 @@ def tokens_of(block: dict[str, Any], **formula: Any) -> int:
 @pytest.mark.parametrize("block", IMAGES, ids=range(len(IMAGES)))
 def test_an_image_counts_by_its_pixels_in_every_form(block: dict[str, Any]) -> None:
     assert tokens_of(block) == HIGH
-    assert tokens_of(block, provider="openai", model="gpt-5") == 70 + 140 * 4
+    assert tokens_of(block, provider="openai", model="gpt-5.4") == 70 + 140 * 4
     known = "url" not in block or "data:" in str(block) or "width" in str(block)
     if known and len(block) > 1 and "file_id" not in block:
         assert tokens_of(block, provider="google") == 258 * 4
