@@ -372,7 +372,6 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "async raises": (araises_transform, "failed: KeyError"),
     "cancels itself": (acancels, "failed: RuntimeError"),
     "StopIteration": (lambda *_: next(iter(())), "failed: RuntimeError"),
-    "takes one": (lambda _: None, "failed: TypeError"),
     "number": (lambda *_: 3, "returned `int`"),
     "mapping": (lambda given, _: {"messages": str(given)}, "returned `dict`"),
     "bytes": (lambda given, _: str(given).encode(), "returned `bytes`"),
