@@ -36,7 +36,6 @@ _POSITION: Final = message_rows.c.position
 _PLACE_COLUMNS: Final = ("node", "key", "parent", "position", "is_current", "is_visible", "digest")
 _PLACE: Final = tuple(message_rows.c[name] for name in _PLACE_COLUMNS)
 _FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
-_LAST: Final = _FROM_END
 _NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
 """The position of the last message of the current branch."""
 _TREE: Final = (*_PLACE, message_rows.c.written, _NEWEST.label("newest"))
@@ -192,7 +191,7 @@ def select_places(
 
 def select_last(connection: Connection, thread_id: str) -> Row | None:
     """Return the place of the last message of the current branch."""
-    return next(iter(connection.execute(_LAST, {"of_thread": thread_id})), None)
+    return next(iter(connection.execute(_FROM_END, {"of_thread": thread_id})), None)
 
 
 # --- Placing messages ----------------------------------------------------------------------------

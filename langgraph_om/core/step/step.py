@@ -208,8 +208,6 @@ class Feature:
     """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
-    asks_for_model: ClassVar[str] = ""
-    """The option that sets the memory up by it, so that a model has to be named; mostly none."""
     reads_on = False
     """Whether the Actor can read what its view leaves out."""
     operations: ClassVar[frozenset[str]] = frozenset()

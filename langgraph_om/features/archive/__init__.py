@@ -153,7 +153,7 @@ class Archiving(Feature):
             step.now,
             changed={*step.changed, *overlooked},
             request=step.window.request,
-            patience=_find_patience(step),
+            waits=_may_wait(step),
         )
         step.apply(events)
         if step.record["cursor"] != cursor:
@@ -217,8 +217,8 @@ class Archiving(Feature):
         self._writer.delete_resource(resource_id)
 
 
-def _find_patience(step: Step) -> float | None:
-    """Return how old what is new may be to wait for the answer, as a checkpoint has it.
+def _may_wait(step: Step) -> bool:
+    """Return whether a question alone may wait for its answer, as a checkpoint has it.
 
     Other threads read a log that they share, with what is not observed yet. The archive refuses
     another user, who must not be answered first. A graph within another one may hand over to it
@@ -226,12 +226,9 @@ def _find_patience(step: Step) -> float | None:
     """
     scope: RunScope | None = step.scope
     if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
-        return None
-    if step.former["resource_id"] != step.record["resource_id"]:
-        return None
-    if not is_checkpointed(scope.config):
-        return None
-    return 0.0
+        return False
+    is_same_user = step.former["resource_id"] == step.record["resource_id"]
+    return is_same_user and is_checkpointed(scope.config)
 
 
 # --- What a process writes -----------------------------------------------------------------------

@@ -302,13 +302,12 @@ def archive_new(
     *,
     changed: Collection[str] = (),
     request: str | None = None,
-    patience: float | None = None,
+    waits: bool = False,
 ) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
-        patience: How old, in seconds, what is new of a turn may be to wait for what follows it; a
-            request that alone is new waits for longer. `None`: nothing waits.
+        waits: Whether a question that alone is new waits for its answer.
 
     Returns:
         The archive for what else this step asks of it, `None` where it is to be left alone; and
@@ -332,9 +331,9 @@ def archive_new(
         yield Storage("note_missed", (thread, missed))
         return None, []
     try:
-        patience = None if memory.missed else patience
+        waits = waits and not memory.missed
         events = yield from _append_new(
-            archive, record, messages, missed, memory, request=request, patience=patience
+            archive, record, messages, missed, memory, request=request, waits=waits
         )
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
@@ -428,16 +427,6 @@ class StepArchive:
         whose, number = (self.thread_id, self.resource_id), self.deletion
         yield from self.call("add_new_groups", *whose, groups, self.now, log=log, deletion=number)
 
-    def may_wait(self, entries: Keyed, request: str | None, patience: float) -> bool:
-        """Return whether what is new of a turn may wait: its request, and what followed it soon."""
-        keys = [key for key, _ in entries]
-        if request is None or not keys or request in keys[1:]:
-            return False
-        begun = self.settings.time_of(*entries[0], self.stamps)
-        # Either way: a client whose clock is ahead dates its question later than now.
-        is_recent = begun is not None and abs((self.now - begun).total_seconds()) < patience
-        return keys == [request] or is_recent
-
     def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
         """Archive what waits, and say so; where the thread was deleted, the next step sees to it.
 
@@ -500,7 +489,7 @@ def _append_new(
     memory: ThreadMemory,
     *,
     request: str | None = None,
-    patience: float | None = None,
+    waits: bool = False,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
@@ -508,7 +497,7 @@ def _append_new(
     lacks it. What was deleted is left out.
 
     Args:
-        patience: How old, in seconds, what is new may be to wait where nothing else is archived.
+        waits: Whether a question waits if nothing else is to be archived.
     """
     noted: list[Event] = []
     own = view(record)
@@ -528,7 +517,7 @@ def _append_new(
             # Directly behind the last one that it has: after the former answer was a last step.
             can_wait = is_there and log is None and after is not None
             can_wait = can_wait and after == view(now).get("archived")
-            if patience is not None and can_wait and archive.may_wait(new, request, patience):
+            if waits and can_wait and request is not None and [key for key, _ in new] == [request]:
                 archive.waiting = (after, new)
                 return noted
             if new:

@@ -227,7 +227,6 @@ class SharedLogs(Feature):
     operations: ClassVar[frozenset[str]] = frozenset({OTHERS})
     scope: Scope = "resource"
     hides_ids = True
-    asks_for_model = "scope"
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
