@@ -580,7 +580,6 @@ async def test_threads_do_not_mix(server: Server) -> None:
         assert not [other for other in names if other != name and other in log]
 
 
-@pytest.mark.needs("steering")
 async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) -> None:
     own, run = ObservationalMemory(ScriptedChatModel()), ""
     answered = {"role": "assistant", "content": "Go on."}
@@ -607,7 +606,6 @@ async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) ->
 # --- The command ---------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("steering")
 async def test_the_command_shows_and_changes_what_a_server_remembers(
     server: Server, talks: dict[str, Talk], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -674,7 +672,6 @@ async def test_memories_are_pages_of_the_server(server: Server) -> None:
 # --- The memory of a thread on a server ----------------------------------------------------------
 
 
-@pytest.mark.needs("steering")
 @each_graph
 async def test_the_memory_of_a_thread_is_seen_and_changed_through_a_remote_graph(
     server: Server, graph: str

@@ -44,7 +44,6 @@ def remembering(message_tokens: int = 200, **options: Any) -> ObservationalMemor
 # --- Ids -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
 @examples(40)
 @given(st.lists(ids, min_size=1, max_size=5, unique=True))
 def test_every_message_is_shown_or_observed_whatever_its_id(keys: list[str]) -> None:
@@ -79,7 +78,6 @@ def _disguise(message: BaseMessage, way: str, key: str, moment: str) -> BaseMess
     return message.model_copy(update=changes[way])
 
 
-@pytest.mark.needs("recall")
 @examples(40)
 @given(real_conversations(max_exchanges=8), st.data())
 def test_real_messages_among_odd_ones_are_in_the_window_or_observed_once(
@@ -123,7 +121,6 @@ def test_doubled_ids_give_different_keys(keys: list[str | None]) -> None:
         assert earlier == named[:count], "what comes later changes no key"
 
 
-@pytest.mark.needs("recall")
 def test_a_message_with_the_id_of_our_reminder_is_shown() -> None:
     messages = [HumanMessage("hello", id="m0"), HumanMessage("pay bob", id="om-continuation")]
     record = remembering().step(None, messages, thread_id="t").record
@@ -160,7 +157,6 @@ def test_a_role_that_only_looks_other_is_no_label_of_ours() -> None:
         assert text.startswith("Date: unknown\nParticipant ")
 
 
-@pytest.mark.needs("recall")
 def test_an_id_that_is_a_huge_number_ends_no_turn() -> None:
     block: dict[str, Any] = {"type": "tool_use", "id": 10**5000, "name": 10**5000, "input": {}}
     messages = [HumanMessage(LONG, id="h"), AIMessage([block], id="a"), HumanMessage(LONG, id="z")]
@@ -190,7 +186,6 @@ IDS_WITH_ODD_TIMES = [
 ]
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("key", IDS_WITH_ODD_TIMES)
 @pytest.mark.parametrize("form", ["{}", "lc_run--{}-0", "run-{}-0", "lc_run--run-{}"])
 def test_no_time_that_an_id_carries_ends_a_turn(key: str, form: str) -> None:
@@ -203,7 +198,6 @@ def test_no_time_that_an_id_carries_ends_a_turn(key: str, form: str) -> None:
     assert result.record["log"][0]["ranges"][0][0] == form.format(key)
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Adak"])
 def test_no_time_that_a_message_claims_ends_a_turn(moment: str, zone: str) -> None:

@@ -281,7 +281,6 @@ def injecting(
     return runner_of(memory), frozenset(THREADS if request.param == "resource" else THREADS[:1])
 
 
-@pytest.mark.needs("inject")
 @examples(30)
 @given(
     st.sampled_from(QUERIES) | names | texts, st.sampled_from([THREADS[0], "t-new", *HIDDEN_NAMES])
@@ -305,7 +304,6 @@ def test_nothing_is_found_for_a_message_that_somebody_else_said(
         assert {each.message.thread_id for each in found} == own
 
 
-@pytest.mark.needs("inject")
 @pytest.mark.parametrize("resource", [HERS, *RESOURCES, "nobody"])
 def test_a_turn_is_shown_what_its_own_user_said(resource: str | None) -> None:
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
@@ -320,7 +318,6 @@ def test_a_turn_is_shown_what_its_own_user_said(resource: str | None) -> None:
         assert any(HIDDEN in message.text for message in shown) == (resource == HERS)
 
 
-@pytest.mark.needs("inject")
 def test_what_was_found_goes_when_the_conversation_is_somebody_elses() -> None:
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
         model = ScriptedChatModel(observer=ExtractiveObserver().reply)

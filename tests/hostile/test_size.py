@@ -237,7 +237,6 @@ def test_a_reader_takes_time_in_proportion_to_the_text(reader: str, unit: str) -
     check_growth(prepare, 50_000)
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("unit", ["disguised", "one letter"])
 def test_ten_megabytes_pass_through_memory(unit: str) -> None:
     text = UNITS[unit] * (BIG // len(UNITS[unit]))

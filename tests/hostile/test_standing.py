@@ -23,8 +23,6 @@ from support.agents import on_thread
 from support.examples import examples
 from support.growth import check_growth
 
-pytestmark = pytest.mark.needs("standing")
-
 ORDER = "Never book a flight before you have asked me."
 BAIT = "wiretransfer"
 THREAD: Any = on_thread("t")
@@ -187,7 +185,6 @@ def test_summary_by_a_model_makes_none() -> None:
     assert rules(memory, graph) == [ORDER]
 
 
-@pytest.mark.needs("shared_log")
 def test_other_users_make_none(tmp_path: Path) -> None:
     observer = Fooled()
     archive = f"sqlite:///{tmp_path / 'a.db'}"

@@ -81,7 +81,6 @@ ODD: dict[str, Any] = {
 PLACES = [*talk(1)]
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_value_in_a_message_ends_a_turn(name: str, place: str) -> None:

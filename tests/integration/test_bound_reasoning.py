@@ -159,8 +159,6 @@ def test_claude_accepts_every_prompt_of_a_loop_of_ones_own(claude: SigningProvid
     assert any(claude.accepted)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
 @pytest.mark.parametrize(
     "door", [DOORS[0], *(pytest.param(door, marks=pytest.mark.slow) for door in DOORS[1:])]
 )
@@ -187,8 +185,6 @@ def test_claude_accepts_every_prompt_with_what_is_recalled_before_the_request(
     assert any(kept)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
 def test_what_is_recalled_leaves_the_reasoning_of_earlier_answers(claude: SigningProvider) -> None:
     """It stands behind these answers, so their prefix is what it was."""
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
@@ -208,8 +204,6 @@ def test_what_is_recalled_leaves_the_reasoning_of_earlier_answers(claude: Signin
     assert [len(sent) for sent in claude.accepted] == [0, 1, 2, 0, 1]
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
 def test_claude_accepts_every_prompt_beside_other_threads(claude: SigningProvider) -> None:
     """What the others say changes from turn to turn, and is not there in some."""
     with closing(SQLAlchemyArchive("sqlite://")) as archive:

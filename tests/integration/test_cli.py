@@ -98,8 +98,6 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert "of 'user' fill more than half of the window" in advised
 
 
-@pytest.mark.needs("titles")
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)
 def test_a_checkpointer_is_written_to_by_the_agents_graph(
     talked: tuple[Agent, str],
@@ -126,7 +124,6 @@ def test_a_checkpointer_is_written_to_by_the_agents_graph(
     assert "Likes tea" not in run(capsys, "show", *where)
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.slow
 def test_postgresql(
     postgres_database: str,
@@ -177,7 +174,6 @@ def test_the_doctor_says_what_the_agents_model_reads(
 # --- A file --------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("steering")
 def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--record", str(record_file))
     assert "User lives in Lyon" in run(capsys, "show", *where)
@@ -196,7 +192,6 @@ def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFi
     assert "User lives in Ghent" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.needs("titles")
 def test_a_thread_is_named_and_given_back(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,7 +205,6 @@ def test_a_thread_is_named_and_given_back(
     assert json.loads(record_file.read_text(encoding="utf-8"))["thread_title"] is None
 
 
-@pytest.mark.needs("steering")
 def test_a_state_in_a_file_keeps_what_else_it_has(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,7 +222,6 @@ def test_a_state_in_a_file_keeps_what_else_it_has(
 # --- An archive ----------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("steering")
 def test_the_log_of_a_resource_in_an_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,7 +263,6 @@ def test_the_log_of_a_resource_in_an_archive(
     archive.close()
 
 
-@pytest.mark.needs("shared_log")
 def test_the_past_of_a_shared_log_is_told_from_its_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,7 +279,6 @@ def test_the_past_of_a_shared_log_is_told_from_its_archive(
     assert json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
 
 
-@pytest.mark.needs("archive")
 def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,7 +319,6 @@ def test_a_limit_is_a_number_of_things(
     assert "is no whole number from 1 on" in capsys.readouterr().err
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -336,14 +326,9 @@ def test_a_limit_is_a_number_of_things(
         (("forget", "User"), 4, "2 items match"),
         (("remember", " "), 2, "not blank"),
         (("diff", "7"), 2, "there is no generation 7"),
-        *(
-            pytest.param(*case, marks=pytest.mark.needs("titles"))
-            for case in (
-                (("title",), 2, "`--clear`"),
-                (("title", "A", "--clear"), 2, "pass one of them"),
-                (("title", "x" * 121), 2, "1 to 120 characters"),
-            )
-        ),
+        (("title",), 2, "`--clear`"),
+        (("title", "A", "--clear"), 2, "pass one of them"),
+        (("title", "x" * 121), 2, "1 to 120 characters"),
     ],
 )
 def test_mistakes_have_codes_and_say_what_to_do(
@@ -414,7 +399,6 @@ def list_tables(place: Path) -> set[str]:
         return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_rich", [True, False])
 def test_a_terminal_has_colours_where_rich_is_installed(
     is_rich: bool,  # noqa: FBT001 a variant
@@ -435,7 +419,6 @@ def test_a_terminal_has_colours_where_rich_is_installed(
     assert "[red]x[/red] and a long line that no terminal breaks" in text
 
 
-@pytest.mark.needs("steering")
 def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--help"])
@@ -451,7 +434,6 @@ def test_it_runs_as_a_module(record_file: Path) -> None:
     assert "User lives in Lyon" in done.stdout
 
 
-@pytest.mark.needs("steering")
 def test_a_server_is_asked_by_its_client(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,8 +472,6 @@ STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-@pytest.mark.needs("titles")
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_nothing_that_was_stored_steers_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
@@ -582,7 +562,6 @@ def test_a_pickle_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     run(capsys, "list", "--checkpointer", f"sqlite:///{place}", code=3)
 
 
-@pytest.mark.needs("steering")
 def test_a_command_that_changes_something_says_what(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,7 +157,6 @@ def test_messages_of_earlier_days_that_are_put_in_front_later_make_a_group_a_day
     assert result.record["observed"]["strays"] == []
 
 
-@pytest.mark.needs("archive")
 def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
     clock = Clock()
     with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")) as archive:
@@ -190,7 +189,6 @@ def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
 # --- What it is good for --------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
 def test_a_date_leads_recall_to_the_messages_of_that_day() -> None:
     days = Days(messages=1000, log=100_000, retrieval=True)
     days.talk(24)

@@ -33,8 +33,6 @@ from support.agents import (
 )
 from support.clock import Clock
 
-pytestmark = pytest.mark.needs("evict")
-
 
 class AddedState(TypedDict):
     messages: Annotated[list[AnyMessage], operator.add]

@@ -20,8 +20,6 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, Script
 from support.agents import on_thread, turn
 from support.schemas import Profile, Trip
 
-pytestmark = pytest.mark.needs("extract")
-
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 
 

@@ -34,7 +34,6 @@ def test_a_text_in_the_place_of_a_conversation(method: str) -> None:
         getattr(memory, method)(None, "hello")
 
 
-@pytest.mark.needs("archive")
 def test_an_archive_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="whose folder is not there; make it"):
         ObservationalMemory(ScriptedChatModel(), archive=f"sqlite:///{tmp_path / 'no' / 'a.db'}")
@@ -81,7 +80,6 @@ def test_an_image_behind_a_url_that_is_not_sent_is_told(caplog: pytest.LogCaptur
     assert any("thread 't': 1 attachment(s) behind a URL" in each for each in warned(caplog))
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.slow
 def test_a_role_that_may_not_make_tables_uses_those_of_another(
     postgres_sqlalchemy_url: str,

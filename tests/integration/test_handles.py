@@ -77,7 +77,6 @@ def test_history_reads_no_more_states_than_it_needs() -> None:
     assert len(read) < len([*agent.graph.get_state_history(on_thread())])
 
 
-@pytest.mark.needs("standing")
 async def test_rules_of_a_thread_are_those_of_its_state() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(3))
@@ -85,7 +84,6 @@ async def test_rules_of_a_thread_are_those_of_its_state() -> None:
     assert thread.rules() == await thread.arules() == []
 
 
-@pytest.mark.needs("titles")
 async def test_a_title_is_set_read_and_given_back() -> None:
     agent = make_agent("agent", InMemorySaver())
     thread = agent.memory.of(agent.graph, on_thread())
@@ -99,7 +97,6 @@ async def test_a_title_is_set_read_and_given_back() -> None:
 # --- What is searched ----------------------------------------------------------------------------
 
 
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("options", [{}, {"archive": "sqlite:///:memory:", "evict": True}])
 async def test_a_search_finds_messages_wherever_they_are_kept(options: Any) -> None:
     agent = make_agent("agent", InMemorySaver(), **options)
@@ -114,7 +111,6 @@ async def test_a_search_finds_messages_wherever_they_are_kept(options: Any) -> N
     assert thread.search("zebra") == []
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
 def test_what_was_just_remembered_is_found_and_what_was_forgotten_is_not(archive: Any) -> None:
     agent = make_agent("agent", InMemorySaver(), archive=archive)
@@ -191,7 +187,6 @@ ACTS: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_act_is_what_folding_its_update_is(door: Any, *, is_async: bool) -> None:
@@ -215,7 +210,6 @@ async def test_an_act_is_what_folding_its_update_is(door: Any, *, is_async: bool
         }, name
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("door", DOORS)
 def test_a_thread_that_does_not_exist_yet_is_blank_and_can_be_changed(door: Any) -> None:
     agent = make_agent(door, InMemorySaver())
@@ -231,7 +225,6 @@ def test_a_thread_that_does_not_exist_yet_is_blank_and_can_be_changed(door: Any)
     assert FACT in log_of(thread)
 
 
-@pytest.mark.needs("steering")
 def test_a_change_with_a_checkpoint_begins_a_fork_there() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(2))
@@ -243,7 +236,6 @@ def test_a_change_with_a_checkpoint_begins_a_fork_there() -> None:
     assert "Only here" not in log
 
 
-@pytest.mark.needs("steering")
 def test_the_memory_of_a_subgraph_is_reached_by_its_namespace() -> None:
     inner = make_agent("plain", checkpointer=True)
     builder = StateGraph(MessagesState)
@@ -258,7 +250,6 @@ def test_the_memory_of_a_subgraph_is_reached_by_its_namespace() -> None:
         inner.memory.of(outer, on_thread()).remember(FACT)
 
 
-@pytest.mark.needs("steering")
 def test_the_node_that_writes_can_be_named_where_several_could_have_answered() -> None:
     memory = ObservationalMemory(ScriptedChatModel())
     builder = StateGraph(MessagesState)
@@ -275,7 +266,6 @@ def test_the_node_that_writes_can_be_named_where_several_could_have_answered() -
     assert FACT in log_of(thread)
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_with_a_shared_log_other_threads_know_it_after_the_next_step(
     *, is_async: bool
@@ -337,7 +327,6 @@ class Held:
         return run
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_change_waits_for_the_run_under_way_and_is_kept(*, is_async: bool) -> None:
     held = Held()
@@ -363,7 +352,6 @@ class Counting(SQLAlchemyArchive):
         return super().thread(thread_id)
 
 
-@pytest.mark.needs("steering")
 def test_whose_a_thread_is_is_looked_up_once_for_a_change_and_again_behind_a_run(
     tmp_path: Path,
 ) -> None:
@@ -389,7 +377,6 @@ def test_whose_a_thread_is_is_looked_up_once_for_a_change_and_again_behind_a_run
         assert "Too late" not in str(agent.graph.get_state(anas).values)
 
 
-@pytest.mark.needs("steering")
 def test_a_run_that_does_not_end_is_told_and_nothing_is_written() -> None:
     held = Held()
     run = held.begin()
@@ -401,7 +388,6 @@ def test_a_run_that_does_not_end_is_told_and_nothing_is_written() -> None:
     run.join()
 
 
-@pytest.mark.needs("steering")
 def test_a_tool_that_changes_its_own_thread_is_told_at_once() -> None:
     own: list[Any] = []
 
@@ -427,7 +413,6 @@ def test_a_tool_that_changes_its_own_thread_is_told_at_once() -> None:
     assert "return the update of `memory.updates`" in answer["messages"][-2].text
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("door", [door for door in DOORS if door not in MIDDLEWARE])
 def test_a_breakpoint_of_one_call_can_be_written_at_without_waiting(door: Any) -> None:
     agent = make_agent(door, InMemorySaver())
@@ -474,7 +459,6 @@ def test_a_graph_that_keeps_nothing_is_refused() -> None:
 # --- Checkpointers -------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("steering")
 def test_a_thread_is_seen_and_changed_in_every_checkpointer(checkpointer: Any) -> None:
     agent = make_agent("agent", checkpointer)
     talk(agent.graph, on_thread(), turns(6))
@@ -489,7 +473,6 @@ def test_a_thread_is_seen_and_changed_in_every_checkpointer(checkpointer: Any) -
     assert thread.delete() == []
 
 
-@pytest.mark.needs("steering")
 async def test_a_thread_is_seen_and_changed_in_every_checkpointer_async(
     async_checkpointer: Any,
 ) -> None:

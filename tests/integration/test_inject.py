@@ -32,8 +32,6 @@ from support.agents import (
 from support.clock import Clock
 from support.recalling import WALNUTS, index_of, recalling
 
-pytestmark = pytest.mark.needs("archive")
-
 DOORS = ("agent", "middleware", "plain")
 GATE = HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate")
 ASKS = HumanMessage("Which gate code did I give you for the flat?", id="asks")
@@ -224,7 +222,6 @@ def test_what_the_window_shows_and_the_question_itself_are_not_found(
     assert "cursor asks\n" not in found["results"]
 
 
-@pytest.mark.needs("shared_log")
 def test_what_is_shown_of_other_conversations_is_not_shown_twice(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -388,7 +385,6 @@ def test_the_reasoning_of_answers_is_not_shown(archive: SQLAlchemyArchive) -> No
 # --- By meaning ----------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("meaning")
 def test_messages_are_found_by_meaning_too() -> None:
     same = {"nuts": "allergic walnuts"}
 
@@ -404,7 +400,6 @@ def test_messages_are_found_by_meaning_too() -> None:
     assert "walnuts" in ids_in(block(agent.prompts()[-1]))
 
 
-@pytest.mark.needs("meaning")
 def test_without_a_store_words_are_enough(archive: SQLAlchemyArchive) -> None:
     memory = stepping(archive=archive, retrieval={"inject": True, "vector": True})
     memory.step(None, [GATE], config=on_thread("old", **ANA))

@@ -87,7 +87,6 @@ class Tags(HTMLParser):
 # --- The list ------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("archive")
 async def test_an_archive_lists_threads_by_page_by_user_and_by_text(tmp_path: Path) -> None:
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'a.db'}")
     agent = make_agent("agent", InMemorySaver(), archive=archive)
@@ -185,9 +184,7 @@ async def test_costs_are_summed_by_user() -> None:
 # --- A thread ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kept", ["state", pytest.param("archive", marks=pytest.mark.needs("archive", "evict"))]
-)
+@pytest.mark.parametrize("kept", ["state", "archive"])
 async def test_notes_and_messages_name_each_other(kept: str, tmp_path: Path) -> None:
     options: Any = {"messages": 200}
     if kept == "archive":
@@ -289,7 +286,6 @@ async def test_generations_are_shown_as_differences() -> None:
         assert "Generation 1 " in page
 
 
-@pytest.mark.needs("show_state")
 async def test_the_plan_is_shown_where_memory_keeps_it_in_sight() -> None:
     agent = make_agent("agent", InMemorySaver(), show_state=["todos"])
     talk(agent.graph, on_thread(), turns(2))
@@ -309,7 +305,6 @@ async def test_the_plan_is_shown_where_memory_keeps_it_in_sight() -> None:
         assert "ferry" not in (await web.get("/memory/t")).text
 
 
-@pytest.mark.needs("steering")
 async def test_a_change_can_be_undone_from_where_it_is_told() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(8))
@@ -332,7 +327,6 @@ async def test_a_change_can_be_undone_from_where_it_is_told() -> None:
         assert "milk" in log()
 
 
-@pytest.mark.needs("steering", "titles")
 async def test_no_text_becomes_markup_and_nothing_runs_that_is_not_ours() -> None:
     memory, graph = remember()
     who = on_thread(f"t {HOSTILE[:60]}", resource_id=HOSTILE[:60])

@@ -45,7 +45,6 @@ def worker(**options: Any) -> ObservationalMemory:
     return remembering(scripted(), Clock(), observation=AHEAD, **options)
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize(
     ("door", "keeps"), [("agent", "messages"), ("middleware", "messages"), ("agent", "message_ids")]
 )
@@ -163,7 +162,6 @@ async def test_an_executor_that_fails_costs_no_turn(
     assert f"the executor's `{fails[0]}` failed" in caplog.text
 
 
-@pytest.mark.needs("titles")
 def test_a_title_is_asked_for_in_the_step_as_it_is_no_job_for_another_process() -> None:
     executor, model = Elsewhere(), scripted(title="<thread-title>Walks by the river</thread-title>")
     agent = make_agent("agent", InMemorySaver(), model=model, buffering=executor, thread_title=True)

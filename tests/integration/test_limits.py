@@ -11,8 +11,6 @@ from langgraph_om import ConfigurationError
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import DOORS, Agent, make_agent, on_thread, record_of, turns
 
-pytestmark = pytest.mark.needs("limits")
-
 
 def talk(agent: Agent, key: str, config: Any, count: int) -> Any:
     for message in turns(count):

@@ -66,7 +66,6 @@ def check_whole(model: ScriptedChatModel, result: Any, thread: str) -> None:
     assert group["text"].count("Date:") == 1
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 @pytest.mark.parametrize("how", SETTINGS)
 def test_all_of_it_is_shown_whoever_waits_for_it(scope: str, how: str) -> None:
@@ -160,7 +159,6 @@ HELLO = [HumanMessage("hello", id="5b0c9f51-0a86-4a26-8f0c-2f7a4f1e9d3a")]
 HERE = {"configurable": {"thread_id": "here", "resource_id": "ana"}}
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("how", SETTINGS)
 def test_all_of_another_thread_is_shown(how: str) -> None:
     model = ScriptedChatModel(observer=noting)
@@ -169,7 +167,6 @@ def test_all_of_another_thread_is_shown(how: str) -> None:
     check_whole(model, result, "other")
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("how", SETTINGS)
 def test_another_thread_that_was_shown_in_part_does_not_count_as_observed(how: str) -> None:
     model = ScriptedChatModel(observer=[noting, OSError("the provider is away")])

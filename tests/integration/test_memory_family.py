@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -18,13 +17,10 @@ from langgraph_om import ObservationalMemory, WorkingMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.pages import DOCS, run_page
 
-pytestmark = pytest.mark.needs("working", "extract", "inject")
-
 PAGE = DOCS / "memory-family.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.needs("archive")
 def test_blocks_run_in_order() -> None:
     scope = run_page(PAGE, model=ScriptedChatModel(actor="ok"), small_model=ScriptedChatModel())
     # The working memory stands in the last view, before the newest message.
@@ -44,7 +40,6 @@ def test_the_table_leads_to_a_snippet_for_each_row() -> None:
     assert all("```python" in rest[link] for link in links)
 
 
-@pytest.mark.needs("archive")
 def test_the_last_messages_are_shown_with_the_working_memory() -> None:
     scope = run_page(PAGE, model=ScriptedChatModel(actor="ok"), small_model=ScriptedChatModel())
     views = [call["messages"] for call in scope["model"].calls]

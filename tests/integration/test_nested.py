@@ -121,7 +121,6 @@ def test_agent_that_adopts_a_thread_is_not_warned_of(caplog: pytest.LogCaptureFi
     assert agent.asked("observer") > 0
 
 
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("door", ["agent", "plain", "middleware"])
 def test_thread_without_a_checkpointer_is_warned_of_once(
     door: str, caplog: pytest.LogCaptureFixture

@@ -30,8 +30,6 @@ from support.agents import turn
 from support.elsewhere import Elsewhere
 from support.schemas import Profile, Trip
 
-pytestmark = pytest.mark.needs("working")
-
 TEMPLATE = "# Profile\n- Name:\n- City:"
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 AHEAD = {"message_tokens": 200, "buffer_tokens": 60, "buffer_activation": 1.0}
@@ -196,7 +194,6 @@ def test_a_threads_own_is_in_the_state_and_follows_a_fork(door: str) -> None:
     assert json.loads(run.seen()[-1]) == {"city": "Cork", "name": "Ana"}
 
 
-@pytest.mark.needs("extract")
 def test_values_and_working_memory_are_one_question() -> None:
     run = Observed(
         json.dumps({"trip": {"goal": "Oslo"}, "working_memory": {"name": "Ana"}}),
@@ -395,7 +392,6 @@ def test_options_that_contradict_each_other_are_named() -> None:
         WorkingMemoryMiddleware(observed)
 
 
-@pytest.mark.needs("extract")
 def test_no_value_by_schema_has_the_name_of_the_working_memory() -> None:
     observed = WorkingMemory(schema=Profile, managed_by="observer")
     named = "`observation.extract` has the name 'working_memory', which is that of the working"

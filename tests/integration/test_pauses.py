@@ -45,7 +45,6 @@ def pass_time(agent: Agent) -> None:
         pause.act()
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("archived", ["", "archived"])
 def test_a_pause_is_used_and_the_next_turn_has_what_came_of_it(
@@ -186,7 +185,6 @@ def test_a_timer_does_not_keep_a_process_alive() -> None:
     assert run_program("-c", program).stdout == "end\n"
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("deletes", ["here", "elsewhere", "the resource"])
 def test_a_thread_that_is_deleted_is_not_observed_in_its_pause(
     deletes: str, tmp_path: Path

@@ -16,8 +16,6 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 
-pytestmark = pytest.mark.needs("pinned")
-
 CONTRACT = "The contract: §1 Ana pays 400 euros. §2 Both may give notice by the 15th."
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -114,7 +112,6 @@ def test_an_edit_is_followed_and_a_removed_message_is_let_go() -> None:
     assert "§1 Ana" not in prompts[-1]
 
 
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("is_evicted", [False, True])
 def test_what_a_user_removes_is_let_go_and_what_memory_evicts_stays(*, is_evicted: bool) -> None:
     agent, memory, prompts = build(archive="sqlite:///:memory:", evict=True)

@@ -25,8 +25,6 @@ from support.agents import (
 )
 from support.clock import Clock
 
-pytestmark = pytest.mark.needs("previews")
-
 COUNTER = EstimatingCounter()
 PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(5_000))
 OPTIONS: dict[str, Any] = {
@@ -43,7 +41,6 @@ def paste(key: str = "p1") -> HumanMessage:
     return HumanMessage(PASTED, id=key)
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("door", DOORS)
 def test_the_actor_is_shown_a_preview_and_the_state_keeps_the_message(door: str) -> None:
     agent = make_agent(door, InMemorySaver(), **OPTIONS)
@@ -73,8 +70,6 @@ async def test_asynchronous_turns_do_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.needs("recall")
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("door", ["agent", "middleware", "delta"])
 def test_the_observer_reads_the_whole_and_recall_the_archive(door: str, tmp_path: Path) -> None:
     files = f"sqlite:///{tmp_path}/memory.db"
@@ -109,7 +104,6 @@ def test_a_step_without_a_graph_and_a_read_only_run_show_it_too() -> None:
     assert count_messages(COUNTER, agent.prompts()[0]) < 8000
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("options", [{"retrieval": False}, {"preview_tokens": None}])
 def test_without_recall_or_with_none_messages_are_shown_whole(options: dict[str, Any]) -> None:
     agent = make_agent("agent", InMemorySaver(), **{**OPTIONS, **options})

@@ -71,8 +71,6 @@ def test_a_step_without_a_graph_returns_the_record_as_it_was() -> None:
     assert seen.messages[-1].text == turn(2).text
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 def test_nothing_is_archived_not_even_by_recall(tmp_path: Path) -> None:
     call = {"name": "recall", "args": {}, "id": "r1"}
     model = ScriptedChatModel([AIMessage("", tool_calls=[call]), "Done."])

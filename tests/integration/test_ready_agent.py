@@ -24,7 +24,7 @@ from langgraph.types import Send
 from langsmith import Client
 from langsmith.run_helpers import get_current_run_tree
 
-from langgraph_om import ObservationalMemoryState, create_memory_agent
+from langgraph_om import ObservationalMemoryState, WorkingMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
@@ -140,12 +140,9 @@ async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Rea
     assert not any(blocked)
 
 
-@pytest.mark.needs("working")
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 def test_working_memory_is_read_where_a_turn_begins(scope: Any) -> None:
     model, store = scripted(), InMemoryStore()
-    from langgraph_om import WorkingMemory  # noqa: PLC0415 a feature that may be taken out
-
     working = WorkingMemory("# User\n- Name:", scope=scope)
     memory = remembering(model, Clock(), working_memory=working, **IDLE)
     graph = create_memory_agent(
@@ -193,7 +190,6 @@ async def test_a_function_of_the_users_has_the_context_of_its_edge(
 
 
 @both_ways
-@pytest.mark.needs("archive")
 async def test_an_answer_is_kept_where_the_last_step_fails(ready: Ready, *, is_async: bool) -> None:
     fails = False
 
@@ -215,7 +211,6 @@ async def test_an_answer_is_kept_where_the_last_step_fails(ready: Ready, *, is_a
     assert archived[-2:] == ["h2", "h2-answer"]
 
 
-@pytest.mark.needs("archive")
 def test_an_answer_that_a_person_writes_is_archived_behind_one_of_the_actor(ready: Ready) -> None:
     agent = ready(archive="sqlite://", **IDLE)
     talk(agent.graph, CONFIG, turns(2))
@@ -352,7 +347,6 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
         assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
-@pytest.mark.needs("steering")
 def test_what_a_person_did_is_told_once_also_where_the_model_fails(ready: Ready) -> None:
     agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
     talk(agent.graph, CONFIG, turns(2))

@@ -490,7 +490,6 @@ def test_recall_of_a_memory_without_it_names_the_option() -> None:
         ObservationalMemory(scripted()).recall({"messages": []})
 
 
-@pytest.mark.needs("meaning")
 def test_a_model_is_offered_what_can_be_used() -> None:
     memory = ObservationalMemory(scripted(), archive="sqlite://", retrieval={"vector": True})
     assert memory.recall_tool is not None
@@ -561,7 +560,6 @@ FORBIDDEN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("hides_ids", [False, True])
 def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> None:  # noqa: FBT001
     store = InMemoryStore(index=index_of())
@@ -597,7 +595,6 @@ def arguments_of_nobody(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.needs("evict")
 def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = recalling(archive=archive, evict=True)
@@ -611,7 +608,6 @@ def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     assert newest["has_prev_page"] is True
 
 
-@pytest.mark.needs("archive")
 def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(SQLAlchemyArchive):
         def messages(self, *_: Any, **__: Any) -> Any:
@@ -629,7 +625,6 @@ def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> 
 # --- Search --------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("meaning")
 def test_each_text_is_embedded_once() -> None:
     seen: list[str] = []
 
@@ -649,7 +644,6 @@ def test_each_text_is_embedded_once() -> None:
     assert len(seen) == len(items)
 
 
-@pytest.mark.needs("meaning")
 def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -674,7 +668,6 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
 
 
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
 @pytest.mark.parametrize(
     ("store", "named"),
@@ -686,7 +679,6 @@ def test_a_missing_index_is_an_error(door: str, store: BaseStore | None, named: 
         say(agent.graph, on_thread(), turn(0))
 
 
-@pytest.mark.needs("meaning")
 def test_what_was_deleted_is_not_found() -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(store=store, retrieval={"vector": True})

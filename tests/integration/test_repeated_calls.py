@@ -53,7 +53,6 @@ SAID = turns(9, lookups=("", "2,1"))
 
 Middleware = AgentMiddleware[Any, Any, Any]
 both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-needs_evict = pytest.mark.needs("evict")
 WAYS: dict[str, type[Executor] | None] = {
     "async": None,
     "threads with context": ContextThreadPoolExecutor,
@@ -124,7 +123,6 @@ async def test_two_calls_at_once_have_one_turn_of_memory(pool: type[Executor] | 
     assert remembers(hedged)
 
 
-@needs_evict
 @both_ways
 async def test_two_calls_at_once_evict_once(*, is_async: bool) -> None:
     agent = beside(Hedging(ContextThreadPoolExecutor), **EVICTING)
@@ -144,7 +142,6 @@ class Forgetful(Middleware):
         return ExtendedModelResponse(handler(request), Command(update={"messages": [oldest]}))
 
 
-@needs_evict
 def test_others_may_remove_a_message_in_the_step_that_evicts() -> None:
     agent = beside(Forgetful(), **EVICTING)
     talk(agent.graph, CONFIG, turns(10))
@@ -154,7 +151,7 @@ def test_others_may_remove_a_message_in_the_step_that_evicts() -> None:
     say(agent.graph, CONFIG, turn(11))
 
 
-@pytest.mark.parametrize("options", [{}, pytest.param(EVICTING, marks=needs_evict)])
+@pytest.mark.parametrize("options", [{}, EVICTING])
 def test_update_of_the_models_node_is_a_mapping(options: dict[str, Any]) -> None:
     agent = beside(**options)
     updates = [
@@ -365,7 +362,6 @@ def test_message_that_was_edited_after_a_failure_is_read_anew() -> None:
     assert remembers(agent)
 
 
-@pytest.mark.needs("archive")
 def test_deletion_reaches_work_that_was_not_written() -> None:
     flaky = Flaky()
     model = scripted(actor=flaky)

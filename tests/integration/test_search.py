@@ -65,7 +65,6 @@ def archive() -> Iterator[SQLAlchemyArchive]:
 # --- The tool ------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
 def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     agent = recalling()
     talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
@@ -84,7 +83,6 @@ def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     assert (only["results"], only["count"]) == ("(nothing found)", 0)
 
 
-@pytest.mark.needs("recall")
 def test_hits_go_on_page_by_page() -> None:
     agent = recalling()
     talk(agent.graph, on_thread(), turns(12))
@@ -100,8 +98,6 @@ def test_hits_go_on_page_by_page() -> None:
     assert (far["count"], far["has_more"]) == (0, False)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = three_threads(archive)
@@ -120,8 +116,6 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
 # --- What a person forgot ------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("act", ["forget", "correct"])
 @pytest.mark.parametrize("where", ["state", "archive", "shared log"])
 def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: str) -> None:
@@ -205,9 +199,6 @@ class Counting:
 
 
 @pytest.mark.slow
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str) -> None:
     found, wide = Counting(), {"messages": 30_000, "log": 40_000}
@@ -233,8 +224,6 @@ def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str)
         assert agent.memory.flush(60)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_observations_are_searchable_while_they_are_buffered() -> None:
     found = Counting()
     agent = recalling(
@@ -255,8 +244,6 @@ def test_observations_are_searchable_while_they_are_buffered() -> None:
     assert {found.seen[text] for text in buffered} == {1}
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_forks_and_other_processes_embed_nothing_twice() -> None:
     found, saver = Counting(), InMemorySaver()
     for start in (0, 4):
@@ -270,8 +257,6 @@ def test_forks_and_other_processes_embed_nothing_twice() -> None:
     assert len(found.seen) == len(found.texts("messages")) + len(found.texts("groups"))
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     found = Counting()
     agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
@@ -289,8 +274,6 @@ def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     assert "scratches" not in str(texts)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     found = Counting()
     agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
@@ -302,8 +285,6 @@ def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     assert "cursor car" not in answer["results"]
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(store=store, retrieval={"vector": True})
@@ -314,8 +295,6 @@ def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     assert found["results"].count("cursor walnuts") == 1
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = recalling(archive=archive, retrieval={"instructions": "Look up bookings."})
@@ -330,7 +309,6 @@ def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None
 # --- For users' code -----------------------------------------------------------------------------
 
 
-@pytest.mark.needs("archive")
 def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     found = memory.search("gate code", resource_id="ana")
@@ -352,7 +330,6 @@ def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
     assert len(memory.search("gate", resource_id="ana", limit=1)) == 1
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("before", ["2026-03-16", "2026-03-16T00:00:00Z", datetime(2026, 3, 16)])  # noqa: DTZ001
 def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
@@ -363,7 +340,6 @@ def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) ->
     ]
 
 
-@pytest.mark.needs("archive")
 async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     assert await memory.asearch("gate", resource_id="ana") == memory.search(
@@ -372,7 +348,6 @@ async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
     assert await memory.athreads("ana") == memory.threads("ana")
 
 
-@pytest.mark.needs("archive")
 def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     listed = memory.threads("ana")
@@ -383,7 +358,6 @@ def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) ->
     assert memory.threads("nobody") == []
 
 
-@pytest.mark.needs("recall")
 def test_a_conversation_is_searched_without_an_archive() -> None:
     memory = remembering(scripted(), Clock())
     assert [hit.id for hit in memory.search("bergen", state=SAID)] == ["gate"]
@@ -415,7 +389,6 @@ def test_what_cannot_be_meant_is_named(options: dict[str, Any], words: str) -> N
         remembering(scripted(), Clock()).search("x", **options)
 
 
-@pytest.mark.needs("archive")
 def test_a_user_searches_some_threads(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     found = memory.search("gate code", thread_id=["a2", "a1", "a2"], resource_id="ana")
@@ -430,7 +403,6 @@ def test_a_user_searches_some_threads(archive: SQLAlchemyArchive) -> None:
         memory.search("gate", thread_id=["a1", ""], resource_id="ana")
 
 
-@pytest.mark.needs("archive")
 def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     with pytest.raises(ConfigurationError, match="`thread_id` and `resource_id`"):
@@ -444,8 +416,6 @@ def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None
 # --- Archives that cannot search, and SQLite without FTS5 -----------------------------------------
 
 
-@pytest.mark.needs("archive")
-@pytest.mark.needs("meaning")
 def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_another(
     archive: SQLAlchemyArchive, caplog: Any
 ) -> None:
@@ -477,7 +447,6 @@ class Front:
         return getattr(self._archive, name)
 
 
-@pytest.mark.needs("archive")
 def test_an_archive_that_stands_before_another_is_searched(archive: SQLAlchemyArchive) -> None:
     front: Any = Front(archive, has_search=True)
     memory = remembering(scripted(), Clock(), archive=front)
@@ -486,7 +455,6 @@ def test_an_archive_that_stands_before_another_is_searched(archive: SQLAlchemyAr
     assert "messages" not in front.asked
 
 
-@pytest.mark.needs("archive")
 def test_an_archive_without_a_search_is_read(archive: SQLAlchemyArchive) -> None:
     plain: Any = Front(archive, has_search=False)
     memory = remembering(scripted(), Clock(), archive=plain)

@@ -60,7 +60,6 @@ def build(door: str, reply: Windowed, **options: Any) -> Agent:
     return make_agent(door, InMemorySaver(), model=scripted(actor=reply), **{**given, **options})
 
 
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("tells", [True, False])
 def test_an_enormous_message_is_previewed_and_nothing_else_left_out(
@@ -82,7 +81,6 @@ def test_an_enormous_message_is_previewed_and_nothing_else_left_out(
     assert "cannot be read now" in next(m.text for m in last if m.id == "p")
 
 
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("kind", ["tool_calls", "invalid_tool_calls"])
 def test_enormous_arguments_are_previewed_and_told_of(kind: str) -> None:
     reply = Windowed(12_000, tells=False)
@@ -136,7 +134,6 @@ def test_what_cannot_fit_is_not_tried() -> None:
     assert len(reply.sizes) == 1
 
 
-@pytest.mark.needs("previews")
 def test_answers_to_a_shorter_view_carry_no_reasoning_on() -> None:
     agent = build("agent", Windowed(12_000, tells=True))
     say(agent.graph, on_thread(), HumanMessage(LOG, id="p"))
@@ -144,7 +141,6 @@ def test_answers_to_a_shorter_view_carry_no_reasoning_on() -> None:
     assert answer.response_metadata["om_other_view"]
 
 
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("way", ["with_second_try", "shorten"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 async def test_a_graph_of_ones_own_tries_again(way: str, *, is_async: bool) -> None:

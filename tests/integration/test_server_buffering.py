@@ -104,7 +104,6 @@ async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: An
     }
 
 
-@pytest.mark.needs("archive")
 def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive)
@@ -120,7 +119,6 @@ def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     assert len(of_kind(say(agent.graph, on_thread(), turn(3)), "buffering-end")) == 1
 
 
-@pytest.mark.needs("archive")
 async def test_a_run_that_is_not_checkpointed_is_not_warned_of(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive)
@@ -236,7 +234,6 @@ def test_a_job_for_which_there_is_no_room_now_is_begun_again_by_who_waits_for_it
     assert send("job", one)
 
 
-@pytest.mark.needs("archive")
 def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
     server = ServerDouble(refuses=500)
     agent = agent_with(server, archive)
@@ -284,7 +281,6 @@ def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None
 SOON = {"buffer_tokens": 300, "buffer_on_idle": 60}
 
 
-@pytest.mark.needs("pauses")
 def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -306,7 +302,6 @@ def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> Non
     assert [chunk["message_count"] for chunk in chunks] == [4]
 
 
-@pytest.mark.needs("pauses")
 def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -324,7 +319,6 @@ def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> No
     assert len(server.waiting) == 2
 
 
-@pytest.mark.needs("pauses")
 def test_a_turn_goes_on_where_the_server_keeps_a_pause_that_has_ended(
     archive: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -351,7 +345,6 @@ def waiting_for(server: ServerDouble) -> set[tuple[str, bool]]:
     return {(told["om_thread_id"], "om_pause" in told) for told in runs}
 
 
-@pytest.mark.needs("pauses")
 @pytest.mark.parametrize("asks", ["sync", "async"])
 async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archive: Any) -> None:
     server = ServerDouble()
@@ -371,7 +364,6 @@ async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archi
     assert waiting_for(server) == {whose for whose in before if whose[0] in ("u", "u2")}
 
 
-@pytest.mark.needs("pauses")
 def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -381,7 +373,6 @@ def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -
     assert waiting_for(server) == {("b1", True)}
 
 
-@pytest.mark.needs("pauses")
 def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -398,7 +389,6 @@ def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(ar
     assert waiting_for(server) == {("b1", True), ("b1|>helper", False)}
 
 
-@pytest.mark.needs("pauses")
 def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -416,7 +406,6 @@ def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
     assert server.waiting == {}
 
 
-@pytest.mark.needs("archive")
 def test_what_is_deleted_where_no_server_is_known_is_said(
     archive: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -425,7 +414,6 @@ def test_what_is_deleted_where_no_server_is_known_is_said(
     assert "may be on a server" in caplog.text
 
 
-@pytest.mark.needs("pauses")
 def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -439,7 +427,6 @@ def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any)
 # --- What is refused -----------------------------------------------------------------------------
 
 
-@pytest.mark.needs("archive")
 def test_what_cannot_be_meant_is_refused(archive: Any, caplog: pytest.LogCaptureFixture) -> None:
     model = scripted()
     with pytest.raises(ConfigurationError, match="ServerBuffering\\(\\) and there is no `archive`"):

@@ -150,7 +150,6 @@ def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
     assert (again.error, again.remaining_tokens) == (None, 0)
 
 
-@pytest.mark.needs("steering", "archive")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("work", ["observe", "reflect", "adopt"])
 def test_a_session_ends_after_a_person_changed_the_log(door: str, work: str) -> None:
@@ -203,7 +202,6 @@ async def test_without_a_graph_the_same_is_observed() -> None:
 # --- With a shared log ---------------------------------------------------------------------------
 
 
-@pytest.mark.needs("archive")
 def test_other_threads_of_the_resource_know_it(tmp_path: Path) -> None:
     def sharing() -> ObservationalMemory:
         archive = f"sqlite:///{tmp_path}/memory.db"

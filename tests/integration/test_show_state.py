@@ -20,8 +20,6 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
-pytestmark = pytest.mark.needs("show_state")
-
 PLAN = [{"content": f"TODO-{at}: migrate table {at}", "status": "pending"} for at in range(8)]
 PLAN[0]["status"] = "in_progress"
 CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 500}

@@ -21,8 +21,6 @@ from langgraph_om.web import memory_app
 from support.agents import DOORS, Agent, make_agent, on_thread, record_of, say, scripted, turns
 from support.savers import open_saver
 
-pytestmark = pytest.mark.needs("standing")
-
 CONFIG = on_thread("t")
 SHARED: Any = "resource"
 ORDER = "Never book a flight before you have asked me."
@@ -222,7 +220,6 @@ def test_corrected_order_is_a_persons_and_no_more_the_users_until_that_is_undone
     assert "Ask Ana" not in actor.texts[-1]
 
 
-@pytest.mark.needs("shared_log")
 def test_corrected_order_is_a_persons_in_all_threads(tmp_path: Path) -> None:
     observer = Observer(**{"Never book": f'"{ORDER}"'})
     archive = f"sqlite:///{tmp_path / 'a.db'}"
@@ -272,7 +269,6 @@ def test_process_in_which_they_are_off_loses_none(form: str) -> None:
     assert rules(again) == [ORDER]
 
 
-@pytest.mark.needs("shared_log")
 def test_with_a_shared_log_it_holds_in_all_threads_of_the_user(tmp_path: Path) -> None:
     actor = Prompts()
     observer = Observer(
@@ -295,7 +291,6 @@ def test_with_a_shared_log_it_holds_in_all_threads_of_the_user(tmp_path: Path) -
     assert held(agent, first) == []
 
 
-@pytest.mark.needs("shared_log")
 def test_order_in_a_thread_that_another_one_observes_holds_too(tmp_path: Path) -> None:
     actor = Prompts()
     agent = build(
@@ -375,7 +370,6 @@ def test_view_page_and_command_show_those_in_force_and_those_without_room(
     assert SISTER in found["apart"]["standing"]["left_out"][0]
 
 
-@pytest.mark.needs("steering")
 def test_one_that_gets_its_room_later_is_no_longer_told_as_left_out() -> None:
     observer = Observer(**{"Never book": f'"{ORDER}"', "trip number 0 ": f'"{SISTER}"'})
     agent = build("agent", observer, Prompts(), standing_tokens=45)
@@ -391,7 +385,6 @@ def test_one_that_gets_its_room_later_is_no_longer_told_as_left_out() -> None:
     assert apart.left_out == []
 
 
-@pytest.mark.needs("shared_log")
 def test_with_a_shared_log_all_threads_know_what_had_no_room(tmp_path: Path) -> None:
     archive = f"sqlite:///{tmp_path / 'a.db'}"
     agent = build_crowded(archive=archive, scope=SHARED)
@@ -409,7 +402,6 @@ def test_with_a_shared_log_all_threads_know_what_had_no_room(tmp_path: Path) -> 
     assert agent.memory.view(agent.graph.get_state(other)).apart == []
 
 
-@pytest.mark.needs("steering")
 async def test_person_forgets_one_on_the_page() -> None:
     agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts())
     talk(agent, SAID, *turns(6))

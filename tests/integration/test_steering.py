@@ -35,8 +35,6 @@ from support.agents import (
 from support.clock import Clock
 from support.groups import day_log, group
 
-pytestmark = pytest.mark.needs("steering")
-
 DOORS = ("plain", "delta", "agent")
 
 
@@ -361,7 +359,6 @@ def test_a_tool_steers_by_a_command_and_answers_what_it_cannot_do() -> None:
 # --- With a shared log ---------------------------------------------------------------------------
 
 
-@pytest.mark.needs("archive")
 def test_threads_that_share_a_log_share_what_a_person_did() -> None:
     agent = make_agent("plain", InMemorySaver(), scope="resource", archive="sqlite://")
     one, other = (on_thread(name, resource_id="ana") for name in ("one", "other"))
@@ -403,7 +400,6 @@ def test_what_a_person_did_survives_reflections_of_a_long_talk(*, evict: bool) -
 # --- Acts on a thread ----------------------------------------------------------------------------
 
 
-@pytest.mark.needs("titles")
 @pytest.mark.parametrize("door", ["agent", "agent-plain", "plain", "delta", "middleware"])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_an_act_is_done_where_it_returns(door: Any, *, is_async: bool) -> None:

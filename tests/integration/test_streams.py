@@ -360,7 +360,6 @@ def by_operation(parts: list[Part], kind: str) -> dict[str, dict[str, Any]]:
     return {data["operationType"]: data for data in of_kind(parts, kind)}
 
 
-@pytest.mark.needs("hints")
 def test_what_an_observation_end_says_follows_from_its_cycle(
     told: tuple[Agent, list[Part]],
 ) -> None:
@@ -441,7 +440,6 @@ def titling() -> ScriptedChatModel:
     return scripted(observer=observing)
 
 
-@pytest.mark.needs("titles")
 def test_thread_title_is_announced_when_it_changes() -> None:
     agent = make_agent(
         "agent", InMemorySaver(), model=titling(), observation={"thread_title": True}
@@ -467,7 +465,6 @@ def test_thread_title_is_announced_when_it_changes() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] == updates[-1]["newTitle"]
 
 
-@pytest.mark.needs("titles")
 def test_without_titles_none_is_announced() -> None:
     agent = make_agent("agent", InMemorySaver(), model=titling())
     parts = talk(agent.graph, CONFIG, turns(8))
@@ -476,10 +473,6 @@ def test_without_titles_none_is_announced() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] is None
 
 
-@pytest.mark.needs("hints")
-@pytest.mark.needs("titles")
-@pytest.mark.needs("archive")
-@pytest.mark.needs("standing")  # whose mark counts in the question
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:
     item = "* 🔴 (09:00) User plans trips with Ana: museums, long walks, hotels near the river.\n"
     observed = f"<observations>\nDate: Mar 2, 2026\n{item * 4}</observations>"

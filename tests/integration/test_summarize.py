@@ -21,8 +21,6 @@ from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turns
 from support.schemas import Profile
 
-pytestmark = pytest.mark.needs("summarize", "extract")
-
 CALL = [
     HumanMessage("This is Ana, my heating in Cork is broken.", id="h1"),
     AIMessage("I am sorry to hear that. Since when?", id="a1"),

@@ -77,7 +77,6 @@ def test_a_failure_is_an_error_without_its_text(exporter: InMemorySpanExporter) 
     assert "WALRUS" not in f"{failed.attributes}{failed.status.description}"
 
 
-@pytest.mark.needs("recall")
 def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
     model = scripted(observer=ExtractiveObserver().reply)
     agent = make_agent("agent", InMemorySaver(), model=model, retrieval=True)

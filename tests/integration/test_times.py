@@ -151,8 +151,6 @@ def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> lis
         asked["page"] += 1
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("archive", [None, "sqlite://"])
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_recall_tells_when_observed_messages_were_said(
@@ -174,8 +172,6 @@ def test_recall_tells_when_observed_messages_were_said(
     assert all(told == said for told, said in found), found
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("archive", [None, "sqlite://"])
 def test_a_message_of_an_adopted_thread_is_dated_on_a_long_page_and_by_itself(
     archive: str | None,
@@ -203,8 +199,6 @@ class Away(SQLAlchemyArchive):
         super().append(*args, **options)
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("was_there", [True, False])
 def test_an_archive_that_comes_late_is_told_when_messages_were_said(*, was_there: bool) -> None:
     """It failed for a while, or the memory had none; observed messages have left the window."""
@@ -226,8 +220,6 @@ def test_an_archive_that_comes_late_is_told_when_messages_were_said(*, was_there
         assert len(values["om"]["stamps"]) < 24, "what the archive keeps, the record need not"
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_other_threads_are_dated_by_what_the_archive_keeps(*, is_timed: bool) -> None:
     calendar = Calendar()

@@ -34,8 +34,6 @@ from support.agents import (
 )
 from support.clock import Clock
 
-pytestmark = pytest.mark.needs("titles")
-
 SLOW = pytest.mark.slow
 each_door = pytest.mark.parametrize(
     "door",
@@ -144,7 +142,6 @@ async def test_a_title_is_made_without_a_graph_and_without_blocking_the_loop() -
     assert result.record["thread_title"] == "Tents for the Vosges"
 
 
-@pytest.mark.needs("archive")
 def test_a_turn_does_not_wait_for_the_title(tmp_path: Any) -> None:
     slow = ScriptedChatModel(title=TITLE, observer=ExtractiveObserver().reply, delay=0.3)
     asking = make_agent(
@@ -302,7 +299,6 @@ def test_a_person_s_title_stays_and_says_so(door: str) -> None:
     assert [data["newTitle"] for data in of_kind(parts, "thread-update")] == ["My tent"]
 
 
-@pytest.mark.needs("archive")
 def test_a_person_s_title_is_kept_by_the_archive_and_given_back_to_memory(tmp_path: Any) -> None:
     asking = agent(archive=f"sqlite:///{tmp_path / 'a.db'}")
 
@@ -320,7 +316,6 @@ def test_a_person_s_title_is_kept_by_the_archive_and_given_back_to_memory(tmp_pa
     assert len(questions(asking)) == 2
 
 
-@pytest.mark.needs("archive")
 def test_without_the_option_a_person_may_set_and_remove_a_title(tmp_path: Any) -> None:
     asking = agent(thread_title=False, archive=f"sqlite:///{tmp_path / 'a.db'}")
     say(asking.graph, CONFIG, ASKED)
@@ -332,7 +327,6 @@ def test_without_the_option_a_person_may_set_and_remove_a_title(tmp_path: Any) -
         assert [thread.title for thread in asking.memory.threads("ann")] == [title]
 
 
-@pytest.mark.needs("archive")
 def test_another_thread_that_observes_this_one_keeps_a_person_s_title(tmp_path: Any) -> None:
     answer = """<observations>
 <thread id="{id}">
@@ -395,8 +389,6 @@ def test_what_is_no_setting_is_refused(value: Any) -> None:
 # --- Shown ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("title", [TITLE, RuntimeError("no key")])
 async def test_lists_show_the_title_and_until_then_the_first_words(
     tmp_path: Any, capsys: pytest.CaptureFixture[str], title: Any

@@ -221,8 +221,6 @@ Date: Mar 2, 2026
 FIELDS = {"observations", "current_task", "suggested_response", "thread_title"}
 
 
-@pytest.mark.needs("hints")
-@pytest.mark.needs("titles")
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
 def test_nothing_unredacted_is_kept_of_an_answer(executor: str) -> None:
     fields = set()
@@ -327,7 +325,6 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
     assert of_kind(parts, "observation-failed") == []
 
 
-@pytest.mark.needs("hints")
 def test_a_task_that_a_reflection_states_is_not_taken_over() -> None:
     """The Observer has seen newer messages."""
     answer = (

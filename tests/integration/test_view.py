@@ -24,7 +24,6 @@ from support.agents import (
 )
 
 
-@pytest.mark.needs("hints")
 def test_view_of_a_thread_with_memory() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(14))
@@ -165,7 +164,6 @@ def test_a_short_talk_is_called_no_compression() -> None:
     assert "buffered: nothing" in text
 
 
-@pytest.mark.needs("evict")
 def test_what_was_evicted_counts() -> None:
     agent = make_agent("plain", InMemorySaver(), archive="sqlite://", evict=True)
     talk(agent.graph, on_thread(), turns(20))

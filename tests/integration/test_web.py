@@ -47,7 +47,6 @@ async def test_a_page_for_each_thread(agent: Agent) -> None:
         assert "<main" in page.text
 
 
-@pytest.mark.needs("steering")
 async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent) -> None:
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
         assert (await web.get("/memory/new")).status_code == 404
@@ -93,7 +92,6 @@ async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.Monk
         assert "quiet for long are not listed" in (await web.get("/memory")).text
 
 
-@pytest.mark.needs("steering")
 async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
     for number in range(8, 14):
         talk(agent.graph, on_thread(THREAD), [turn(number)])
@@ -132,7 +130,6 @@ async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
         assert 'id="done"' not in (await web.get(f"{place}?done=<b>&at=1")).text
 
 
-@pytest.mark.needs("steering")
 async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
     place = f"/memory/{THREAD}"
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
@@ -167,7 +164,6 @@ async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
         assert (await send(action="remember", text="x" * 70_000)).status_code == 413
 
 
-@pytest.mark.needs("titles")
 async def test_a_person_names_a_thread(agent: Agent) -> None:
     place = f"/memory/{THREAD}"
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
@@ -188,7 +184,6 @@ async def test_a_person_names_a_thread(agent: Agent) -> None:
         assert 'value="title"' not in (await web.get(place)).text
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
@@ -213,7 +208,6 @@ async def test_a_form_of_another_site_changes_nothing(
     assert (values(agent.graph, on_thread(THREAD))["om"] == before) is (code == 403)
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize(
     ("host", "code"),
     [
@@ -267,7 +261,6 @@ async def test_other_hosts_are_allowed_by_name_or_by_who_asks(agent: Agent) -> N
         memory_app(agent.memory, graph=agent.graph, allowed_hosts="memory.test")
 
 
-@pytest.mark.needs("steering")
 async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
     async def authorize(request: Any, thread: str | None) -> bool:
         return request.headers.get("user") == "ana" and thread is not None
@@ -281,7 +274,6 @@ async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
         assert "trip number" not in refused.text
 
 
-@pytest.mark.needs("titles")
 async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> None:
     snapshot = agent.graph.get_state(on_thread(THREAD))
 
@@ -306,7 +298,6 @@ async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> Non
         assert "trip number 0" in (await web.get("/admin/memory/t?history")).text
 
 
-@pytest.mark.needs("steering")
 async def test_it_is_mounted_into_fastapi_beside_its_own_routes(agent: Agent) -> None:
     fastapi = pytest.importorskip("fastapi")
     app = fastapi.FastAPI()

@@ -95,7 +95,6 @@ def talk(graph: Any, count: int, text: str = "please tell me about that. " * 30)
         graph.invoke(said, {"configurable": {"thread_id": "t"}})
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_no_call_is_refused_where_the_profile_tells_the_window(
@@ -135,8 +134,6 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window is None  # what one thread has learned holds for no other
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_a_message_larger_than_the_window_is_previewed_at_once(*, retrieval: bool) -> None:
     actor = Actor(8192)
@@ -185,7 +182,6 @@ def test_a_thread_goes_on_with_a_smaller_model() -> None:
     assert small.refused == 0
 
 
-@pytest.mark.needs("previews")
 def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None:
     actor = Actor(8192)
     memory, graph = build("agent", actor, retrieval=False)
@@ -211,7 +207,6 @@ def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) 
 # --- The option ----------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware", "own"])
 @pytest.mark.parametrize("retrieval", [False, True])
 def test_the_option_tells_the_window_as_a_profile_does(door: str, *, retrieval: bool) -> None:
@@ -302,7 +297,6 @@ def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.needs("previews")
 @pytest.mark.parametrize("door", ["agent", "middleware", "own"])
 def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(8192)
@@ -319,7 +313,6 @@ def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     assert second.refused == 0
 
 
-@pytest.mark.needs("previews")
 def test_another_model_is_not_kept_to_what_was_learned() -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(200_000)
     talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
@@ -328,7 +321,6 @@ def test_another_model_is_not_kept_to_what_was_learned() -> None:
     assert second.sizes[-1] > 8192
 
 
-@pytest.mark.needs("previews")
 def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     actor = Actor(200_000)
     memory, graph = build("agent", actor, says=False)
@@ -344,7 +336,6 @@ def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     assert actor.sizes[-1] > 2000
 
 
-@pytest.mark.needs("previews")
 def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
     saver, first, second = InMemorySaver(), Actor(8192), Actor(100_000)
     talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)

@@ -32,8 +32,6 @@ from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.reasoning import misplaced, thinking, thoughts_of
 
-pytestmark = pytest.mark.needs("working")
-
 Reply = str | AIMessage | Callable[[list[BaseMessage]], str | AIMessage]
 
 PROFILE = "# Profile\n\n- Name:\n- Lives in:\n- Time zone:"

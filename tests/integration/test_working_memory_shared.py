@@ -25,8 +25,6 @@ from langgraph_om import (
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 
-pytestmark = pytest.mark.needs("working", "archive")
-
 EMPTY, FILLED = "# Profile\n\n- Lives in:", "# Profile\n\n- Lives in: Cluj"
 SAID = "I moved to Cluj in 2024 with my dog Rex, who is 3 years old and likes the river."
 SHOW = {"name": "update_working_memory", "args": {"memory": FILLED}, "id": "u1"}

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -14,8 +13,6 @@ from pydantic import BaseModel, Field
 
 from langgraph_om import ObservationalMemory, WorkingMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
-
-pytestmark = pytest.mark.needs("working")
 
 
 class Story:

@@ -380,7 +380,6 @@ def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin,
     assert len(ended) == len(set(ended)) > 0
 
 
-@pytest.mark.needs("pinned")
 @pytest.mark.parametrize("door", ["agent", "middleware", "middleware-node"])
 def test_message_left_out_since_it_is_pinned_too_is_said_to_be(begin: Begin, door: str) -> None:
     """The system message has its words as well, so it is left out of the window with its answer."""

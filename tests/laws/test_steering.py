@@ -32,8 +32,6 @@ from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 from support.words import Words
 
-pytestmark = pytest.mark.needs("steering")
-
 PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())
 WORDS = ("user", "lives", "in", "Ghent", "tea", "3", "cats", "Rex", "because", '"quoted"', "咖啡")
 

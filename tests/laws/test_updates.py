@@ -96,7 +96,6 @@ def places(run: Run) -> list[StateSnapshot]:
     return found
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_an_update_is_kept_wherever_the_run_stands(run: Run, *, is_async: bool) -> None:
     before = run.graph.get_state(ON_THREAD)
@@ -121,7 +120,6 @@ def test_memory_may_be_put_aside_wherever_the_run_stands(run: Run) -> None:
         assert run.graph.get_state(fork).values["om"] == {}, state.next
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("door", [door for door in WAYS if door not in MIDDLEWARE])
 def test_an_update_before_the_first_run_is_kept(door: str) -> None:
     run = Run(door)
@@ -131,7 +129,6 @@ def test_an_update_before_the_first_run_is_kept(door: str) -> None:
     assert FACT in run.actor.prompts[-1][0].text
 
 
-@pytest.mark.needs("steering")
 @pytest.mark.parametrize("door", WAYS)
 def test_an_update_at_an_interrupt_is_kept(door: str) -> None:
     run = Run(door)

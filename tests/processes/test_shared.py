@@ -19,8 +19,6 @@ from support.processes.workers import Place
 from support.savers import open_saver
 from support.shared_world import check_thread, covered
 
-pytestmark = pytest.mark.needs("shared_log")
-
 THREADS = ["t0", "t1", "t2"]
 
 

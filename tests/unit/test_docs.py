@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-from support.option_tables import PAGE, fill_in, tables
+from support.option_tables import PAGE, fill_in
 from support.plain_words import MEAN_WORDS, PLAIN, SECTION_WORDS, measure, pages
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "maintainers" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
-
-
-def is_taken_out(path: str) -> bool:
-    """Whether a module goes with a feature that is not part of the package."""
-    found = re.match(r"features/(\w+?)(?:/|\.py)", path)
-    is_gone = found is not None and find_spec(f"langgraph_om.features.{found[1]}") is None
-    return is_gone and bool(os.environ.get("OM_WITHOUT"))
 
 
 @cache
@@ -43,7 +34,8 @@ def test_what_the_walk_through_the_code_names_is_there() -> None:
     assert len([path for path, name in NAMED if name]) > 50
     for path, name in NAMED:
         file = (ROOT if path.startswith("tests/") else ROOT / "langgraph_om") / path
-        assert is_taken_out(path) or (file.is_file() and name in {"", *names_of(file)}), file
+        assert file.is_file(), file
+        assert name in {"", *names_of(file)}, file
 
 
 def test_the_notes_for_agents_are_short_and_name_what_is_there() -> None:
@@ -63,10 +55,7 @@ def test_the_layers_are_those_that_are_tested() -> None:
 
 def test_the_tables_of_options_say_what_the_options_say() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    if os.environ.get("OM_WITHOUT"):  # options of a feature that is taken out stand there still
-        assert all(row in text for table in tables().values() for row in table.split("\n"))
-    else:
-        assert fill_in(text) == text, "run `cd tests && python -m support.option_tables`"
+    assert fill_in(text) == text, "run `cd tests && python -m support.option_tables`"
 
 
 def test_pages_in_plain_words_stay_so() -> None:

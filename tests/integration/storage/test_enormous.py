@@ -65,7 +65,6 @@ def said_enormously() -> list[BaseMessage]:
     ]
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("key", ["r", "p"])
 def test_it_is_read_whole_from_the_state(key: str) -> None:
     agent = build()
@@ -73,7 +72,6 @@ def test_it_is_read_whole_from_the_state(key: str) -> None:
     assert read_whole(agent, see(agent, key)) == TEXT
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("key", ["r", "p"])
 def test_it_is_read_whole_from_an_archive(archive: SQLAlchemyArchive, key: str) -> None:
     agent = build(archive=archive, evict=True)
@@ -86,7 +84,6 @@ def test_it_is_read_whole_from_an_archive(archive: SQLAlchemyArchive, key: str) 
     assert read_whole(agent, shown) == TEXT
 
 
-@pytest.mark.needs("recall")
 def test_an_agent_within_another_graph_is_shown_it_too() -> None:
     agent = build()
     inner = make_agent(
@@ -100,7 +97,6 @@ def test_an_agent_within_another_graph_is_shown_it_too() -> None:
     assert CALL.search(see(agent, "p"))
 
 
-@pytest.mark.needs("recall")
 def test_a_thread_that_was_there_before_memory_is_shown_it_too() -> None:
     agent = build()
     before = [*said_enormously()[:3], AIMessage("I have seen it.", id="b")]

@@ -33,8 +33,6 @@ from support.clock import START, Clock
 from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
 from support.shared_world import Agent, config, sharing
 
-pytestmark = pytest.mark.needs("working", "inject", "titles")
-
 WORD = "zanzibarquux"
 ANA, ANAS_OTHER = on_thread("trip", resource_id="ana"), on_thread("work", resource_id="ana")
 BEN = on_thread("ben", resource_id="ben")
@@ -162,9 +160,6 @@ EACH_PAIR = [
 """Values of `SETTINGS`, each beside each value of any other."""
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize(SETTINGS, EACH_PAIR, indirect=["url"])
 def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     home.talk(ANA, ANAS_OTHER, BEN)
@@ -182,9 +177,6 @@ def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize(
     (*SETTINGS, "is_async"),
     [
@@ -213,12 +205,6 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
     assert {each.config["configurable"]["thread_id"] for each in home.saver.list(None)} == {"ben"}
 
 
-@pytest.mark.needs("steering")
-@pytest.mark.needs("pinned")
-@pytest.mark.needs("standing")
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize(
     (*SETTINGS, "is_all"),
     [
@@ -258,7 +244,6 @@ def test_no_byte_of_what_a_person_did_in_a_deleted_thread_is_left(
         assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
 
 
-@pytest.mark.needs("steering")
 def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -295,8 +280,6 @@ def indexed(store: InMemoryStore) -> int:
     return len(store.search(("langgraph_om",), limit=1000))
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyArchive) -> None:
     agent, store = small(archive=archive)
     before = indexed(store)
@@ -311,8 +294,6 @@ def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyA
     assert indexed(store) == 0
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_a_memory_without_vectors_knows_of_those_of_another(archive: SQLAlchemyArchive) -> None:
     _, store = small(archive=archive)
     plain = ObservationalMemory(scripted(), archive=archive)
@@ -329,8 +310,6 @@ def test_working_memory_in_a_store_is_not_left_silently(archive: SQLAlchemyArchi
     assert memory.delete_thread("trip") == ["trip"]  # which has none
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_what_a_former_version_left_in_the_store_is_deleted_by_a_second_call(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -340,7 +319,6 @@ def test_what_a_former_version_left_in_the_store_is_deleted_by_a_second_call(
     assert indexed(store) == 0
 
 
-@pytest.mark.needs("recall")
 def test_without_an_archive_a_deletion_says_that_it_reaches_nothing() -> None:
     saver = InMemorySaver()
     agent = recalling(saver=saver)
@@ -355,7 +333,6 @@ def test_without_an_archive_a_deletion_says_that_it_reaches_nothing() -> None:
     assert [*saver.list(None)] == []
 
 
-@pytest.mark.needs("recall")
 def test_a_thread_that_is_another_users_is_not_deleted_and_said(archive: SQLAlchemyArchive) -> None:
     saver = InMemorySaver()
     agent = recalling(archive=archive, saver=saver)
@@ -368,7 +345,6 @@ def test_a_thread_that_is_another_users_is_not_deleted_and_said(archive: SQLAlch
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"ben"}
 
 
-@pytest.mark.needs("recall")
 def test_checkpoints_are_deleted_in_their_database(tmp_path: Path) -> None:
     with SqliteSaver.from_conn_string(str(tmp_path / "saver.db")) as saver:
         agent = recalling(archive=f"sqlite:///{tmp_path / 'archive.db'}", saver=saver)
@@ -425,7 +401,6 @@ def test_a_reader_in_the_way_of_an_erasure_is_said(tmp_path: Path) -> None:
 # --- The store -----------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("meaning")
 def test_what_runs_within_a_thread_goes_with_it() -> None:
     store, index = InMemoryStore(index=index_of()), meaning_index()
     for name in ("trip", nest_thread_id("trip", ["research"]), "trips"):
@@ -438,7 +413,6 @@ def test_what_runs_within_a_thread_goes_with_it() -> None:
     assert {item.value["thread_id"] for item in store.search(("langgraph_om",))} == {"trips"}
 
 
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_texts_that_are_embedded_while_their_thread_is_deleted_are_not_kept(
     archive: SQLAlchemyArchive, *, goes_on: bool

@@ -105,8 +105,6 @@ def test_a_mark_in_a_text_or_a_query_marks_nothing(archive: SQLAlchemyArchive) -
     assert [hit.thread_id for hit in archive.search(forged, resource_id="ben")] == ["theirs"]
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("inject")
 @pytest.mark.parametrize("question", QUERIES)
 def test_a_turn_is_shown_what_its_own_user_said_and_nothing_else(
     archive: SQLAlchemyArchive, question: str

@@ -162,7 +162,6 @@ def test_copy_that_outlives_a_deletion_archives_only_what_follows(
     assert warned(caplog) == 0
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("delete", ["thread", "resource"])
 def test_recall_on_a_copy_that_outlives_a_deletion_archives_nothing(delete: str) -> None:
     agent, archive, config = survive(delete, retrieval=True)
@@ -210,7 +209,6 @@ def test_nothing_comes_back_where_the_last_message_before_a_deletion_is_removed(
     assert set(archived) <= set(said)
 
 
-@pytest.mark.needs("recall")
 def test_recall_brings_nothing_back_where_the_newest_messages_are_removed() -> None:
     agent, archive, config = survive("thread", retrieval=True)
     had = values(agent.graph, config)["messages"]
@@ -220,7 +218,6 @@ def test_recall_brings_nothing_back_where_the_newest_messages_are_removed() -> N
     assert archive.thread("t") is None
 
 
-@pytest.mark.needs("recall")
 def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_removed() -> None:
     agent, archive, config = survive("thread", messages=20_000, retrieval=True)
     talk(agent.graph, config, turns(2, start=10))
@@ -232,7 +229,6 @@ def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_
     assert archived == ["h10", "h10-answer", "h11", "h11-answer"]
 
 
-@pytest.mark.needs("meaning")
 def test_search_by_meaning_brings_nothing_back_where_that_message_is_removed() -> None:
     store = InMemoryStore(index={"dims": 1, "embed": lambda texts: [[1.0] for _ in texts]})
     agent, archive, config = survive(

@@ -31,7 +31,7 @@ from support.agents import make_agent, on_thread, talk, turn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.needs("recall", "shared_log"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 READS = {"recall", "search", "threads"}
 WRITES = {"remember", "forget"}

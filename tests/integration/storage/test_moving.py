@@ -29,8 +29,6 @@ from support.agents import actor, on_thread, say, scripted, search, turn, turns,
 from support.clock import START, Clock
 from support.recalling import embed, index_of, recalled, recalling
 
-pytestmark = pytest.mark.needs("archive", "moving", "recall", "meaning")
-
 WORD = "zanzibarquux"
 SECRET = HumanMessage(
     f"My {WORD} 7412 stands in Lisbon, Kyoto, Bergen, Quito, Cork and Oaxaca, at 9, 10 and 11.",
@@ -79,7 +77,6 @@ def rows(url: str) -> Iterator[Any]:
     engine.dispose()
 
 
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("evict", [False, True])
 def test_search_lists_and_recall_are_the_new_owners(url: str, rows: Any, *, evict: bool) -> None:
     archive = SQLAlchemyArchive(url)
@@ -324,7 +321,6 @@ def test_what_was_deleted_under_the_former_owner_does_not_come_back(
     assert kept[0] == "h40"
 
 
-@pytest.mark.needs("working", "inject")
 @pytest.mark.parametrize("managed_by", ["actor", "observer"])
 @pytest.mark.parametrize("with_state", [False, True])
 def test_what_is_known_of_the_former_owner_is_not_shown_to_the_new_one(
@@ -544,7 +540,6 @@ def test_a_turn_of_the_former_owner_loses_nothing_and_leaks_nothing(
         assert rows("om_groups") == ["ben"]
 
 
-@pytest.mark.needs("working")
 @pytest.mark.parametrize("is_same", [False, True])
 def test_a_job_of_the_former_owner_is_done_for_the_new_one(
     url: str, rows: Any, *, is_same: bool

@@ -46,7 +46,6 @@ async def parent(archive: SQLAlchemyArchive) -> Any:
     return made
 
 
-@pytest.mark.needs("recall")
 async def test_subagents_talk_leaves_the_parents_messages_readable(
     parent: Any, archive: SQLAlchemyArchive
 ) -> None:
@@ -56,7 +55,6 @@ async def test_subagents_talk_leaves_the_parents_messages_readable(
     assert archived == [key for n in range(10) for key in (f"h{n}", f"h{n}-answer")]
 
 
-@pytest.mark.needs("recall")
 async def test_subagents_talk_is_its_own_and_not_listed(
     parent: Any, archive: SQLAlchemyArchive
 ) -> None:
@@ -67,7 +65,6 @@ async def test_subagents_talk_is_its_own_and_not_listed(
     assert nested.thread_id != "t"
 
 
-@pytest.mark.needs("recall")
 async def test_subagents_talk_is_deleted_with_the_thread(
     parent: Any, archive: SQLAlchemyArchive
 ) -> None:

@@ -33,8 +33,6 @@ from langgraph_om import (
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.clock import Clock
 
-pytestmark = pytest.mark.needs("archive", "evict", "recall")
-
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
 

@@ -37,7 +37,6 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlche
         yield archive
 
 
-@pytest.mark.needs("recall")
 def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive)
     listed = recalled(agent, "work", "ana", mode="threads")
@@ -64,7 +63,6 @@ def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) 
     assert "What did I say?" in answer["messages"]
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("evict", [False, True])
 def test_pages_of_the_archive_are_those_of_the_state(
     archive: SQLAlchemyArchive, *, evict: bool
@@ -93,7 +91,6 @@ def test_pages_of_the_archive_are_those_of_the_state(
         assert archived.get("count") or archived.get("text"), arguments
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("evict", [False, True])
 def test_each_branch_recalls_its_own_words(archive: SQLAlchemyArchive, *, evict: bool) -> None:
     """One branch removes a turn and edits the next; the conversation goes on from before both."""
@@ -130,7 +127,6 @@ def test_each_branch_recalls_its_own_words(archive: SQLAlchemyArchive, *, evict:
     assert "error" in recall(other, cursor="h20")
 
 
-@pytest.mark.needs("recall")
 def test_another_run_on_the_same_thread_hides_nothing(archive: SQLAlchemyArchive) -> None:
     agent, other = recalling(archive=archive), recalling(archive=archive)
     config = on_thread(resource_id="ana")
@@ -147,7 +143,6 @@ def test_another_run_on_the_same_thread_hides_nothing(archive: SQLAlchemyArchive
         assert f"cursor {theirs}\n" not in said["results"]
 
 
-@pytest.mark.needs("recall")
 def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive)
     created = archive.thread("work")
@@ -157,7 +152,6 @@ def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> N
     assert "[work]" not in recalled(agent, "work", "ana", mode="threads", before=moment)["threads"]
 
 
-@pytest.mark.needs("recall")
 def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchemyArchive) -> None:
     agent = recalling(archive=archive)
     for thread in ("one", "two"):
@@ -169,7 +163,6 @@ def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchem
     assert recalled(agent, "two", cursor="h1")["count"] > 0
 
 
-@pytest.mark.needs("recall")
 def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive, retrieval={"scope": "thread"})
     assert "error" in recalled(agent, "work", "ana", thread_id="trip")
@@ -178,7 +171,6 @@ def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
     assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
 
 
-@pytest.mark.needs("recall")
 def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive, obscure_thread_ids=True)
     listed = recalled(agent, "work", "ana", mode="threads")["threads"]
@@ -216,8 +208,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]
         yield opened
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
 def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
     agent = recalling(door, store=store, retrieval={"vector": True})
@@ -231,8 +221,6 @@ def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseS
     assert agent.memory.flush(60)  # before the store is closed
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(archive=archive, store=store, retrieval={"vector": True})
@@ -247,8 +235,6 @@ def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     assert hers["count"] == 0  # not even her own question, which asks for it
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:
     opened = AsyncPostgresStore.from_conn_string(postgres_database, index=index_of())
     async with opened as store:
@@ -263,8 +249,6 @@ async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> No
     assert "walnuts" in answers(state)[-1]["results"]
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("name", ["ana.b", "", "%", "a" * 500, "Ünï/😀"])
 def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     memory = remembering(scripted(), Clock(), retrieval={"vector": True})

@@ -20,8 +20,6 @@ from support import groups
 from support.clock import Clock
 from support.shared_world import Agent, check_thread, config, covered, extractive, said, sharing
 
-pytestmark = pytest.mark.needs("shared_log")
-
 
 @pytest.fixture
 def files(tmp_path: Any) -> SQLAlchemyArchive:

@@ -243,7 +243,6 @@ def test_buffering_observes_other_threads_beside_the_turns(files: SQLAlchemyArch
     assert not blocked
 
 
-@pytest.mark.needs("titles")
 def test_custom_instructions_and_titles_reach_the_question_about_several(
     files: SQLAlchemyArchive,
 ) -> None:
@@ -553,8 +552,6 @@ def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive
 # --- With the rest -------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("meaning")
 def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive) -> None:
     def embed(texts: list[str]) -> list[list[float]]:
         return [[float("t0-000" in text), float("t1-000" in text), 0.1] for text in texts]

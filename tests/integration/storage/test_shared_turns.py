@@ -66,7 +66,6 @@ def test_what_is_observed_beside_the_answer_is_shared_when_the_turn_ends(
     assert {group["thread_id"] for group in log["log"]} == {"noisy"}
 
 
-@pytest.mark.needs("check")
 def test_notes_on_other_threads_are_looked_up_in_one_further_question(
     files: SQLAlchemyArchive,
 ) -> None:

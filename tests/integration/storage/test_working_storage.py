@@ -28,8 +28,6 @@ from langgraph_om import (
 from langgraph_om.features.working import storage
 from langgraph_om.testing import ScriptedChatModel
 
-pytestmark = pytest.mark.needs("working")
-
 SCHEMA = {"type": "object"}
 ROUNDS = 12
 

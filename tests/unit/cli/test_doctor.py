@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
@@ -103,7 +102,6 @@ def test_duplicates() -> None:
     assert "2 times: 'Tea'" in found.advice[0].text
 
 
-@pytest.mark.needs("steering")
 def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
     log = [group("g", day_log(0, *["* 🔴 Tea"] * 4))]
     listed = ask(log=log).advice[0].text.partition("in this order: ")[2].split(", ")
@@ -114,7 +112,6 @@ def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
     assert [item.words for item in list_items(record["log"])] == ["Tea"]
 
 
-@pytest.mark.needs("hints")
 def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
     old = {**group("g", "* x"), "observed_at": "2026-02-20T09:00:00+00:00"}
     assert kinds(ask(log=[old], current_task="Book a flat")) == ["stale-hint"]

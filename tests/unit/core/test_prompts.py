@@ -9,7 +9,6 @@ import itertools
 import os
 import re
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,52 +22,6 @@ from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-OF_FEATURES = {
-    "recall": "recall",
-    "observer_title": "titles",
-    "preview": "previews",
-    "preview_unread": "previews",
-    "recalled_messages": "inject",
-    "standing_held": "standing",
-    "check_again": "check",
-    "pinned_messages": "pinned",
-    "standing_ends": "standing",
-    "standing_mark": "standing",
-    "standing_rules": "standing",
-    "state_in_sight": "show_state",
-    "title": "titles",
-    "actor_threads": "shared_log",
-    **dict.fromkeys(("actor_hints", "observer_hints", "observer_hints_example"), "hints"),
-    **dict.fromkeys(("actor_hint", "observer_threads_hint", "observer_threads_hints"), "hints"),
-    "observer_threads_hints_first": "hints",
-    "observer_threads_hints_second": "hints",
-    "observer_threads_output": "shared_log",
-    "observer_threads_retry": "shared_log",
-    "observer_threads_task": "shared_log",
-    "other_conversations": "shared_log",
-    "reflector_edits_threads": "shared_log",
-    "reflector_threads_task": "shared_log",
-    "working_memory": "working",
-    "working_memory_json": "working",
-    "working_memory_template": "working",
-    "working_memory_text": "working",
-}
-"""Prompts that go with a feature."""
-WITH_HINTS = ("actor_instructions", "observer_condensed", "observer_default", "observer_output")
-WITH_HINTS += ("observer_threads_output", "reflector")
-"""Prompts with a sample that holds those of the hints."""
-
-
-def _is_there(prompt: str) -> bool:
-    """Whether the feature of a prompt is part of the package."""
-    name = OF_FEATURES.get(prompt)
-    return name is None or find_spec(f"langgraph_om.features.{name}") is not None
-
-
-def load_of_feature(prompt: str) -> str:
-    """Load a prompt that goes with a feature; empty where the feature is taken out."""
-    return load(prompt) if _is_there(prompt) else ""
-
 
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
@@ -78,14 +31,14 @@ PROGRESS = {
 CUSTOM = "Note every allergy and every medicine the user mentions."
 
 HINTS = {
-    "hints": load_of_feature("observer_hints"),
-    "hints_example": load_of_feature("observer_hints_example"),
+    "hints": load("observer_hints"),
+    "hints_example": load("observer_hints_example"),
     "marks": "",
 }
 THREADS_HINTS = {
-    "hints_rule": load_of_feature("observer_threads_hints"),
-    "first_hints": load_of_feature("observer_threads_hints_first"),
-    "second_hints": load_of_feature("observer_threads_hints_second"),
+    "hints_rule": load("observer_threads_hints"),
+    "first_hints": load("observer_threads_hints_first"),
+    "second_hints": load("observer_threads_hints_second"),
 }
 MOOD = "4. `<mood>`: how merry the user is."
 MORE = {**HINTS, "hints": "\n\n".join(filter(None, (HINTS["hints"], MOOD)))}
@@ -96,7 +49,7 @@ OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_hints": {},
-    "actor_instructions": {"hints": load_of_feature("actor_hints")},
+    "actor_instructions": {"hints": load("actor_hints")},
     "actor_threads": {},
     "continuation": {},
     "pinned_messages": {
@@ -172,7 +125,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Look up every booking number before you name it.",
     },
     "working_memory": {
-        "purpose": load_of_feature("working_memory_text"),
+        "purpose": load("working_memory_text"),
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},
@@ -241,18 +194,12 @@ def _subsets(name: str) -> list[dict[str, str]]:
 
 
 def test_every_prompt_has_a_sample_and_a_snapshot() -> None:
-    assert names() == sorted(name for name in SAMPLES if _is_there(name))
+    assert names() == sorted(SAMPLES)
     if not os.environ.get("OM_UPDATE_PROMPTS"):
         assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == sorted(SAMPLES)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.needs("hints")) if name in WITH_HINTS else name
-        for name in names()
-    ],
-)
+@pytest.mark.parametrize("name", names())
 def test_filled_prompt_equals_its_snapshot(name: str) -> None:
     filled = fill(name, **SAMPLES[name]) + "\n"
     path = SNAPSHOTS / f"{name}.md"
@@ -409,7 +356,6 @@ def _example() -> str:
     return rest.partition("\n</example>")[0]
 
 
-@pytest.mark.needs("hints")
 def test_example_has_the_blocks_in_order_each_tag_on_its_own_line() -> None:
     tags = [line for line in _example().splitlines() if line.startswith("<")]
     blocks = ("observations", "current-task", "suggested-response")

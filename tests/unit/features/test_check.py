@@ -13,8 +13,6 @@ from langgraph_om import ObservationalMemory
 from langgraph_om.features.check import Shown, cut_unfounded, find_unfounded
 from langgraph_om.testing import ScriptedChatModel
 
-pytestmark = pytest.mark.needs("check")
-
 SAID = Shown(
     [
         """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -47,7 +46,6 @@ def test_without_deltas_there_is_no_delta_channel_and_the_same_memory() -> None:
     assert graph.invoke({"messages": turns(1, start=20)}, on_thread())["om"]["log"]
 
 
-@pytest.mark.needs("evict")
 def test_without_deltas_observed_messages_are_evicted_too() -> None:
     clock = Clock()
     _, graph = plain_agent(clock, archive="sqlite:///:memory:", evict=True)

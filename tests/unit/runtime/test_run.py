@@ -105,8 +105,6 @@ def test_contradictions_are_errors_that_name_both(door: str) -> None:
         run(agent.graph, {"om_enabled": "no"})
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 def test_recall_reads_what_the_context_owns() -> None:
     calls = iter([AIMessage("", tool_calls=[{"name": "recall", "args": {}, "id": "c"}], id="a0")])
     model = scripted(actor=lambda _: next(calls, None) or AIMessage("done", id="a1"))
@@ -160,7 +158,6 @@ def by_runtime(_: Any) -> str:
     return owner
 
 
-@pytest.mark.needs("recall")
 def test_function_that_needs_a_run_says_to_pass_the_id() -> None:
     agent: Agent = make_agent("agent", InMemorySaver(), retrieval=True, resource_id=by_runtime)
     run(agent.graph, {"resource_id": "ana"})

@@ -56,7 +56,6 @@ def asked(memory: Any, state: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.needs("recall")
 def test_what_a_server_sends_is_read_as_the_state_itself(agent: Any) -> None:
     snapshot = agent.graph.get_state(on_thread())
     wanted = asked(agent.memory, snapshot.values)
@@ -67,7 +66,6 @@ def test_what_a_server_sends_is_read_as_the_state_itself(agent: Any) -> None:
         assert asked(agent.memory, form) == wanted
 
 
-@pytest.mark.needs("recall")
 def test_messages_in_openais_form_are_read_too(agent: Any) -> None:
     values = agent.graph.get_state(on_thread()).values
     written = convert_to_openai_messages(values["messages"])
@@ -75,7 +73,6 @@ def test_messages_in_openais_form_are_read_too(agent: Any) -> None:
     assert status["threadId"] == "t"
 
 
-@pytest.mark.needs("recall")
 def test_history_of_a_server_is_read(agent: Any) -> None:
     states = list(agent.graph.get_state_history(on_thread()))
     remote = [sent(state) for state in states if "messages" in state.values]
@@ -85,7 +82,6 @@ def test_history_of_a_server_is_read(agent: Any) -> None:
     assert found == agent.memory.observations_as_of(states, first)
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize("door", ["agent", "plain", "middleware"])
 def test_thread_that_never_ran_has_an_empty_view(door: str) -> None:
     made = make_agent(door, InMemorySaver(), retrieval=True)

@@ -106,7 +106,6 @@ def test_what_is_said_in_the_role_of_the_system_stays_in_the_prompt(role: str) -
     assert system_text(joined).startswith(f"You are brief.Be kind.\n\n{INTRO}")
 
 
-@pytest.mark.needs("hints")
 def test_the_prompt_of_a_conversation_with_memory() -> None:
     record = remembering(
         "Date: Mar 1, 2026\n* 🔴 (09:00) The dog is Rex",
@@ -156,7 +155,6 @@ def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
     assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
 
 
-@pytest.mark.needs("hints")
 def test_hints_alone_are_no_observations() -> None:
     record = remembering(cursor=["m0"], log=[], current_task="x")
     assert "x" not in [message.content for message in prompt(record, talk(3))]
@@ -238,10 +236,7 @@ FORMS = (
 STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join([*TAGS, 'recalled-messages'])})", re.IGNORECASE)
 
 
-@pytest.mark.needs("hints")
-@pytest.mark.parametrize(
-    "tag", [*TAGS, pytest.param("recalled-messages", marks=pytest.mark.needs("inject"))]
-)
+@pytest.mark.parametrize("tag", [*TAGS, "recalled-messages"])
 @pytest.mark.parametrize("case", [str, str.upper, str.title])
 def test_forged_tags_are_defused(tag: str, case: Any) -> None:
     forged = [case(form.format(tag)) for form in FORMS]
@@ -348,7 +343,6 @@ def test_a_day_that_goes_on_has_one_heading() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.needs("hints")
 def test_new_hints_change_only_the_end() -> None:
     before = content(prompt(remembering("* a"), talk(3)))
     after = content(prompt(remembering("* a", current_task="Go"), talk(3)))

@@ -78,8 +78,8 @@ def test_a_value_out_of_range_is_named_with_its_option(option: str) -> None:
 HOST_ERRORS: list[tuple[str, object]] = [
     ("enabled", 1),
     ("enabled", "yes"),
-    pytest.param("scope", "user", marks=pytest.mark.needs("shared_log")),
-    pytest.param("scope", None, marks=pytest.mark.needs("shared_log")),
+    ("scope", "user"),
+    ("scope", None),
     ("token_budget", 0),
     ("token_budget", True),
     ("token_budget", 1e5),
@@ -152,17 +152,13 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
     assert known in str(caught.value)
 
 
-@pytest.mark.needs("recall")
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
         ("message_tokens", 1000, "; pass observation={'message_tokens': 1000}"),
         ("messageTokens", 1000, "; pass observation={'message_tokens': 1000}"),
         ("observation_tokens", 5, "; pass reflection={'observation_tokens': 5}"),
-        pytest.param(
-            *("vector", True, "; pass retrieval={'vector': True}"),
-            marks=pytest.mark.needs("meaning"),
-        ),
+        ("vector", True, "; pass retrieval={'vector': True}"),
         ("block_after", 2, "observation={'block_after': 2} or reflection={'block_after': 2}"),
         ("dedline", 5, "; pass deadline=5 if that was meant"),
         ("embedder", None, "; the options are model, enabled, token_budget, "),
@@ -351,8 +347,6 @@ def test_a_memory_without_any_model_says_what_to_install_and_to_set(
     assert "install 'langgraph-om[google]' and set GOOGLE_API_KEY" in said
 
 
-@pytest.mark.needs("recall")
-@pytest.mark.needs("archive")
 def test_retrieval_without_an_archive_says_what_it_reaches(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -159,7 +159,6 @@ def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
     assert (type(kept), kept) == (type(value), value)
 
 
-@pytest.mark.needs("archive")
 def test_a_shared_log_is_buffered_as_any_other() -> None:
     memory = ObservationalMemory(MODEL, scope="resource", archive="sqlite://")
     assert asdict(memory.thresholds) == {**DEFAULTS, "deadline": 60.0}

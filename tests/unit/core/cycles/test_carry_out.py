@@ -95,7 +95,6 @@ def test_leftover_chunks_stay_and_are_activated_later() -> None:
     assert len(activated) == len(set(activated))
 
 
-@pytest.mark.needs("shared_log")
 def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_them() -> None:
     messages = [HumanMessage(f"word {at}", id=f"t{at}") for at in range(6)]
     part: Any = {"last": "t4", "index": 4, "count": 5, "strays": ["t1", "t2"]}
@@ -115,7 +114,6 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
 
 
-@pytest.mark.needs("hints")
 def test_hints_of_the_newest_chunk_survive_activation() -> None:
     count = 0
 
@@ -133,7 +131,6 @@ def test_hints_of_the_newest_chunk_survive_activation() -> None:
     assert newest in str(simulation.prompt()[0].content)
 
 
-@pytest.mark.needs("hints")
 def test_job_is_told_the_chunks_so_far_and_their_hints() -> None:
     asked: list[str] = []
 

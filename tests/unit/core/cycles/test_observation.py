@@ -62,7 +62,6 @@ def test_a_turn_that_waits_sees_the_log_as_a_reflection_ahead_has_left_it() -> N
     assert second["text"] in asked
 
 
-@pytest.mark.needs("hints")
 def test_an_empty_response_ends_the_former_one() -> None:
     record, window = conversation()
     said = "<current-task>Go</current-task>\n<suggested-response>{}</suggested-response>"
@@ -152,7 +151,6 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
     }
 
 
-@pytest.mark.needs("hints")
 def test_the_observer_is_told_what_memory_holds() -> None:
     record, window = conversation()
     record = fold(record, [reflectable(), {"current_task": "Find a lead"}])

@@ -256,13 +256,11 @@ def test_a_hook_sees_each_group_before_and_the_reflector_sees_what_it_leaves() -
     assert after["log"][-1]["text"] == day_log(3, "* Secret 3 and some more words", OPEN)
 
 
-@pytest.mark.needs("hints")
 def test_hints_are_shown_where_no_hook_hides_anything() -> None:
     effects, _, _ = hooked("drop 1-6", hooks=set())
     assert "<current-task>Keep the Secret</current-task>" in texts(effects[-1])[1]
 
 
-@pytest.mark.needs("hints")
 def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
     effects, _, _ = hooked("drop 1-6", hooks=set(), features=NO_FEATURES)
     assert "<current-task>" not in texts(effects[-1])[1]

@@ -331,10 +331,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.needs("hints")) if HINTS in answer.text else name
-        for name, answer in ANSWERS.items()
-    ],
+    ANSWERS,
 )
 def test_what_becomes_of_an_answer(name: str) -> None:
     text, status, log = ANSWERS[name]
@@ -359,7 +356,6 @@ def test_a_self_closed_block_says_nothing() -> None:
         assert parse_output(text).status == "empty"
 
 
-@pytest.mark.needs("hints")
 def test_a_self_closed_block_leaves_the_hints_behind_it() -> None:
     assert parse_output(f"<observations/>\n{HINTS}") == ParsedAnswer(
         "none", hints={"current_task": "No open task."}
@@ -374,7 +370,6 @@ def test_without_tags_nothing_counts_in_brackets_or_as_an_item(text: str) -> Non
     assert parse_output(text) == ParsedAnswer("none")
 
 
-@pytest.mark.needs("hints")
 @pytest.mark.parametrize("text", NOTHING)
 def test_without_tags_nothing_counts_before_hints_as_well(text: str) -> None:
     assert parse_output(f"<think>hm</think>\n{text}\n{HINTS}").status == "none"
@@ -394,7 +389,6 @@ def test_a_number_without_the_mark_of_a_list_is_part_of_what_is_said(text: str) 
     assert parse_output(tagged(text)).status == "malformed"
 
 
-@pytest.mark.needs("hints")
 def test_the_hints_of_an_answer_in_json_are_read() -> None:
     text = (
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'

@@ -109,7 +109,6 @@ def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -
     assert len(told) < 1100
 
 
-@pytest.mark.needs("hints")
 def test_what_the_observer_is_told() -> None:
     talk = Talk([GOOD])
     request = replace(

@@ -121,7 +121,6 @@ SAME_AS_WHOLE = {
 }
 
 
-@pytest.mark.needs("hints")
 @pytest.mark.parametrize("name", SAME_AS_WHOLE)
 def test_what_weak_models_write_means_the_same(name: str) -> None:
     text = SAME_AS_WHOLE[name]
@@ -180,7 +179,6 @@ def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> No
 # --- Tags that an observation is about ---------------------------------------------------------
 
 
-@pytest.mark.needs("hints")
 @pytest.mark.parametrize(
     "item",
     [
@@ -214,7 +212,6 @@ def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> N
     assert log_of(f"<observations>\n{log}\n</observations>") == log
 
 
-@pytest.mark.needs("hints")
 def test_parsed_text_never_holds_a_structural_tag() -> None:
     text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
     parsed = parse_output(text)
@@ -225,7 +222,6 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", "\n", "none", "None.", "N/A", "(none)", "\n(None)\n"])
-@pytest.mark.needs("hints")
 def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: str) -> None:
     notes = "<observations>\n* a\n</observations>"
     task = parse_output(f"{notes}\n<current-task>{value}</current-task>")
@@ -234,20 +230,17 @@ def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: 
     assert response == ParsedAnswer("ok", "* a", hints={"suggested_response": ""})
 
 
-@pytest.mark.needs("hints")
 def test_a_hint_tag_may_close_itself() -> None:
     text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
     hints = {"suggested_response": ""}
     assert parse_output(text) == ParsedAnswer("ok", "* a\n* b", hints=hints)
 
 
-@pytest.mark.needs("hints")
 def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
     text = f"{WHOLE}\n<current-task>Rest</current-task>"
     assert parse_output(text) == replace(PARSED, hints={**PARSED.hints, "current_task": "Rest"})
 
 
-@pytest.mark.needs("hints")
 def test_a_hint_keeps_its_lines() -> None:
     text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
     assert parse_output(text).hints["current_task"] == "- one\n  - two"
@@ -256,7 +249,6 @@ def test_a_hint_keeps_its_lines() -> None:
 # --- Answers that hold no observations ----------------------------------------------------------
 
 
-@pytest.mark.needs("hints")
 def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
     assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
@@ -268,9 +260,7 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
         ("empty", ""),
         ("empty", " \n\t\r\n "),
         ("empty", "<observations>\n```\n```\n</observations>"),
-        pytest.param(
-            "empty", "<current-task>Wait</current-task>", marks=pytest.mark.needs("hints")
-        ),
+        ("empty", "<current-task>Wait</current-task>"),
         ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
         ("malformed", "There was nothing for the `<observations>` tag."),
         ("malformed", "maybe:\n- milk?\nno.</think>\n- tea"),
@@ -343,7 +333,6 @@ def test_the_well_formed_shape() -> None:
     assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
 
 
-@pytest.mark.needs("hints")
 def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
     made = ParsedAnswer(
         "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
@@ -389,7 +378,6 @@ def has_tags_in_a_row(text: str) -> bool:
     return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
 
 
-@pytest.mark.needs("hints")
 @examples(150)
 @given(WELL_FORMED)
 def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:

@@ -83,7 +83,6 @@ def test_both_windows_say_how_full_they_are() -> None:
     assert ("aria-valuemax", "30000") in attributes
 
 
-@pytest.mark.needs("steering")
 def test_what_a_person_did_is_marked_and_listed() -> None:
     own = fold(
         record(), [PERSON.updates.correct("Lyon", "User lives in Ghent"), PERSON.updates.pin("Tea")]
@@ -94,7 +93,6 @@ def test_what_a_person_did_is_marked_and_listed() -> None:
     assert "Tea pinned" in text
 
 
-@pytest.mark.needs("hints")
 def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
     attempt = {"failures": 2, "at_tokens": 1, "retry_at_tokens": 2, "error": "no key"}
     usage = {"calls": 3, "inputTokens": 4567, "outputTokens": 8}
@@ -145,7 +143,6 @@ def test_a_page_runs_nothing_and_asks_for_nothing_from_elsewhere() -> None:
     ).replace("  ", " ")
 
 
-@pytest.mark.needs("shared_log")
 def test_a_shared_log_names_its_threads() -> None:
     groups = [group("a", "* one", thread="a"), group("b", "* two", thread="b")]
     text = Reader(page_of(record(scope="resource", resource_id="u", log=groups))).text
@@ -166,8 +163,6 @@ PLAIN = Reader(page_of(record()))
 FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
-@pytest.mark.needs("titles")
-@pytest.mark.needs("extract", "hints", "working", "steering")
 @examples(60)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))
 def test_no_text_becomes_markup(texts: list[str]) -> None:
@@ -202,8 +197,6 @@ def test_it_is_written_to_a_file(tmp_path: Path) -> None:
     assert view._repr_html_() in view.to_html()
 
 
-@pytest.mark.needs("hints")
-@pytest.mark.needs("steering")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
 def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
@@ -234,7 +227,6 @@ def test_the_rules_of_a_notebook_do_not_break_its_labels(tmp_path: Path) -> None
     assert float(seen.partition("<title>")[2].partition("<")[0]) < 30  # one line
 
 
-@pytest.mark.needs("extract", "working")
 def test_values_and_working_memory_stand_below_the_log() -> None:
     updates = [{"cycle_id": "c", "resource_id": None, "known": None, "patch": {"city": "Cork"}}]
     working = {
@@ -254,7 +246,6 @@ def test_values_and_working_memory_stand_below_the_log() -> None:
     assert "Beside the observations" not in Reader(page_of(record())).text
 
 
-@pytest.mark.needs("working")
 def test_the_text_shows_values_and_working_memory_too() -> None:
     working = {"resource_id": None, "value": "- Name: Ana", "updates": [], "error": None}
     said = str(PERSON.view({"om": record(working=working), "messages": []}))

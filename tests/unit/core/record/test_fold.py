@@ -153,12 +153,6 @@ TRIPPED: Event = {
 # --- What each event does ------------------------------------------------------------------------
 
 
-WITH_HINTS = (
-    "observed",
-    "a hint that was not said stays as it is",
-    "a reflection takes the place of what it read, and newer groups stay",
-    "an edit is merged by key",
-)
 CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nothing", [], {}),
     ("None", [None, None], {}),
@@ -325,10 +319,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(
     ("updates", "changed"),
-    [
-        pytest.param(*case, id=name, marks=[pytest.mark.needs("hints")] * (name in WITH_HINTS))
-        for name, *case in CASES
-    ],
+    [pytest.param(*case, id=name) for name, *case in CASES],
 )
 def test_what_an_update_changes(updates: list[Any], changed: dict[str, Any]) -> None:
     expected = {**blank_record(), **changed}

@@ -210,7 +210,6 @@ def test_what_is_put_among_the_newest_observed_is_shown_and_then_observed(
     assert caplog.records == []
 
 
-@pytest.mark.needs("archive")
 def test_what_cannot_be_found_is_archived(caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(archive="sqlite://")
     talk.say(20)
@@ -227,7 +226,6 @@ def test_what_cannot_be_found_is_archived(caplog: pytest.LogCaptureFixture) -> N
     assert "lacks" not in caplog.text
 
 
-@pytest.mark.needs("evict")
 @pytest.mark.parametrize("place", [0, 2])
 def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(archive="sqlite://", evict=True)
@@ -249,7 +247,6 @@ def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
-@pytest.mark.needs("evict")
 def test_what_may_be_removed_and_is_kept_is_no_stray(caplog: pytest.LogCaptureFixture) -> None:
     kept, removed = (Talk(archive="sqlite://", evict=True) for _ in range(2))
     for _ in range(40):

@@ -133,7 +133,6 @@ def test_the_reflector_is_told_the_rules_the_log_was_written_by() -> None:
     assert all("<thread-title>" not in system for system in systems)
 
 
-@pytest.mark.needs("hints")
 def test_a_task_that_a_reflection_states_is_left_out() -> None:
     told = f"{dense(10)}\n<current-task>Go on</current-task>"
     assert Talk([told]).run(reflect(LOG, Words())) == Talk([dense(10)]).run(reflect(LOG, Words()))

@@ -38,7 +38,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     return calls
 
 
-@pytest.mark.needs("archive")
 @pytest.mark.parametrize("keeps_archive", [False, True])
 def test_an_idle_step_opens_the_window_and_makes_the_view_once(
     monkeypatch: pytest.MonkeyPatch, *, keeps_archive: bool
@@ -119,7 +118,6 @@ class _Names(Feature):
         yield from ()
 
 
-@pytest.mark.needs("titles")
 def test_a_feature_is_entered_in_the_step_that_gives_it_something_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

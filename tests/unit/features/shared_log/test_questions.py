@@ -129,7 +129,6 @@ def test_the_question_keeps_the_threads_apart() -> None:
     assert "2. The mood." in system
 
 
-@pytest.mark.needs("hints")
 def test_the_question_is_read_as_it_was_written() -> None:
     _, (call,) = run(observe_threads(REQUEST), WHOLE)
     task = str(call.messages[1].content)

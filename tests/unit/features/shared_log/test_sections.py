@@ -87,7 +87,6 @@ SAME_AS_WHOLE = {
 }
 
 
-@pytest.mark.needs("hints")
 @pytest.mark.parametrize("name", SAME_AS_WHOLE)
 def test_ways_to_write_two_sections(name: str) -> None:
     answers = parse_sections(SAME_AS_WHOLE[name], ["A", "B"])

@@ -133,7 +133,6 @@ def test_what_is_another_users_is_neither_written_nor_shown() -> None:
     assert find_known(own) == {"city": "Oslo"}
 
 
-@pytest.mark.needs("archive")
 def test_what_waits_goes_with_the_user() -> None:
     state = {"resource_id": "ana", "value": None, "updates": [update(1, city="Cork")]}
     chunk = {"id": "k", "groups": [], "found": {"working": [update(2, city="Oslo")]}}
