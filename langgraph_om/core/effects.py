@@ -188,6 +188,8 @@ class Warn:
 
     text: str
     arguments: Sequence[Any] = ()
+    error: Exception | None = None
+    """With an error, the line is logged as one, with its traceback."""
 
 
 def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
@@ -263,6 +265,11 @@ class CallReply:
 
 class LateError(TimeoutError):
     """A call did not end in its time."""
+
+
+def stops_run(error: BaseException) -> bool:
+    """Return whether LangGraph stops a run with it on purpose, as by an interrupt."""
+    return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
 def call_function(

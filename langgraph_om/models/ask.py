@@ -398,13 +398,10 @@ _CUT_OFF = {
 
 def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
     """Ask a question; whatever a model raises is an answer to the flow."""
-    try:
-        tried = yield from attempt_models(call, calls, seconds)
-        if tried.error is not None:
-            return ModelReply(calls.clock(), error=tried.error, room=tried.room)
-        return replace(read_reply(tried.answer, calls.clock()), room=tried.room)
-    except Exception as error:  # noqa: BLE001 a failure is a reply
-        return ModelReply(calls.clock(), error=error)
+    tried = yield from attempt_models(call, calls, seconds)
+    if tried.error is not None:
+        return ModelReply(calls.clock(), error=tried.error, room=tried.room)
+    return replace(read_reply(tried.answer, calls.clock()), room=tried.room)
 
 
 def read_reply(answer: object, at: datetime) -> ModelReply:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from langchain_core.exceptions import ContextOverflowError
 
 from langgraph_om.core.content.text import compile_late
+from langgraph_om.core.effects import stops_run
 from langgraph_om.errors import ObservationalMemoryError
 
 DEFAULT_RETRIES: Final = 2
@@ -54,8 +55,6 @@ _MOST_READ = 4000
 
 _STALE = compile_late(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
-_INTERRUPTS = "GraphBubbleUp"
-"""LangGraph's class for what stops a run on purpose."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -85,8 +84,8 @@ def is_refusal(error: BaseException) -> bool:
     if is_transient(error) and status_of(error) != _SERVER_ERROR:
         return False
     for cause in _walk_causes(error):
-        interrupts = any(kind.__name__ == _INTERRUPTS for kind in type(cause).__mro__)
-        if interrupts or isinstance(cause, ObservationalMemoryError) or has_no_quota(cause):
+        is_ours = isinstance(cause, ObservationalMemoryError)
+        if is_ours or stops_run(cause) or has_no_quota(cause):
             return False
     status = status_of(error)
     if status is not None:

@@ -133,6 +133,11 @@ def _clean(record: logging.LogRecord) -> bool:
 logger.addFilter(_clean)
 
 
+def _log(line: Warn) -> None:
+    level = logging.WARNING if line.error is None else logging.ERROR
+    logger.log(level, line.text, *line.arguments, exc_info=line.error)
+
+
 def log_failures(events: Sequence[Event]) -> None:
     """Log what failed, for those who run the agent."""
     for event in events:
@@ -232,24 +237,29 @@ def supervise(
             yield from _tell(context.opening, context, cycle)
     else:
         cycle = _Cycle(beside.ends_at, beside.about)
+    resume: Callable[[Any], Any] = flow.send
     reply: Any = None
     with closing(flow):
         while True:
             try:
-                effect = flow.send(reply)
+                effect = resume(reply)
             except StopIteration as done:
                 if cycle.events:
                     log_failures(cycle.events)
                     _log_cycles(cycle.events)
                 return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
-            reply = perform(effect, context, cycle)
-            if not isinstance(reply, Generator):  # there is nothing to wait for
-                continue
-            if cycle.lease is None:
-                reply = yield from reply
+            try:
+                reply = perform(effect, context, cycle)
+                if isinstance(reply, Generator):  # else there is nothing to wait for
+                    if cycle.lease is None:
+                        reply = yield from reply
+                    else:
+                        reply = yield LeasedRequests(reply, cycle.lease)
+            except Exception as error:  # noqa: BLE001 it is raised where the flow asked for it
+                resume, reply = flow.throw, error
             else:
-                reply = yield LeasedRequests(reply, cycle.lease)
+                resume = flow.send
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
@@ -408,7 +418,7 @@ _REPLIES: Mapping[type, _Reply] = {
     Submit: _submit,
     Together: _run_together,
     Work: _do_work,
-    Warn: lambda warn, *_: logger.warning(warn.text, *warn.arguments),
+    Warn: lambda warn, *_: _log(warn),
     Show: _show,
 }
 """What is done for each effect; anything else is an event."""

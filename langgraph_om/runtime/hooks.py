@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.cycles.questions import TRANSFORMS
-from langgraph_om.core.effects import CallHook, CallReply, LateError
+from langgraph_om.core.effects import CallHook, CallReply, LateError, stops_run
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event
 from langgraph_om.errors import ConfigurationError
@@ -65,8 +65,10 @@ def read_hook_reply(name: str, done: CallReply, seconds: float) -> CallReply:
     error = done.error
     if isinstance(error, LateError):
         error = LateError(f"it did not return within {seconds:.3g} seconds")
+    if error is not None and stops_run(error):
+        raise error
     if error is not None:
-        logger.warning("the hook `%s` failed: %s", name, error, exc_info=error)
+        logger.error("the hook `%s` failed: %s", name, error, exc_info=error)
     return CallReply(done.value, error)
 
 

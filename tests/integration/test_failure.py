@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from langgraph_om import EstimatingCounter, ObserverError, add_observational_memory
@@ -41,6 +43,8 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.counters import Quarters
+from support.hooks import EXECUTORS, agent_with, converse
 
 CONFIG = on_thread()
 CHANNELS = ("plain", "agent", "agent-plain")
@@ -335,6 +339,70 @@ def test_actor_that_fails_after_an_observation_costs_no_second_one(door: str) ->
     assert again.asked("observer") == 0
     assert values(again.graph, CONFIG)["messages"][-1].id == "h7-answer"
     assert uncovered(again.memory, values(again.graph, CONFIG)) == []
+
+
+# --- An error that is not the model's ------------------------------------------------------------
+
+
+class Moody(Quarters):
+    """A counter that fails on what the Observer wrote."""
+
+    is_broken = True
+
+    def count_text(self, text: str) -> int:
+        if self.is_broken and "* " in text:
+            msg = "no count"
+            raise LookupError(msg)
+        return super().count_text(text)
+
+
+@pytest.mark.parametrize("executor", ["", *EXECUTORS])
+def test_error_of_a_counter_fails_the_cycle_and_is_logged(
+    executor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    counter = Moody()
+    agent = agent_with({}, executor, token_counter=counter)
+    parts = converse(agent, 9)
+    failed = of_kind(parts, "observation-failed") + of_kind(parts, "buffering-failed")
+    assert failed
+    assert all("LookupError" in data["error"] for data in failed)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h8-answer"
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert {record.exc_info and record.exc_info[0] for record in errors} == {LookupError}
+    counter.is_broken = False
+    conversation(agent, turns(9, start=9))
+    record = record_of(agent.graph, CONFIG)
+    assert record["log"] or record["chunks"]
+
+
+def test_error_of_a_counter_fails_the_observation_of_another_thread(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"archive": f"sqlite:///{tmp_path}/om.db", "scope": "resource"}
+    agent = make_agent("agent", InMemorySaver(), token_counter=Moody(), **options)
+    for thread in "ab":
+        talk(agent.graph, on_thread(thread, resource_id="ann"), turns(9))
+    assert len(agent.prompts()) == 18
+    assert {"observation", "others"} <= {
+        record.args[1] for record in caplog.records if record.exc_info
+    }
+    agent.memory.close()
+
+
+@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+def test_interrupt_of_a_hook_stops_the_run_until_it_is_answered(door: str) -> None:
+    answers = []
+
+    def ask(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
+        answers.append(interrupt("may this be observed?"))
+        return messages
+
+    agent = make_agent(door, InMemorySaver(), hooks={"before_observation": ask})
+    result = agent.graph.invoke({"messages": turns(9)}, CONFIG)
+    assert result["__interrupt__"][0].value == "may this be observed?"
+    agent.graph.invoke(Command(resume="yes"), CONFIG)
+    assert answers == ["yes"]
+    assert len(record_of(agent.graph, CONFIG)["log"]) == 1
 
 
 # --- A prompt that grows too large ---------------------------------------------------------------

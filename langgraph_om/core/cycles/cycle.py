@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
+from langgraph_om.core.effects import EffectFlow, ReadTally, ResultT, Tally, Warn, stops_run
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.plan import back_off
@@ -29,7 +29,7 @@ from langgraph_om.core.wire import (
     Operation,
     Waived,
 )
-from langgraph_om.errors import ModelTierError, ObserverError
+from langgraph_om.errors import ConfigurationError, ModelTierError, ObserverError
 
 Mode = Literal["blocking", "ahead"]
 """Whether the turn waits for a cycle, or it runs ahead of need."""
@@ -148,7 +148,7 @@ class Cycle:
     start: CycleStarted
     """The event with which it begins; of one that runs ahead it says what the cycle covers."""
     work: EffectFlow[CycleEnded]
-    """Asks, and returns the event with which the cycle ends; raises `ObserverError`."""
+    """Asks, and returns the event with which the cycle ends; whatever it raises fails it."""
 
     @property
     def cycle_id(self) -> str:
@@ -168,6 +168,34 @@ class Cycle:
         if self.info.operation == "reflection":
             told += group_by_thread(record["log"])
         return [thread_id for thread_id in told if thread_id != record["thread_id"]]
+
+
+def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
+    """Do the work of a cycle; an error of the code that it runs is logged, and fails the cycle.
+
+    Raises:
+        ObserverError: When nothing came of it.
+    """
+    try:
+        return (yield from work)
+    except Exception as error:
+        if isinstance(error, ObserverError | ConfigurationError) or stops_run(error):
+            raise
+        about = (info.record["thread_id"], info.operation, type(error).__name__, error)
+        yield Warn("thread %r: code that an %s ran raised %s: %s", about, error)
+        # Its text may quote what a hook was to hide.
+        msg = f"code that it ran raised {type(error).__name__}; the log says more"
+        raise ObserverError(msg) from error
+
+
+def _do_work(cycle: Cycle) -> EffectFlow[CycleEnded]:
+    info = cycle.info
+    try:
+        return (yield from guard(info, cycle.work))
+    except Exception:
+        for release in info.settings.features.having("release"):
+            yield from release(info.record, info.operation)
+        raise
 
 
 def run_blocking(
@@ -190,7 +218,7 @@ def run_blocking(
     info = cycle.info
     yield cycle.start
     try:
-        end = yield from cycle.work
+        end = yield from _do_work(cycle)
     except ObserverError as error:
         tally: Tally = yield ReadTally()
         partial = error.observations or None
@@ -210,7 +238,7 @@ def run_blocking(
 def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
     """Run a cycle ahead of need, and return the event with which it ends, well or not."""
     try:
-        return (yield from cycle.work)
+        return (yield from _do_work(cycle))
     except ObserverError as error:
         tally: Tally = yield ReadTally()
         return cycle.info.fail(tally, error, observations=error.observations or None)

@@ -95,12 +95,7 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     sources = info.record["log"]
     for keep in info.settings.features.having("keep_claim"):
         yield from keep(info.record, "reflection", info.mode)
-    try:
-        found = yield from _condense(info, sources)
-    except ObserverError:
-        for release in info.settings.features.having("release"):
-            yield from release(info.record, "reflection")
-        raise
+    found = yield from _condense(info, sources)
     values = tell_found((yield from ask_for_values(info, None, found.text)))
     tally: Tally = yield ReadTally()
     written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}

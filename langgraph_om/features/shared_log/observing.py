@@ -19,6 +19,7 @@ from langgraph_om.core.cycles.cycle import (
     Cycle,
     CycleInfo,
     Mode,
+    guard,
     run_blocking,
     select_hints,
     tell_left_out,
@@ -304,10 +305,10 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
             noticed.append(found)
             sections.append(section)
     if not sections:
-        yield from release_log(info.record, OTHERS)
         for answered in asked:
             if answered.error is not None:
                 raise answered.error
+        yield from release_log(info.record, OTHERS)
     tally: Tally = yield ReadTally()
     groups = [group for section in sections for group in section["groups"]]
     return info.end(
@@ -322,7 +323,7 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
     try:
-        return (yield from ask_observer_of_threads(cycle, batch))
+        return (yield from guard(cycle, ask_observer_of_threads(cycle, batch)))
     except ObserverError as error:
         return _BatchAnswer({}, (yield ReadTally()), {}, error)
 

@@ -33,7 +33,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_messages,
 )
 from langgraph_om.core.content.text import as_label, compile_late, sanitize, truncate_to_tokens
-from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.cycle import CycleInfo, guard
 from langgraph_om.core.cycles.questions import rewrite_by_hook, show_messages
 from langgraph_om.core.effects import (
     AskModel,
@@ -340,7 +340,7 @@ class TitleJob:
     def ask(self) -> EffectFlow[Titled]:
         """Ask, and keep the title in the archive; return the event with what came of it."""
         try:
-            title, error = (yield from self._ask()), None
+            title, error = (yield from guard(self.info, self._ask())), None
         except ObserverError as failure:
             title, error = None, str(failure)
         tally: Tally = yield ReadTally()
