@@ -153,6 +153,7 @@ _MOST_STREAMS: Final = 100
 """How many listeners there are at once."""
 
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
+Page = Callable[[Request], Awaitable[Response]]
 """Told a request and the thread it is about, `None` for the list: whether it may be answered."""
 
 
@@ -208,12 +209,11 @@ def memory_app(
     register_url_convertor("om_thread", _AnyThread())
     return Starlette(
         routes=[
-            Route("/memory", pages.list),
-            Route("/memory/{thread:om_thread}", pages.thread, methods=methods),
-            Route("/memory-live/{thread:om_thread}", pages.live),
+            Route("/memory", _telling(pages.list)),
+            Route("/memory/{thread:om_thread}", _telling(pages.thread), methods=methods),
+            Route("/memory-live/{thread:om_thread}", _telling(pages.live)),
             Route("/memory-static/{name}", pages.static),
         ],
-        exception_handlers={ConfigurationError: _tell},
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
     )
 
@@ -589,8 +589,20 @@ def _render(request: Request, template: str, status: int = 200, **values: Any) -
     return HTMLResponse(text, status, headers=_HEADERS)
 
 
-def _tell(request: Request, error: Exception) -> Response:
-    return _refuse(request, f"{error}.", 503)
+def _telling(page: Page) -> Page:
+    """Return a page that says what is configured wrongly.
+
+    A handler of the application would answer for a LangGraph server's own routes too, which are
+    added to it.
+    """
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except ConfigurationError as error:
+            return _refuse(request, f"{error}.", 503)
+
+    return answer
 
 
 def _refuse(request: Request, text: str, status: int) -> Response:

@@ -306,7 +306,7 @@ async def test_settings_of_an_assistant_are_a_form(server: Server) -> None:
     async with server.client() as client:
         schemas = await schemas_of(client, "own_graph")
     context = set(schemas["context_schema"]["properties"])
-    assert context == {"om_enabled", "om_read_only", "resource_id"}
+    assert context == {"om_enabled", "om_read_only", "resource_id", "timezone"}
 
 
 # --- What a turn streams -------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from langgraph_om import ConfigurationError
 from langgraph_om.core.items import list_items
@@ -328,8 +330,15 @@ def test_what_cannot_be_shown_is_refused(agent: Agent) -> None:
 
 
 async def test_pages_without_a_graph_or_a_server_say_what_to_pass() -> None:
+    async def elsewhere(_: Request) -> Response:
+        msg = "of another route"
+        raise ConfigurationError(msg)
+
     app = memory_app(make_agent("agent").memory)
+    app.router.routes.append(Route("/elsewhere", elsewhere))  # as a LangGraph server adds its own
     async with client(app) as web:
+        with pytest.raises(ConfigurationError, match="another"):
+            await web.get("/elsewhere")
         answers = [await web.get(path) for path in ("/memory", "/memory/t", "/memory-live/t")]
     assert {answer.status_code for answer in answers} == {503}
     assert all("graph=..." in answer.text for answer in answers)
