@@ -292,12 +292,11 @@ def find_removable(
     keys = find_evictable(record, messages, request)
     if not keys:
         return []
-    yield from archive.catch_up(record)
     kept = yield from archive.archived_keys(keys)
     if len(kept) < len(keys):
         noted = yield from look_for_deletion(record, archive.call)
-        if is_survivor(noted):  # what it had then stays
-            return noted
+        if is_survivor(noted):  # what it had then stays, and the next look notes it
+            return []
         yield from warn_of_loss(record)
         yield from archive.append_all(record, messages)
         kept = yield from archive.archived_keys(keys)

@@ -34,7 +34,6 @@ RUNTIME = "__pregel_runtime"
 at hand, because that may be of another run than the one around the call."""
 _CHECKPOINTER = "__pregel_checkpointer"
 """Where it keeps a graph's checkpointer."""
-_DURABILITY = "__pregel_durability"
 """Where it says when a checkpoint is written, in a run that was given a `durability`."""
 
 
@@ -203,12 +202,6 @@ class Runs:
         if text not in self._warned:
             self._warned.add(text)
             logger.warning(text, *arguments)
-
-
-def is_checkpointed(config: RunnableConfig | None = None) -> bool:
-    """Return whether a graph's checkpoints are written while it runs, its input first."""
-    configurable = read_configurable(config)
-    return configurable.get(_CHECKPOINTER) is not None and configurable.get(_DURABILITY) != "exit"
 
 
 def find_writer(config: RunnableConfig | None = None) -> Callable[[Any], object]:

@@ -40,7 +40,6 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import (
     ADDITIONS,
-    StepArchive,
     ThreadMemory,
     archive_new,
     complete_thread,
@@ -49,8 +48,6 @@ from langgraph_om.features.archive.archiving import (
     view,
 )
 from langgraph_om.runtime.executors import BackgroundBuffering
-from langgraph_om.runtime.run import is_checkpointed
-from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.server import ServerBuffering
 from langgraph_om.runtime.state import Recent
 
@@ -153,21 +150,11 @@ class Archiving(Feature):
             step.now,
             changed={*step.changed, *overlooked},
             request=step.window.request,
-            waits=_may_wait(step),
+            is_final=step.is_final,
         )
         step.apply(events)
         if step.record["cursor"] != cursor:
             step.open()
-
-    def after(self, step: Step) -> EffectFlow[None]:
-        """Archive a request after all, where the Actor is not all that is next."""
-        archive: StepArchive | None = step.kept.get(self.name)
-        if archive is None or step.decision.kind == "proceed":
-            return
-        try:
-            step.apply((yield from archive.catch_up(step.record)))
-        except ArchiveError as error:
-            yield from archive.note_failure(error, step.changed, step.window.request)
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read."""
@@ -215,20 +202,6 @@ class Archiving(Feature):
     def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""
         self._writer.delete_resource(resource_id)
-
-
-def _may_wait(step: Step) -> bool:
-    """Return whether a question alone may wait for its answer, as a checkpoint has it.
-
-    Other threads read a log that they share, with what is not observed yet. The archive refuses
-    another user, who must not be answered first. A graph within another one may hand over to it
-    without an answer, and begins anew in each run where it has no state of its own.
-    """
-    scope: RunScope | None = step.scope
-    if step.is_final or step.record["scope"] == "resource" or scope is None or scope.state is None:
-        return False
-    is_same_user = step.former["resource_id"] == step.record["resource_id"]
-    return is_same_user and is_checkpointed(scope.config)
 
 
 # --- What a process writes -----------------------------------------------------------------------

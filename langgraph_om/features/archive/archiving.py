@@ -6,7 +6,8 @@ archive does not have. When the archive fails, the conversation goes on and the 
 again, or the next turn where trying took long.
 
 The archive counts deletions, and the record notes the number that it saw last: a record with a
-lower number is a copy from before. What it had then is not archived again.
+lower number is a copy from before. What it had then is not archived again. A turn under way goes on
+as it is, without the archive, and forgets with its end: the Actor needs the results that it has.
 """
 
 from __future__ import annotations
@@ -302,12 +303,9 @@ def archive_new(
     *,
     changed: Collection[str] = (),
     request: str | None = None,
-    waits: bool = False,
+    is_final: bool = False,
 ) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
     """Archive what is new, and say so; nothing of a conversation without a thread id.
-
-    Args:
-        waits: Whether a question that alone is new waits for its answer.
 
     Returns:
         The archive for what else this step asks of it, `None` where it is to be left alone; and
@@ -331,12 +329,14 @@ def archive_new(
         yield Storage("note_missed", (thread, missed))
         return None, []
     try:
-        waits = waits and not memory.missed
+        is_under_way = not is_final and request is not None and record["turn"]["request"] == request
         events = yield from _append_new(
-            archive, record, messages, missed, memory, request=request, waits=waits
+            archive, record, messages, missed, memory, request=request, is_under_way=is_under_way
         )
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
+        return None, []
+    if events is None:
         return None, []
     if not memory.is_known or memory.missed or memory.waited_for is not None:
         number = view(fold(record, [events])).get("deletion", 0)
@@ -360,8 +360,6 @@ class StepArchive:
     """How many deletions the record knows of: whoever writes is refused after another one."""
     seconds: float = 0.0
     """How long its calls have taken."""
-    waiting: tuple[str | None, Sequence[tuple[str, BaseMessage]]] = (None, ())
-    """What waits to be archived with what follows it, and what stands before it."""
 
     @classmethod
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
@@ -427,23 +425,6 @@ class StepArchive:
         whose, number = (self.thread_id, self.resource_id), self.deletion
         yield from self.call("add_new_groups", *whose, groups, self.now, log=log, deletion=number)
 
-    def catch_up(self, record: MemoryRecord) -> EffectFlow[list[Event]]:
-        """Archive what waits, and say so; where the thread was deleted, the next step sees to it.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        (after, entries), self.waiting = self.waiting, (None, ())
-        if not entries:
-            return []
-        try:
-            yield from self.append(
-                [*entries], after=after, title=find_label(record), must_follow=True
-            )
-        except ArchiveLacksError:
-            return []
-        return self.note_branch(record, entries[-1][0])
-
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
         """Archive the whole conversation as it is."""
         after, whole = find_all_unarchived(record, messages)
@@ -488,16 +469,16 @@ def _append_new(
     changed: Collection[str],
     memory: ThreadMemory,
     *,
-    request: str | None = None,
-    waits: bool = False,
-) -> EffectFlow[list[Event]]:
+    request: str | None,
+    is_under_way: bool,
+) -> EffectFlow[list[Event] | None]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
     What this process has archived before is believed to be there, until the archive says that it
     lacks it. What was deleted is left out.
 
-    Args:
-        waits: Whether a question waits if nothing else is to be archived.
+    Returns:
+        What to note; `None` in a turn that is under way since before its thread was deleted.
     """
     noted: list[Event] = []
     own = view(record)
@@ -508,18 +489,14 @@ def _append_new(
             is_there = is_believed or (
                 yield from _settle_deletion(archive, now, messages, changed, noted)
             )
+            if is_under_way and record["scope"] != "resource" and is_survivor(noted):
+                return None
             now = fold(record, [noted])
             after, new, left_out = yield from _choose_new(
                 archive, now, messages, changed, is_there=is_there, request=request
             )
             noted += left_out
             log = _find_new_log(now, memory)
-            # Directly behind the last one that it has: after the former answer was a last step.
-            can_wait = is_there and log is None and after is not None
-            can_wait = can_wait and after == view(now).get("archived")
-            if waits and can_wait and request is not None and [key for key, _ in new] == [request]:
-                archive.waiting = (after, new)
-                return noted
             if new:
                 title = find_label(now)
                 yield from archive.append(new, after=after, title=title, must_follow=is_believed)
@@ -603,8 +580,8 @@ def _take_for_archived(
 ) -> MemoryRecord:
     """Count as archived all that was said before, as the thread was deleted meanwhile.
 
-    That is what waited for an answer, as the Actor was shown it in the last step. Where the last
-    message that is archived was removed, it is the newest that the record knows.
+    That is what the Actor was shown in the last step. Where the last message that is archived was
+    removed, it is the newest that the record knows.
 
     Args:
         changed: Keys of messages that are new or edited in this step.
