@@ -57,7 +57,6 @@ if _typing.TYPE_CHECKING:
         BackgroundBuffering,
         Executor,
         InlineBuffering,
-        ParallelBuffering,
     )
     from langgraph_om.runtime.run import MemoryContext
     from langgraph_om.runtime.server import ServerBuffering
@@ -93,7 +92,6 @@ __all__ = [
     "ObservationalMemoryMiddleware",
     "ObservationalMemoryState",
     "ObserverError",
-    "ParallelBuffering",
     "ReflectionConfig",
     "ReflectionOptions",
     "RetrievalConfig",
@@ -149,9 +147,7 @@ _NAMES = {
     "memory": ("ObservationalMemory", "ThreadMemory"),
     "models.model_value": ("ModelByInputTokens",),
     "options": ("MemoryOptions",),
-    "runtime.executors": (
-        *("BackgroundBuffering", "Executor", "InlineBuffering", "ParallelBuffering"),
-    ),
+    "runtime.executors": (*("BackgroundBuffering", "Executor", "InlineBuffering"),),
     "runtime.run": ("MemoryContext",),
     "runtime.server": ("ServerBuffering",),
     "runtime.turn": ("StepResult",),

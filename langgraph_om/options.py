@@ -269,13 +269,13 @@ class CoreOptions(TypedDict, total=False):
         Takes(InstanceOf[Executor] | None),
         AfterValidator(_refuse_classes),
         Hint(
-            "BackgroundBuffering(), InlineBuffering(), ParallelBuffering(), ServerBuffering() or "
-            "an object with the methods of `Executor`"
+            "BackgroundBuffering(), InlineBuffering(), ServerBuffering() or an object with the "
+            "methods of `Executor`"
         ),
         Preset(None),
     ]
     """Executor of background work: `BackgroundBuffering()` (the default), `InlineBuffering()`,
-    `ParallelBuffering()`, `ServerBuffering()` or an `Executor` of your own."""
+    `ServerBuffering()` or an `Executor` of your own."""
     clock: Annotated[
         Callable[[], datetime] | None,
         Takes(Callable[..., Any] | None),

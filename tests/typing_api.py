@@ -28,7 +28,6 @@ from langgraph_om import (
     ObservationalMemoryState,
     ObservationConfig,
     ObservationOptions,
-    ParallelBuffering,
     ReflectionConfig,
     SearchHit,
     StepResult,
@@ -77,7 +76,6 @@ def construct(model: BaseChatModel) -> None:
     ObservationalMemory(model, reflection={"block_after": "1.2"})  # type: ignore[arg-type]
     ObservationalMemory(model, retrieval={"scope": "user"})  # type: ignore[arg-type]
     ObservationalMemory(model, buffering=InlineBuffering())
-    ObservationalMemory(model, buffering=ParallelBuffering())
     counter: TokenCounter = TiktokenCounter("o200k_base")
     assert_type(counter.count_text("text"), int)
 

@@ -1,7 +1,7 @@
 """Observe what a conversation has unobserved once it has paused for long enough.
 
-A timer of this process, or a job that is sent ahead, begins that; the turn that ends the pause
-takes in what its record does not know of.
+A timer of this process begins that; the turn that ends the pause takes in what its record does not
+know of.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Self
 
 from langchain_core.runnables import ensure_config
@@ -24,7 +23,7 @@ from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import explain_no_buffering
 from langgraph_om.core.content.message_keys import add_parents
-from langgraph_om.core.cycles.carry_out import describe_job, take_in_results
+from langgraph_om.core.cycles.carry_out import take_in_results
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
@@ -34,11 +33,9 @@ from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.providers import name_actor
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.executors import DelayingExecutor, InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.flows import RunFlow, Submit
-from langgraph_om.runtime.job_requests import build_request
+from langgraph_om.runtime.executors import InlineBuffering
+from langgraph_om.runtime.flows import RunFlow
 
 logger = logging.getLogger("langgraph_om")
 
@@ -77,10 +74,10 @@ class PauseWork(Feature):
         if setup.observation.buffer_tokens is False:
             raise ConfigurationError(explain_no_buffering("observation.buffer_on_idle", seconds))
         buffering = setup.options["buffering"]
-        if isinstance(buffering, InlineBuffering | ParallelBuffering):
+        if isinstance(buffering, InlineBuffering):
             msg = (
                 f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
-                f"{type(buffering).__name__}(), which does nothing between turns; pass "
+                f"InlineBuffering(), which does nothing between turns; pass "
                 f"BackgroundBuffering(), or call `memory.of(graph, config).observe()` when a "
                 f"session ends"
             )
@@ -128,14 +125,11 @@ class PauseWork(Feature):
         passed = (step.now - datetime.fromisoformat(head["at"])).total_seconds()
         return passed >= self._seconds
 
-    def after(self, step: Step) -> RunFlow[None]:
+    def after(self, step: Step) -> None:
         """End the pause before; where the Actor has answered, begin one."""
         self._pauses.end(step.record["id"])
         runner = step.scope.runner
         if not step.is_final or runner.is_closed:
-            return
-        if isinstance(runner.buffering, DelayingExecutor):
-            yield from _submit_for_pause(step, runner.buffering, seconds=self._seconds)
             return
         context, config, record = runner.context(), ensure_config(), step.record
         self._pauses.begin(
@@ -167,20 +161,6 @@ class PauseWork(Feature):
     def close(self) -> None:
         """Let go of all timers."""
         self._pauses.clear()
-
-
-def _submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float) -> RunFlow[None]:
-    """Send the job of a pause ahead; one that a newer pause replaces is never begun."""
-    settings, now = step.settings, step.now
-    decision = plan_pause(step.record, step.window, settings.thresholds)
-    if decision.kind != "buffer":
-        return
-    job = yield from describe_job(settings, step.record, step.window, decision, now)
-    if job is not None:
-        actor = name_actor(step.scope.runner.find_actor())
-        request = partial(build_request, job, step.messages, decision, now, actor)
-        later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
-        yield Submit(later)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
@@ -330,12 +329,6 @@ def _check_fits(memory: ObservationalMemory) -> None:
         msg = (
             f"`messages_key` is {memory.messages_key!r}; the state of `create_agent` keeps the "
             f"conversation in 'messages', leave it out"
-        )
-        raise ConfigurationError(msg)
-    if isinstance(memory.buffering, ParallelBuffering):
-        msg = (
-            "`buffering` is ParallelBuffering(), which needs a node beside the Actor's; a "
-            "middleware has none: pass BackgroundBuffering() or InlineBuffering()"
         )
         raise ConfigurationError(msg)
 

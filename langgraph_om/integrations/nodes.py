@@ -27,7 +27,6 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.flows import ResultT, RunFlow, Work
 from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
@@ -114,7 +113,7 @@ STATUS = "om_status"
 ACTIVATE = "om_activate"
 """Makes buffered observations or a buffered reflection memory; asks no model."""
 BUFFER = "om_buffer"
-"""Starts a job ahead of need, or runs it, beside the Actor's node."""
+"""Starts a job ahead of need, or runs it."""
 OBSERVE = "om_observe"
 """Observes the oldest messages of the window while the turn waits."""
 REFLECT = "om_reflect"
@@ -184,7 +183,6 @@ class MemoryNodes:
             who,
             scope=scope,
             must_proceed=_must_proceed(state),
-            buffering_waits=self.buffering_waits,
         )
         update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
         return {**update, **scope.changes}
@@ -200,14 +198,12 @@ class MemoryNodes:
         seen = yield from runner.inspect(record, messages, who, scope=scope, is_final=True)
         return self._update(only_folding(seen.events)) | self._removals(seen.removed)
 
-    def route(self, state: Mapping[str, Any]) -> str | list[str]:
+    def route(self, state: Mapping[str, Any]) -> str:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
         if not self.runner.runs.may_write():
             return "proceed"
         kind = self._decide(state).kind
-        if kind != "abort" and _must_proceed(state):
-            return "proceed"
-        return ["proceed", "buffer"] if kind == "buffer" and self.buffers_beside else kind
+        return "proceed" if kind != "abort" and _must_proceed(state) else kind
 
     def targets(self) -> dict[str, str]:
         """Return the node for each answer of `route`."""
@@ -221,21 +217,6 @@ class MemoryNodes:
         if self.runner.settings.thresholds.buffer_tokens is not None:
             targets["buffer"] = BUFFER
         return targets
-
-    @property
-    def buffering_waits(self) -> bool:
-        """Whether `om_status` is next after `om_buffer`, because its result is there then."""
-        return isinstance(self.runner.buffering, InlineBuffering)
-
-    @property
-    def buffers_beside(self) -> bool:
-        """Whether `om_buffer` runs in the superstep of the Actor instead of before it."""
-        return isinstance(self.runner.buffering, ParallelBuffering)
-
-    @property
-    def buffers_before(self) -> bool:
-        """Whether the Actor's node is next after `om_buffer`, which has begun a job."""
-        return not (self.buffering_waits or self.buffers_beside)
 
     def work(self, kind: str, state: Mapping[str, Any]) -> StateUpdate:
         """Carry out the decision, if it is of this kind."""

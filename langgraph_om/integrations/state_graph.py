@@ -158,12 +158,10 @@ def _add_work(
         if kind in ("proceed", "abort"):
             continue
         builder.add_node(name, nodes.node(kind, name), input_schema=view)
-        if kind != "buffer" or nodes.buffering_waits:
-            builder.add_edge(name, STATUS)
-        elif nodes.buffers_before:
-            # Not beside the Actor: a run that ends in a superstep of two nodes leaves LangGraph's
-            # `update_state` unable to tell which of them an edit stands for.
-            builder.add_edge(name, before)
+        # Buffering that has only begun leads to the Actor; not beside it, as a run that ends in a
+        # superstep of two nodes leaves LangGraph's `update_state` unable to tell whose an edit is.
+        has_begun = kind == "buffer" and nodes.runner.buffers_in_background
+        builder.add_edge(name, before if has_begun else STATUS)
     route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
 

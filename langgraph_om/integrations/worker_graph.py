@@ -20,7 +20,6 @@ from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
 from langgraph_om.archive import Claim, MessageArchive
-from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.cycles.carry_out import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
@@ -39,7 +38,7 @@ more."""
 
 
 def carry_out_once(
-    request: JobRequest, sender: str | None, work: EffectFlow[JobResult]
+    request: JobRequest, sender: str, work: EffectFlow[JobResult]
 ) -> EffectFlow[JobOutcome]:
     """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
 
@@ -78,15 +77,10 @@ class JobLease:
         self._is_wanted = True
         self._cycle_id = ""
 
-    def take_over(self, request: JobRequest, sender: str | None) -> Claim | None:
+    def take_over(self, request: JobRequest, sender: str) -> Claim | None:
         """Ask for the job, and wait for the answer; `None` when it was withdrawn or deleted."""
         self._cycle_id = request["cycle_id"]
-        if sender is not None:
-            is_gone = self._archive.job(self._cycle_id) is None
-        else:  # the thread may have been deleted since, so that nobody wants the job any more
-            found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
-            is_gone = sum(found.values()) > find_deletions(request["record"]).number
-        if is_gone:
+        if self._archive.job(self._cycle_id) is None:
             return None
         answers: list[Claim] = []
         is_answered = threading.Event()
@@ -124,8 +118,8 @@ class WorkerInput(TypedDict):
 
     request: Annotated[dict[str, Any], UntrackedValue]
     """The job, a `JobRequest`."""
-    sender: Annotated[str | None, UntrackedValue]
-    """Under which name who sent it holds a lease of it; `None`: nobody holds one."""
+    sender: Annotated[str, UntrackedValue]
+    """Under which name who sent it holds a lease of it."""
 
 
 class WorkerOutput(TypedDict):
@@ -191,8 +185,8 @@ def build_worker(
         state: WorkerInput, config: RunnableConfig
     ) -> Iterator[tuple[EffectFlow[str], RunContext]]:
         request: Any = state["request"]
-        sender = state.get("sender")
-        held = make_lease(sender or config.get("configurable", {}).get("run_id"))
+        sender = state["sender"]
+        held = make_lease(sender)
         work, context = make_work(request, config)
         flow = carry_out_once(request, sender, work)
         try:

@@ -1,4 +1,4 @@
-"""Where buffering jobs run: beside the conversation, in the step, or in the graph's superstep.
+"""Where buffering jobs run: beside the conversation, or in the step.
 
 An executor knows jobs by the id of their cycle. `BackgroundBuffering` keeps results until they are
 pushed out by newer ones. Results are looked at, never taken away: a fork and a repeated superstep
@@ -104,27 +104,6 @@ class Executor(Protocol):
 
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more jobs, wait for those at work, and return whether none is left."""
-
-
-@runtime_checkable
-class DelayingExecutor(Executor, Protocol):
-    """An executor that can begin a job later, beyond the life of this process."""
-
-    def submit_after(
-        self, seconds: float, cycle_id: str, key: str, *, request: Callable[[], JobRequest]
-    ) -> bool:
-        """Have a job carried out after some time, instead of one with the same key that waits.
-
-        It is not known before it has begun. It may raise; the conversation then goes on without.
-
-        Args:
-            seconds: After how many.
-            key: Whose pause it is.
-            request: Returns the job as plain JSON.
-
-        Returns:
-            Whether it was taken.
-        """
 
 
 @runtime_checkable
@@ -579,11 +558,16 @@ def _close_all() -> None:
         executor.leave()
 
 
-class InPlace(Executor):
-    """An executor that never takes a job: work is done where it is due."""
+class InlineBuffering(Executor):
+    """Buffer inside the step, before the Actor's call.
+
+    Nothing runs beside or after the turn, so nothing is lost when the process ends: for tests,
+    scripts and serverless functions. A turn that starts a job waits for the Observer, as long as
+    `deadline` at most.
+    """
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return "InlineBuffering()"
 
     def submit(self, *job: Any, **about: Any) -> bool:
         return False
@@ -601,24 +585,5 @@ class InPlace(Executor):
         return True
 
 
-class InlineBuffering(InPlace):
-    """Buffer inside the step, before the Actor's call.
-
-    Nothing runs beside or after the turn, so nothing is lost when the process ends: for tests,
-    scripts and serverless functions. A turn that starts a job waits for the Observer, as long as
-    `deadline` at most.
-    """
-
-
-class ParallelBuffering(InPlace):
-    """Buffer in the graph node `om_buffer`, in the same superstep as the Actor's call.
-
-    LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as
-    the slower of the two calls. When the Actor fails meanwhile, an asynchronous run cancels the
-    Observer and asks it again on resume; a synchronous one keeps its result. Not for the
-    middleware, which has no such superstep.
-    """
-
-
-Buffering = BackgroundBuffering | InlineBuffering | ParallelBuffering | Executor
+Buffering = BackgroundBuffering | InlineBuffering | Executor
 """How buffering jobs are run."""

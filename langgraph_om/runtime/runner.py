@@ -55,7 +55,7 @@ from langgraph_om.runtime.executors import (
     BackgroundBuffering,
     Buffering,
     ForgettingExecutor,
-    InPlace,
+    InlineBuffering,
 )
 from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
@@ -415,12 +415,12 @@ class StepRunner:
     @property
     def buffers_in_background(self) -> bool:
         """Whether jobs run beside the conversation, in threads or elsewhere."""
-        return not isinstance(self.buffering, InPlace)
+        return not isinstance(self.buffering, InlineBuffering)
 
     @property
     def jobs_are_here(self) -> bool:
         """Whether the executor never waits for a network."""
-        return isinstance(self.buffering, BackgroundBuffering | InPlace)
+        return isinstance(self.buffering, BackgroundBuffering | InlineBuffering)
 
     @property
     def has_last_step(self) -> bool:
@@ -493,7 +493,6 @@ class StepRunner:
         scope: RunScope | None = None,
         is_again: bool = False,
         must_proceed: bool = False,
-        buffering_waits: bool | None = None,
         is_final: bool = False,
     ) -> RunFlow[Step]:
         """Inspect the conversation, log what failed, and show what happened.
@@ -502,7 +501,6 @@ class StepRunner:
             is_again: Whether an inspection of these messages came just before.
         """
         around = RunScope(self) if scope is None else scope
-        waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         step = Step(
             self.settings_in_force(record),
             record,
@@ -516,7 +514,11 @@ class StepRunner:
             windows=self.list_windows(record),
             texts={} if around.state is None else self.read_texts(around.state),
         )
-        yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
+        yield from inspect(
+            step,
+            must_proceed=must_proceed,
+            buffering_waits=not self.buffers_in_background,
+        )
         self.spans.keep(step.record["id"], step.window.span)
         log_failures(step.events)
         if not record["id"]:

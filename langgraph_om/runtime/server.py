@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.retries import status_of
-from langgraph_om.runtime.executors import DelayingExecutor, ForgettingExecutor, JobWork
+from langgraph_om.runtime.executors import ForgettingExecutor, JobWork
 from langgraph_om.runtime.leases import Leases, share_leases
 
 # Calls of a LangGraph server's API, whatever client there is, from any thread.
@@ -85,20 +84,14 @@ class ServerCalls:
         metadata: Mapping[str, Any],
         *,
         keeps: bool,
-        after: int | None = None,
-    ) -> str:
+    ) -> None:
         """Start a run on a thread that the server makes for it.
 
         Args:
             metadata: What the run, and the thread, say of it.
             keeps: Whether the thread stays when it is done.
-            after: After how many seconds it begins.
-
-        Returns:
-            The thread's id.
         """
-        delay = {} if after is None else {"after_seconds": after}
-        run = self._call(
+        self._call(
             lambda client: client.runs.create(
                 None,
                 graph,
@@ -106,10 +99,8 @@ class ServerCalls:
                 metadata=metadata,
                 durability="exit",
                 on_completion="keep" if keeps else "delete",
-                **delay,
             )
         )
-        return str(run["thread_id"])
 
     def find(
         self, metadata: Mapping[str, Any], *, status: str | None = None, limit: int = 100
@@ -225,7 +216,7 @@ _LOOKED_AT = 16
 """Of how many jobs it is looked whether they have ended, when there is no room for another."""
 
 
-class ServerBuffering(DelayingExecutor, ForgettingExecutor):
+class ServerBuffering(ForgettingExecutor):
     """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` makes.
 
     Each job is a stateless run: a thread that the server makes for it and deletes when it is done,
@@ -236,9 +227,7 @@ class ServerBuffering(DelayingExecutor, ForgettingExecutor):
     holds it. A run that was lost is missed when its lease ends and the server does not know it;
     the job is then sent again.
 
-    What `buffer_on_idle` asks for is a run with a delay, stateless too: a newer one of the same
-    conversation has the one that waits deleted. `memory.delete_thread` and `delete_resource` delete
-    the runs of what they delete.
+    `memory.delete_thread` and `delete_resource` delete the runs of what they delete.
 
     It needs an archive, the same for the agent and the worker.
 
@@ -375,37 +364,6 @@ class ServerBuffering(DelayingExecutor, ForgettingExecutor):
     def _leave(self, cycle_id: str, owner: str) -> None:
         # Not released: who waits for a job that is there, and nobody's, begins it again at once.
         self._in_force.archive.renew(cycle_id, owner, seconds=0)
-
-    def submit_after(
-        self,
-        seconds: float,
-        cycle_id: str,
-        key: str,
-        *,
-        request: Callable[[], JobRequest],
-    ) -> bool:
-        if self.is_closed:
-            return False
-        job = request()
-        newest = self._calls.start(
-            self._graph,
-            {"request": job, "sender": None},
-            {**describe_run(job), "om_pause": key},
-            keeps=self._keeps,
-            after=max(1, math.ceil(seconds)),
-        )
-        self._cancel_pauses(key, but=newest)
-        return True
-
-    def _cancel_pauses(self, key: str, *, but: str) -> None:
-        """Delete the runs of earlier pauses that wait; one that has begun goes on to its end."""
-        try:
-            for thread in self._calls.find({"om_pause": key}, status="busy"):
-                is_waiting = self._look_up(thread["metadata"]["om_cycle_id"]) is None
-                if thread["thread_id"] != but and is_waiting:
-                    self._calls.delete(thread["thread_id"])
-        except Exception as error:  # noqa: BLE001 it costs a question, and the turn goes on
-            logger.warning("the server keeps the run of a pause that has ended: %r", error)
 
     def _find_room(self, cycle_id: str) -> bool:
         """Keep a place for a job; where all are taken, look whether the oldest have ended."""

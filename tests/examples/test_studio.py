@@ -39,7 +39,7 @@ NODES = {"agent": "agent", "own_graph": "desk", "middleware_agent": "model"}
 HOOK = "ObservationalMemoryMiddleware.before_model"
 """The node in which the middleware looks, and works where there is work to do."""
 MEMORY_NODES = {"om_status", "om_observe", "om_reflect", "om_activate", "om_buffer"}
-BUFFERINGS = ("waiting", "inline", "parallel")
+BUFFERINGS = ("waiting", "inline")
 """Graphs of `MORE` that buffer in other ways than the example, or not at all."""
 SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
 """What stands only in calls of the Observer and the Reflector."""
@@ -86,7 +86,6 @@ def agent(**options):
 
 waiting = agent(buffer_tokens=False)
 inline = agent(buffering=InlineBuffering())
-parallel = agent(buffering=ParallelBuffering())
 stuck = agent(buffer_tokens=False, delay=120)
 
 

@@ -14,7 +14,6 @@ from langgraph_om import (
     BackgroundBuffering,
     InlineBuffering,
     ObservationalMemory,
-    ParallelBuffering,
 )
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
@@ -39,7 +38,6 @@ from support.agents import (
 EXECUTORS = {
     "background": BackgroundBuffering,
     "inline": InlineBuffering,
-    "parallel": ParallelBuffering,
 }
 BUFFERED = {"buffer_tokens": 0.2}
 
@@ -88,7 +86,7 @@ def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
             say(agent.graph, config, message)
             agent.memory.flush()
         logs[name] = [group["text"] for group in record_of(agent.graph, config)["log"]]
-    assert logs["background"] == logs["parallel"]
+    assert logs["background"]
     assert logs["inline"]
 
 
@@ -276,19 +274,6 @@ def test_buffering_off_leaves_the_nodes_out() -> None:
     agent = make_agent("agent", InMemorySaver())
     assert "om_buffer" not in agent.graph.get_graph().nodes
     assert "om_buffer" in buffered().graph.get_graph().nodes
-
-
-def test_parallel_work_is_checkpointed_with_its_superstep() -> None:
-    agent = buffered(buffering=ParallelBuffering())
-    config = on_thread()
-    for number in range(20):
-        parts = say(agent.graph, config, turn(number))
-        if of_kind(parts, "buffering-start"):
-            break
-    assert [end["operationType"] for end in of_kind(parts, "buffering-end")] == ["observation"]
-    record = record_of(agent.graph, config)
-    assert len(record["chunks"]) == 1
-    assert record["pending"] == {}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

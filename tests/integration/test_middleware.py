@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import BackgroundBuffering, ConfigurationError, InlineBuffering, ParallelBuffering
+from langgraph_om import BackgroundBuffering, ConfigurationError, InlineBuffering
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
@@ -410,7 +410,6 @@ def fitting(**options: Any) -> Any:
     [
         (fitting(), {"model": scripted(), "scope": "thread"}, "`memory` and `model`, `scope`"),
         (fitting(messages_key="chat"), {}, "`messages_key` is 'chat'"),
-        (fitting(buffering=ParallelBuffering()), {}, "ParallelBuffering"),
         ("gpt", {}, "`memory` is 'gpt'"),
         (scripted(), {}, "`memory` is"),
         (None, {"model": scripted(), "messages_key": "chat"}, "`messages_key` is 'chat'"),

@@ -94,7 +94,11 @@ async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: An
     assert len(given) > 3
     assert len({request["cycle_id"] for request in given}) == len(given)
     run = server.runs_given[0]
-    assert run["assistant_id"] == "om_worker"
+    assert (run["assistant_id"], run["thread_id"], run["on_completion"]) == (
+        "om_worker",
+        None,
+        "delete",
+    )
     assert run["metadata"] == {
         "om_cycle_id": given[0]["cycle_id"],
         "om_operation": "observation",
@@ -276,109 +280,49 @@ def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "done"
 
 
-# --- Pauses --------------------------------------------------------------------------------------
-
-SOON = {"buffer_tokens": 300, "buffer_on_idle": 60}
-
-
-def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
-    say(agent.graph, on_thread(), turn(1))
-    say(agent.graph, on_thread("other"), turn(9))
-    say(agent.graph, on_thread(), turn(2))
-    _, other, second = server.runs_given
-    assert {run["thread_id"] for run in server.runs_given} == {None}
-    assert {run["on_completion"] for run in server.runs_given} == {"delete"}
-    assert {run["after_seconds"] for run in server.runs_given} == {60}
-    assert list(server.waiting.values()) == [other, second]
-    graph = worker_graph(worker(archive, observation=SOON))
-    assert graph.invoke(second["input"])["outcome"] == "done"
-    agent.clock.advance(hours=1)
-    parts = say(agent.graph, on_thread(), turn(3))
-    assert len(of_kind(parts, "buffering-end")) == 1
-    assert agent.asked("observer") == 0
-    chunks = record_of(agent.graph, on_thread())["chunks"]
-    assert [chunk["message_count"] for chunk in chunks] == [4]
-
-
-def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
-    say(agent.graph, on_thread(), turn(1))
-    (first,) = server.waiting
-    archive.claim(
-        server.waiting[first]["metadata"]["om_cycle_id"],
-        "its worker",
-        seconds=60,
-        thread_id="t",
-        resource_id=None,
-    )
-    say(agent.graph, on_thread(), turn(2))
-    assert first in server.waiting
-    assert len(server.waiting) == 2
-
-
-def test_a_turn_goes_on_where_the_server_keeps_a_pause_that_has_ended(
-    archive: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Keeping(ServerDouble):
-        def delete(self, thread_id: str) -> None:
-            raise RefusedError(500)
-
-    server = Keeping()
-    agent = agent_with(server, archive, observation=SOON)
-    for number in (1, 2):
-        say(agent.graph, on_thread(), turn(number))
-    assert len(server.waiting) == 2
-    assert "keeps the run of a pause" in caplog.text
-
-
 # --- Deletion ------------------------------------------------------------------------------------
 
-BOTH = {**AHEAD, "buffer_on_idle": 60}
+
+def waiting_for(server: ServerDouble) -> set[str]:
+    """Whose runs wait."""
+    return {run["metadata"]["om_thread_id"] for run in server.waiting.values()}
 
 
-def waiting_for(server: ServerDouble) -> set[tuple[str, bool]]:
-    """Whose runs wait, and whether they wait for the end of a pause."""
-    runs = [run["metadata"] for run in server.waiting.values()]
-    return {(told["om_thread_id"], "om_pause" in told) for told in runs}
+def send_for(agent: Agent, thread: str, **whose: Any) -> None:
+    """Talk until a job of the thread was sent."""
+    for number in range(1, 4):
+        say(agent.graph, on_thread(thread, **whose), turn(number))
 
 
 @pytest.mark.parametrize("asks", ["sync", "async"])
 async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archive: Any) -> None:
     server = ServerDouble()
-    agent = agent_with(server, archive, observation=BOTH)
-    for name in ("t", "u"):
-        for number in range(1, 4):
-            say(agent.graph, on_thread(name), turn(number))
-        say(agent.graph, on_thread(f"{name}2"), turn(7))
-    before = waiting_for(server)
-    assert {("t", False), ("u", False), ("t2", True), ("u2", True)} <= before
-    if asks == "async":
-        await agent.memory.adelete_thread("t")
-        await agent.memory.adelete_thread("t2")
-    else:
-        agent.memory.delete_thread("t")
-        agent.memory.delete_thread("t2")
-    assert waiting_for(server) == {whose for whose in before if whose[0] in ("u", "u2")}
+    agent = agent_with(server, archive)
+    for name in ("t", "t2", "u"):
+        send_for(agent, name)
+    assert waiting_for(server) == {"t", "t2", "u"}
+    for name in ("t", "t2"):
+        if asks == "async":
+            await agent.memory.adelete_thread(name)
+        else:
+            agent.memory.delete_thread(name)
+    assert waiting_for(server) == {"u"}
 
 
 def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -> None:
     server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
+    agent = agent_with(server, archive)
     for thread, resource in (("a1", "ana"), ("a2", "ana"), ("b1", "ben")):
-        say(agent.graph, on_thread(thread, resource_id=resource), turn(1))
+        send_for(agent, thread, resource_id=resource)
     agent.memory.delete_resource("ana")
-    assert waiting_for(server) == {("b1", True)}
+    assert waiting_for(server) == {"b1"}
 
 
 def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(archive: Any) -> None:
     server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
-    say(agent.graph, on_thread("a1", resource_id="ana"), turn(1))
-    say(agent.graph, on_thread("b1", resource_id="ben"), turn(1))
-    for thread in ("a1", "b1"):
+    agent = agent_with(server, archive)
+    for thread, resource in (("a1", "ana"), ("b1", "ben")):
+        send_for(agent, thread, resource_id=resource)
         executor: Any = agent.memory.buffering
         job = {**server.runs_given[0]["input"]["request"], "thread_id": f"{thread}|>helper"}
         job = {**job, "resource_id": None, "cycle_id": thread}
@@ -386,20 +330,19 @@ def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(ar
             thread, thread, list, thread_id=job["thread_id"], request=partial(dict, job)
         )
     agent.memory.delete_resource("ana")
-    assert waiting_for(server) == {("b1", True), ("b1|>helper", False)}
+    assert waiting_for(server) == {"b1", "b1|>helper"}
 
 
 def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
     server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
-    say(agent.graph, on_thread(), turn(1))
+    agent = agent_with(server, archive)
+    send_for(agent, "t")
     (run,) = server.runs_given
     server.refuses = 500
     with pytest.raises(RefusedError):
         agent.memory.delete_thread("t")
     assert archive.thread("t") is None
-    told = worker(archive, observation=SOON)
-    assert worker_graph(told).invoke(run["input"])["outcome"] == "withdrawn"
+    assert worker_graph(worker(archive)).invoke(run["input"])["outcome"] == "withdrawn"
     assert archive.job(run["metadata"]["om_cycle_id"]) is None
     server.refuses = None
     agent.memory.delete_thread("t")
@@ -412,16 +355,6 @@ def test_what_is_deleted_where_no_server_is_known_is_said(
     memory = worker(archive, buffering=ServerBuffering())
     memory.delete_thread("t")
     assert "may be on a server" in caplog.text
-
-
-def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive, observation=SOON)
-    say(agent.graph, on_thread(), turn(1))
-    agent.memory.delete_thread("t")
-    say(agent.graph, on_thread(), turn(2))
-    run = server.runs_given[-1]
-    assert worker_graph(worker(archive, observation=SOON)).invoke(run["input"])["outcome"] == "done"
 
 
 # --- What is refused -----------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from langgraph_om import (
     ConfigurationError,
     InlineBuffering,
     ObservationalMemory,
-    ParallelBuffering,
 )
 from langgraph_om.cli.main import main
 from langgraph_om.core.record.fold import fold
@@ -91,13 +90,6 @@ def test_a_thread_has_a_title_after_its_first_answer(door: str, buffering: Any) 
     assert "Which tent is best" in questions(asking)[0]
     assert "A tunnel tent." in questions(asking)[0]
     assert "And for two?" not in questions(asking)[0]
-
-
-def test_a_graph_that_buffers_in_its_own_node_titles_with_the_next_step() -> None:
-    asking = agent("plain", buffering=ParallelBuffering())
-    say(asking.graph, CONFIG, ASKED)
-    say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
-    assert title_of(asking) == "Tents for the Vosges"
 
 
 @pytest.mark.parametrize("door", ["agent", *MIDDLEWARE])

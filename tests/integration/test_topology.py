@@ -15,7 +15,6 @@ from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
     InlineBuffering,
-    ParallelBuffering,
     add_observational_memory,
     create_memory_agent,
 )
@@ -197,7 +196,7 @@ def test_echoed_state_does_not_change_memory(door: str) -> None:
     assert len(record_of(plain.graph, config)["log"]) > 0
 
 
-@pytest.mark.parametrize("buffering", [BackgroundBuffering, InlineBuffering, ParallelBuffering])
+@pytest.mark.parametrize("buffering", [BackgroundBuffering, InlineBuffering])
 def test_drawing_of_the_default_graph_shows_nodes_and_conditions(
     buffering: Any, snapshot: SnapshotAssertion
 ) -> None:

@@ -45,7 +45,7 @@ GOOD = ("short", "long", "orders", "two days", "day by day", "nothing")
 RULES = st.builds(
     Rules,
     door=st.sampled_from(DOORS),
-    buffering=st.sampled_from(["held", "held", "held", "server", "inline", "parallel", "off"]),
+    buffering=st.sampled_from(["held", "held", "held", "server", "inline", "off"]),
     saver=st.sampled_from(["memory", "memory", "sqlite"]),
     storage=st.sampled_from(["checkpoints", "archive", "evicting"]),
     messages=st.sampled_from([200, 200, 60, 500]),
@@ -60,7 +60,6 @@ RULES = st.builds(
     thinks=st.booleans(),
     keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
     activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
-    pauses=st.booleans(),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
     keeps=st.sampled_from([False, HAS_WORKING]),
@@ -76,8 +75,6 @@ class Conversations(RuleBasedStateMachine):
 
     @initialize(rules=RULES, said=st.lists(SIZES, max_size=8))
     def begin(self, rules: Rules, said: list[int]) -> None:
-        if rules.buffering == "parallel" and rules.door.startswith("middleware"):
-            rules = replace(rules, buffering="inline")
         needs_archive = rules.scope == "resource" or rules.buffering == "server"
         if needs_archive and rules.storage == "checkpoints":
             rules = replace(rules, storage="archive")

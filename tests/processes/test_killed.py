@@ -64,7 +64,7 @@ def test_nothing_is_lost_wherever_a_worker_is_killed(place: Place) -> None:
 MIXES = [
     {"buffering": buffering, "evict": evict, "moves_on": moves_on, "is_async": is_async}
     for evict, moves_on, is_async, buffering in product(
-        (True, False), (True, False), (True, False), ("background", "inline", "parallel")
+        (True, False), (True, False), (True, False), ("background", "inline")
     )
 ]
 

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om import BackgroundBuffering, InlineBuffering
 from support.agents import Agent, Part, dumped, make_agent, on_thread, say, turns, uncovered, values
 
 CONFIG = on_thread()
@@ -19,7 +19,6 @@ CONFIG = on_thread()
 EXECUTORS: dict[str, Callable[[], Any]] = {
     "background": BackgroundBuffering,
     "inline": InlineBuffering,
-    "parallel": ParallelBuffering,
 }
 
 BLOCKING, BUFFERED = {"buffer_tokens": False}, {"buffer_tokens": 0.2}

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Engine, event
 
-from langgraph_om import BackgroundBuffering, ParallelBuffering, SQLAlchemyArchive
+from langgraph_om import BackgroundBuffering, SQLAlchemyArchive
 from langgraph_om.features import shared_log
 from langgraph_om.features.shared_log import threads as log_lease
 from langgraph_om.features.shared_log import threads as read_threads
@@ -50,20 +50,6 @@ def test_a_turn_asks_once_about_others_that_never_stop_writing(
     agent = Agent(memory, InMemorySaver())
     agent.say("quiet")
     assert asked_observer(model) == 1
-
-
-def test_what_is_observed_beside_the_answer_is_shared_when_the_turn_ends(
-    files: SQLAlchemyArchive,
-) -> None:
-    append(files, "noisy", 0, 20)
-    model = extractive()
-    options = {"message_tokens": 300, "buffer_tokens": 0.2}
-    memory = sharing(files, model, observation=options, buffering=ParallelBuffering())
-    Agent(memory, InMemorySaver()).say("quiet")
-    log, _ = files.load_record(USER)
-    assert asked_observer(model) == 1
-    assert log is not None
-    assert {group["thread_id"] for group in log["log"]} == {"noisy"}
 
 
 def test_notes_on_other_threads_are_looked_up_in_one_further_question(

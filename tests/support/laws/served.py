@@ -133,12 +133,11 @@ class Served:
         if not comes_again:
             self._lose(run)
         request, sender = run.given["input"]["request"], run.given["input"]["sender"]
-        owner = sender or run.run_id
-        if sender is not None and self.archive.job(run.cycle_id) is None:
+        if self.archive.job(run.cycle_id) is None:
             return
         self.archive.claim(
             run.cycle_id,
-            owner,
+            sender,
             seconds=LEASE,
             thread_id=request["thread_id"],
             resource_id=request["resource_id"],
@@ -155,20 +154,13 @@ class Served:
     def _sent(self) -> dict[str, None]:
         return dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
 
-    def remember(self, *, takes_back_new: bool = False) -> Callable[[], None]:
-        """Return a function that takes back that jobs on which nobody works now were sent anew.
-
-        Args:
-            takes_back_new: Whether jobs are taken back too that were not sent before, as a turn
-                after a pause takes a job of its messages for that of the pause.
-        """
+    def remember(self) -> Callable[[], None]:
+        """Return a function that takes back that jobs on which nobody works now were sent anew."""
         before = {cycle_id: self.archive.job(cycle_id) for cycle_id in self._sent()}
         left = {key: job for key, job in before.items() if not _is_running(job)}
         waiting = set(self.double.waiting)
 
         def take_back() -> None:
-            if takes_back_new:
-                left.update(dict.fromkeys(self._sent().keys() - before))
             for run in self.held():
                 if run.cycle_id in left and run.run_id not in waiting:
                     self._lose(run)

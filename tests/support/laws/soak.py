@@ -87,8 +87,7 @@ class Episode:
         lot = random.Random(f"{scope}:{seed}:{number}:jobs").random()  # noqa: S311
         self.rules = self._choose_rules(scope)
         if lot < ON_A_SERVER and self.rules.storage != "checkpoints":
-            pauses = self.random.random() < 0.5
-            self.rules = replace(self.rules, buffering="server", pauses=pauses)
+            self.rules = replace(self.rules, buffering="server")
         lots = random.Random(f"{scope}:{seed}:{number}:budget")  # noqa: S311
         if lots.random() < WITH_BUDGET:
             self.rules = replace(self.rules, token_budget=lots.choice(BUDGETS))
@@ -103,9 +102,7 @@ class Episode:
     def _choose_rules(self, scope: str) -> Rules:
         pick = self.random.choice
         door, shares = pick(DOORS), scope == "resource"
-        buffering = pick(["held", "held", "inline", "parallel", "off"])
-        if buffering == "parallel" and door.startswith("middleware"):
-            buffering = "inline"
+        buffering = pick(["held", "held", "inline", "off"])
         return Rules(
             door=door,
             buffering=buffering,

@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
-from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
+from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.memory import runner_of
@@ -48,8 +48,6 @@ from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
 from support.real_ids import Naming
 from support.words import Words
-
-HAS_PAUSES = find_spec("langgraph_om.features.pauses") is not None
 
 MAX_SUPERSTEPS = 100_000
 """LangGraph's own limit is out of the way: with few supersteps left, memory would step back."""
@@ -91,7 +89,7 @@ class Rules:
 
     door: str = "agent"
     buffering: str = "held"
-    """"held": in the background, ends when the test says so; "inline", "parallel", "off"; "server":
+    """"held": in the background, ends when the test says so; "inline", "off"; "server":
     sent to another process, needs an archive."""
     saver: str = "memory"
     """The first checkpointer: "memory" or "sqlite"."""
@@ -113,8 +111,6 @@ class Rules:
     keep_turns: int = 0
     activates_after: float | None = None
     """Seconds of a pause after which all that is ready is activated."""
-    pauses: bool = False
-    """Whether a server is sent a delayed run after each answer."""
     marks_gaps: bool = False
     hints: bool = True
     knows: bool = False
@@ -234,7 +230,6 @@ class World:
     def _new_memory(self, buffering: Any) -> ObservationalMemory:
         rules = self.rules
         is_off = rules.buffering == "off"
-        uses_pauses = HAS_PAUSES and rules.pauses and self.served is not None
         sizes: dict[str, Any] = {
             "message_tokens": rules.messages,
             "buffer_tokens": False if is_off else rules.buffer_tokens,
@@ -252,7 +247,6 @@ class World:
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
-                **({"buffer_on_idle": 60} if uses_pauses else {}),
             },
             reflection={
                 "form": rules.form,  # type: ignore[typeddict-item]
@@ -275,9 +269,9 @@ class World:
     def _new_buffering(self) -> Any:
         if self.served is not None:
             return self.served.executor()
-        kinds: dict[str, Any] = {"inline": InlineBuffering, "parallel": ParallelBuffering}
-        kind = kinds.get(self.rules.buffering)
-        return kind() if kind else HeldBuffering(self.gates, self.oracle)
+        if self.rules.buffering == "inline":
+            return InlineBuffering()
+        return HeldBuffering(self.gates, self.oracle)
 
     def held(self) -> list[tuple[HeldBuffering, Held]]:
         """The background jobs that wait to be let go."""
@@ -520,7 +514,7 @@ class World:
         # find it at work. What it is to be compared with found it given up.
         forget_first = None
         if self.served is not None:
-            forget_first = self.served.remember(takes_back_new=self.rules.pauses)
+            forget_first = self.served.remember()
         for is_second in (False, True):
             if is_second and forget_first is not None:
                 forget_first()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
-from langgraph_om import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om import BackgroundBuffering, InlineBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 EXECUTORS: dict[str, Callable[[], Any]] = {
     "background": lambda: BackgroundBuffering(exit_timeout=0),
     "inline": InlineBuffering,
-    "parallel": ParallelBuffering,
 }
 
 

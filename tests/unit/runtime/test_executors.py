@@ -22,7 +22,6 @@ from langgraph_om import (
     ConfigurationError,
     EstimatingCounter,
     InlineBuffering,
-    ParallelBuffering,
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
@@ -399,7 +398,6 @@ def test_executors_share_one_entry_for_the_exit_of_the_interpreter() -> None:
 KINDS: dict[str, Any] = {
     "background": BackgroundBuffering,
     "inline": InlineBuffering,
-    "parallel": ParallelBuffering,
 }
 CHECKS = [name for name, _ in executor_conformance(lambda _run: InlineBuffering())]
 
