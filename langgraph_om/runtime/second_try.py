@@ -24,7 +24,7 @@ from langgraph_om.core.content.blocks import (
     mark_other_view,
     without_bound_reasoning,
 )
-from langgraph_om.core.content.parts import part_text, parts_of
+from langgraph_om.core.content.parts import content_blocks, part_text, parts_of
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.events import to_part
 from langgraph_om.core.prompts import load
@@ -416,9 +416,10 @@ def holds_attachments(message: BaseMessage) -> bool:
     """Return whether a message of a user or a tool holds anything but text."""
     if isinstance(message, AIMessage | SystemMessage) or isinstance(message.content, str):
         return False
-    return any(isinstance(each, dict) and each.get("type") != "text" for each in message.content)
+    blocks = content_blocks(message.content)
+    return any(isinstance(each, dict) and each.get("type") != "text" for each in blocks)
 
 
 def _count_characters(message: BaseMessage) -> int:
-    content = message.content
-    return len(content) if isinstance(content, str) else sum(map(len, map(write_json, content)))
+    blocks = content_blocks(message.content)
+    return sum(len(each if isinstance(each, str) else write_json(each)) for each in blocks)

@@ -5,6 +5,7 @@ States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSO
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
@@ -19,8 +20,10 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_messages,
 )
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langgraph_om.core.content.message_keys import find_others
+from langgraph_om.core.content.text import as_sequence
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -79,7 +82,11 @@ def read_messages(messages: object) -> list[BaseMessage]:
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         msg = f"`messages` is {messages!r}; pass the conversation, a list of messages"
         raise ConfigurationError(msg)
-    return convert_to_messages(messages)
+    try:
+        return convert_to_messages([*map(restore_message, messages)])
+    except (ValueError, NotImplementedError) as error:
+        msg = f"`messages` has what LangChain does not read as a message: {error}"
+        raise ConfigurationError(msg) from error
 
 
 def _not_messages(key: str, odd: object) -> ConfigurationError:
@@ -107,7 +114,8 @@ _CLASSES: dict[str, type[BaseMessage]] = {
 def restore_message(item: Any) -> Any:
     """Return a message on which `model_dump` was called as a message, with all its fields.
 
-    `convert_to_messages`, which reads other forms too, drops some of them.
+    `convert_to_messages`, which reads other forms too, drops some of them, and reads no call with
+    arguments that are not JSON.
     """
     if not isinstance(item, Mapping):
         return item
@@ -116,7 +124,31 @@ def restore_message(item: Any) -> Any:
         return RemoveMessage(id=str(item["id"]))
     if kind in _CLASSES and "additional_kwargs" in item:
         return _CLASSES[kind].model_validate(dict(item))
-    return item
+    calls = [call for call in as_sequence(item.get("tool_calls")) if isinstance(call, Mapping)]
+    if not any("function" in call for call in calls):
+        return item
+    rest = {name: value for name, value in item.items() if name != "tool_calls"}
+    (message,) = convert_to_messages([{"content": "", **rest}])
+    return message.model_copy(update=_read_calls(calls))
+
+
+def _read_calls(calls: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Read calls in the form of OpenAI; models write arguments too that nobody can read."""
+    valid, invalid = list[Any](), list[Any]()
+    for call in calls:
+        function = call.get("function") or call
+        about: Any = {"name": function.get("name") or "", "id": call.get("id")}
+        given = function.get("arguments", function.get("args"))
+        try:
+            arguments = json.loads(given) if isinstance(given, str) else given
+        except ValueError:
+            arguments = given
+        if arguments is None or isinstance(arguments, Mapping):
+            valid.append(tool_call(**about, args=dict(arguments or {})))
+        else:
+            error = "the arguments are not a JSON object"
+            invalid.append(invalid_tool_call(**about, args=str(given), error=error))
+    return {"tool_calls": valid, "invalid_tool_calls": invalid}
 
 
 # --- The record ----------------------------------------------------------------------------------

@@ -291,7 +291,7 @@ def join_text(message: BaseMessage) -> str:
     """Return all text blocks of a message, a line each."""
     if isinstance(message.content, str):
         return message.content
-    blocks = (block if isinstance(block, str) else block.get("text") for block in message.content)
+    blocks = (block if isinstance(block, str) else block.get("text") for block in message.content or ())
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 

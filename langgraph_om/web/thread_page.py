@@ -13,7 +13,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.actor.prompt import PromptPart, list_parts
 from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.message_keys import keyed_conversation
-from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.parts import content_blocks, role_of
 from langgraph_om.core.content.text import show_key, write_json
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.page import ShownItem, show_item, split_days
@@ -298,9 +298,8 @@ def read_prompt(
 
 def _write_whole(message: BaseMessage) -> str:
     """Return all that a message says, its calls as JSON."""
-    content = message.content
     said = ""
-    for block in [content] if isinstance(content, str) else content:
+    for block in content_blocks(message.content):
         is_text = isinstance(block, str) or (block.get("type") == "text" and "text" in block)
         text = block if isinstance(block, str) else block.get("text")
         said += str(text) if is_text else write_json(block)

@@ -210,3 +210,23 @@ def test_record_that_is_none_is_refused(record: Any) -> None:
     memory = remembering(scripted(), Clock())
     with pytest.raises(ConfigurationError, match="om"):
         memory.step(record, turns(1), thread_id="t")
+
+
+@pytest.mark.parametrize("arguments", ['{"q": "broken', "[1]", '"text"'])
+def test_dict_whose_call_has_unreadable_arguments_is_read(arguments: str) -> None:
+    function = {"name": "search", "arguments": arguments}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    said: list[Any] = [
+        {"role": "user", "content": "look it up"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": "not understood"},
+    ]
+    step = remembering(scripted(), Clock()).step(None, said, thread_id="t")
+    (call,) = step.messages[1].invalid_tool_calls
+    assert (call["name"], call["id"], call["args"]) == ("search", "c", arguments)
+
+
+def test_dict_that_is_no_message_is_refused() -> None:
+    memory = remembering(scripted(), Clock())
+    with pytest.raises(ConfigurationError, match="nobody"):
+        memory.step(None, [{"role": "nobody", "content": "hello"}], thread_id="t")

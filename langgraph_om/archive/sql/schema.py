@@ -162,7 +162,7 @@ def encode_message(key: str, message: BaseMessage) -> str:
     try:
         data = message_to_dict(message)
         text = _encode_strictly(data)
-        if message.type not in {"human", "ai", "tool", "system"}:
+        if message.type not in {"human", "ai", "tool", "system"} or message.content is None:
             messages_from_dict([data])
     except (TypeError, ValueError, RecursionError) as error:
         names = [*type(message).model_fields, *(message.model_extra or ())]

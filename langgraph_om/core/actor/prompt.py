@@ -321,10 +321,8 @@ def _join_system_messages(
 def _to_blocks(message: BaseMessage | None) -> list[ContentBlock]:
     if message is None:
         return []
-    content = message.content
-    if isinstance(content, str):
-        return _to_text_blocks([content] if content else [])
-    return _to_text_blocks(content)
+    content = message.content or []
+    return _to_text_blocks([content] if isinstance(content, str) else content)
 
 
 def _to_text_blocks(content: Iterable[ContentBlock]) -> list[ContentBlock]:

@@ -42,6 +42,7 @@ def content_digest(message: BaseMessage) -> str:
     """
     fields = vars(message)
     content = fields.get("content")
+    content = "" if content is None else content
     head = _PLAIN_HEADS.get(type(message))
     # The separator tells a text from a list of blocks; a head holds neither byte.
     if isinstance(content, str):
@@ -201,10 +202,9 @@ def is_conversation(message: BaseMessage) -> bool:
 
 
 def is_instruction(message: BaseMessage) -> bool:
-    """Return whether a message is a system message, by its class or by its role."""
-    if isinstance(message, ChatMessage):
-        return as_label(message.role).casefold() in INSTRUCTION_ROLES
-    return message.type == "system" or isinstance(message, SystemMessage)
+    """Return whether a message is a system message, by its class, its role or its type."""
+    role = message.role if isinstance(message, ChatMessage) else message.type
+    return isinstance(message, SystemMessage) or as_label(role).casefold() in INSTRUCTION_ROLES
 
 
 def is_reminder(message: BaseMessage) -> bool:

@@ -328,7 +328,7 @@ def _joined(parts: Iterator[Part]) -> Iterator[Part]:
     yield Part("text", "".join(texts))
 
 
-def content_blocks(content: object) -> list[object]:
+def content_blocks(content: object) -> list[Any]:
     """List the content blocks, with wrappers around foreign ones taken off."""
     blocks = content if isinstance(content, list) else [content]
     return [unwrapped(block) for block in blocks if block is not None]

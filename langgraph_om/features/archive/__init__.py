@@ -432,9 +432,15 @@ def _drop_artifact(message: BaseMessage) -> BaseMessage:
 
 
 def _make_plain(message: BaseMessage) -> BaseMessage:
-    """Write what is no JSON value as text."""
+    """Write what is no JSON value as text, and a class of somebody's own as the nearest known."""
     kept = {"id", "name", "type"}
     fields = {name: _to_json(value, frozenset()) for name, value in message if name not in kept}
+    fields["content"] = fields["content"] or ""
+    kinds: Any = type(message).__mro__
+    known = next(kind for kind in kinds if kind.__module__.startswith("langchain_core.messages."))
+    fields["type"] = known.model_fields["type"].default
+    if not isinstance(fields["type"], str):  # of no class but `BaseMessage`
+        fields |= {"type": "chat", "role": message.type}
     return message.model_copy(update=fields)
 
 

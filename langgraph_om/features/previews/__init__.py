@@ -148,7 +148,7 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     if rule.tool_tokens == NEVER or isinstance(message, SystemMessage):
         return False  # the agent's own prompt, and the observations, are no messages of anyone
     content = message.content
-    size = len(content) if isinstance(content, str) else sum(map(_count_characters, content))
+    size = sum(map(_count_characters, content_blocks(content)))
     if isinstance(message, AIMessage) and message.tool_calls:
         size += sum(len(write_json(call["args"])) for call in message.tool_calls)
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
@@ -159,10 +159,10 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     return size > least or not isinstance(content, str) or not content.isascii()
 
 
-def _count_characters(block: str | Mapping[str, Any]) -> int:
-    if not isinstance(block, str) and "json" in block:
-        return len(write_json(block["json"]))
-    text = block if isinstance(block, str) else block.get("text")
+def _count_characters(block: Any) -> int:
+    text = block.get("text") if isinstance(block, Mapping) else block
+    if isinstance(block, Mapping) and "json" in block:
+        text = write_json(block["json"])
     # Of other blocks only calls can be cut, which are listed beside the content too.
     return len(text) if isinstance(text, str) else 0
 

@@ -188,6 +188,45 @@ def test_what_is_no_json_beside_a_text_is_left_out_of_the_archive(tmp_path: Path
     assert [message.text for message in archived(archive)] == ["draw", "", "drawn"]
 
 
+class Moderator(BaseMessage):
+    """A class of somebody's own."""
+
+    type: str = "moderator"
+
+
+class Guest(HumanMessage):
+    """A user's words in a class of somebody's own."""
+
+    type: Any = "guest"
+
+
+def silent_call() -> AIMessage:
+    call = AIMessage("", id="m", tool_calls=[{"name": "search", "args": {}, "id": "1"}])
+    return call.model_copy(update={"content": None})
+
+
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [Moderator("the gate code is 7731", id="m")],
+        [Guest("the gate code is 7731", id="m")],
+        [silent_call(), ToolMessage("the gate code is 7731", tool_call_id="1", id="r")],
+    ],
+    ids=["own class", "own class of a user's words", "no content"],
+)
+def test_odd_messages_are_archived_and_observed(
+    door: str, odd: list[BaseMessage], tmp_path: Path
+) -> None:
+    agent = ready(door, f"sqlite:///{tmp_path / 'archive.db'}", retrieval=True)
+    graph = agent.graph
+    graph.update_state(CONFIG, {"messages": [turn(0), *odd]})
+    talk(graph, CONFIG, turns(9, start=1))
+    assert agent.memory.search("7731", thread_id="t")
+    asked = [call for call in agent.model.calls if call["role"] == "observer"]
+    assert any("7731" in call["messages"][-1].text for call in asked)
+
+
 def test_edited_message_is_archived_anew(tmp_path: Path) -> None:
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
     agent = ready("agent", archive)
