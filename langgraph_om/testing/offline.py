@@ -289,9 +289,10 @@ def _count_characters(messages: Sequence[BaseMessage]) -> int:
 
 def join_text(message: BaseMessage) -> str:
     """Return all text blocks of a message, a line each."""
-    if isinstance(message.content, str):
-        return message.content
-    blocks = (block if isinstance(block, str) else block.get("text") for block in message.content or ())
+    content = message.content or ""
+    if isinstance(content, str):
+        return content
+    blocks = (block if isinstance(block, str) else block.get("text") for block in content)
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 
