@@ -468,7 +468,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         return await self._runner.aflush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Start no more background jobs and wait for those at work.
+        """Start no more background jobs, wait for those at work, and close the archive of a URL.
 
         Args:
             timeout: Seconds to wait at most.
@@ -476,7 +476,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         Returns:
             Whether nothing is left.
         """
-        return self._runner.close(timeout)
+        is_done, archive = self._runner.close(timeout), self.archive
+        if archive is not None and archive is not self._given[1].get("archive"):
+            archive.close()
+        return is_done
 
     aclose = threaded(close)
 

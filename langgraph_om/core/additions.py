@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_type_hints
 from typing_extensions import TypedDict
 
 from langgraph_om.core.content.message_keys import OWN_IDS
-from langgraph_om.core.content.text import add_tags
 from langgraph_om.core.items import LogItem
 from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord
 
@@ -183,8 +182,6 @@ class Additions:
     """Returns what to do about the state of a record, as of a time."""
     message_ids: tuple[str, ...] = ()
     """Ids of the messages that it shows the Actor, which no conversation has."""
-    tags: tuple[str, ...] = ()
-    """Names of tags in its prompts; other text cannot open or close them."""
     of_log: tuple[str, ...] = ()
     """Keys that tell of the log: they go with one that threads share, where that is deleted, or
     left for another one."""
@@ -240,7 +237,6 @@ def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
-    add_tags(*additions.tags)
     blank_keys.update(additions.blank)
     added_hints.update(additions.hints)
     closing_hints.update(additions.closing)

@@ -380,7 +380,11 @@ class BackgroundBuffering(ForgettingExecutor):
                 self._leave_task(job)
                 self._end(job, None)
                 self._leave(job)
-        return self.flush(timeout)
+        ends_at = time.monotonic() + timeout
+        is_done = self.flush(timeout)
+        if is_done:  # its leases are given back
+            self.leave(max(0.0, ends_at - time.monotonic()))
+        return is_done
 
     def leave(self, timeout: float = 1.0) -> None:
         """Let other workers begin again what is at work here, because the process ends."""

@@ -161,12 +161,15 @@ class Leases:
         self._end(job_id, "released")
 
     def leave_all(self, timeout: float) -> None:
-        """Let all leases end, because this process does, and wait until the archive knows it."""
+        """Let all leases end, and wait until the archive knows it and is asked nothing more."""
 
         def is_left() -> bool:
-            return all(lease.stage == "done" for lease in self._leases.values())
+            waiting = [lease.stage == "done" for lease in self._leases.values()]
+            return all(waiting) if waiting else not self._is_serving
 
         with self._lock:
+            self._watches.clear()
+            self._lock.notify_all()
             for job_id, lease in list(self._leases.items()):
                 if lease.stage != "done":
                     self._end(job_id, "left")

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.dates import read_zone
+from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
@@ -120,8 +121,8 @@ class Runs:
         """Tell whose conversation a run is about.
 
         Raises:
-            ConfigurationError: When context and configuration disagree, or the user's function
-                fails outside of a run.
+            ConfigurationError: When context and configuration disagree, the id is one of a nested
+                thread, or the user's function fails outside of a run.
         """
         configurable = read_configurable(config)
         thread = str(thread_id or configurable.get("thread_id") or "")
@@ -136,6 +137,12 @@ class Runs:
                 "ends, whatever the `thread_id`; compile the graph with a checkpointer",
                 thread,
             )
+        if find_parent_thread(thread) is not None:
+            msg = (
+                f"`thread_id` is {thread!r}; '|>' in an id marks the thread of an agent within "
+                f"another one: pass an id without it"
+            )
+            raise ConfigurationError(msg)
         # The nodes around the agent, without the ids of their tasks and memory's own.
         place = tuple([part.partition(":")[0] for part in _split_space(configurable)])
         resource_id = self._read_resource(config, configurable)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given
@@ -16,6 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+import langgraph_om
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
@@ -37,8 +40,20 @@ from support.material import deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
 
+PACKAGE = Path(langgraph_om.__file__).parent
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LIMITS = TranscriptLimits(arguments_tokens=200, result_tokens=200, text_tokens=200)
+
+
+def test_each_tag_that_is_written_is_one_that_others_cannot_close() -> None:
+    rooms = ("core", "features", "runtime")
+    files = [
+        file for room in rooms for file in (PACKAGE / room).rglob("*.*") if file.suffix != ".pyc"
+    ]
+    written = {tag for file in files for tag in re.findall(r"</([a-z-]+)>", file.read_text())}
+    assert "state" in written
+    assert {tag for tag in written if escape(f"</{tag}>") == f"</{tag}>"} == {"example"}
+
 
 # --- The transcript ------------------------------------------------------------------------------
 

@@ -66,21 +66,26 @@ def make_engine(given: object) -> Engine:
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
-        shown = re.sub(r":[^/].*@", ":***@", repr(given))  # no password in an error
+        shown = re.sub(r":(/*).*@", r":\1***@", repr(given))  # no password in an error
         msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
         raise ConfigurationError(msg) from error
+    if url.password is not None and "@" in str(given).partition("@")[2]:
+        # What is behind the first one would be taken for the host, and shown.
+        msg = "`archive` is a URL with a second '@'; write one that is part of the password as %40"
+        raise ConfigurationError(msg)
     if url.drivername in {"postgres", "postgresql"}:
         url = url.set(drivername="postgresql+psycopg")
+    shown = repr(url.set(query={}))  # which may have a password, too
     try:
-        check_dialect(url.get_dialect(), repr(url))
+        check_dialect(url.get_dialect(), shown)
         is_sqlite = url.get_backend_name() == "sqlite"
         options = _choose_sqlite_options(url) if is_sqlite else _choose_server_options(url)
         engine = create_engine(url, hide_parameters=True, **options)
     except NoSuchModuleError as error:
-        msg = f"`archive` is {url!r}; pass a URL such as {_EXAMPLES}"
+        msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg) from error
     except ImportError as error:
-        raise ConfigurationError(_describe_missing_driver(url, error)) from error
+        raise ConfigurationError(_describe_missing_driver(url, shown, error)) from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -102,11 +107,17 @@ def _choose_sqlite_options(url: URL) -> dict[str, Any]:
         raise ConfigurationError(msg)
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
     options: dict[str, Any] = {"connect_args": arguments}
-    if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
+    if _is_in_memory(url):
         # A database in memory lives in its connection; threads take turns.
         arguments["check_same_thread"] = False
         options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
     return options
+
+
+def _is_in_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and (
+        url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
+    )
 
 
 def check_dialect(dialect: Any, shown: str) -> None:
@@ -119,13 +130,13 @@ def check_dialect(dialect: Any, shown: str) -> None:
         raise ConfigurationError(msg)
 
 
-def _describe_missing_driver(url: URL, error: ImportError) -> str:
+def _describe_missing_driver(url: URL, shown: str, error: ImportError) -> str:
     if url.get_driver_name() == "psycopg":
         return (
-            f"`archive` is {url!r}, which needs the package 'psycopg' ({error}); install it with "
+            f"`archive` is {shown}, which needs the package 'psycopg' ({error}); install it with "
             f"`pip install 'langgraph-om[postgres]'`"
         )
-    return f"`archive` is {url!r}, whose driver is missing ({error}); install it, or leave it out"
+    return f"`archive` is {shown}, whose driver is missing ({error}); install it, or leave it out"
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
@@ -312,10 +323,9 @@ class Database:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def close(self) -> None:
-        """Close the connections, unless the engine is the caller's."""
-        with self._lock:
-            if self._is_own:
-                self.engine.dispose()
+        """Close the connections, unless the engine is the caller's or the database is in memory."""
+        if self._is_own and not _is_in_memory(self.engine.url):
+            self.engine.dispose()
             self._is_ready = False
 
     def make_ready(self, operation: str = "be set up") -> None:

@@ -315,12 +315,12 @@ class SQLThreads(MessageArchive):
     def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
         check_name("to_resource_id", to_resource_id)
         with self._database.write("move a thread") as connection:
-            threads = {row.id: row for row in _lock_with_inner(connection, thread_id)}
-            _check_move(threads.get(thread_id), thread_id, resource_id, to_resource_id)
+            threads = _lock_with_inner(connection, thread_id)
+            _check_move(threads, thread_id, resource_id, to_resource_id)
             _refuse_shared_logs(connection, thread_id, resource_id, to_resource_id)
             moved = [
                 row
-                for row in threads.values()
+                for row in threads
                 if row.resource_id in {None, resource_id} and row.resource_id != to_resource_id
             ]
             _delete_jobs(connection, [row.id for row in moved])
@@ -439,18 +439,21 @@ def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
 
 
 def _check_move(
-    locked: Row | None, thread_id: str, resource_id: str | None, to_resource_id: str
+    locked: list[Row], thread_id: str, resource_id: str | None, to_resource_id: str
 ) -> None:
-    """Refuse to give a thread to a resource."""
-    if locked is None:
+    """Refuse to give a thread, and those that run within it, to a resource."""
+    # Where only agents within the thread have memory, the thread itself has no row.
+    own = next((row for row in locked if row.id == thread_id), None)
+    owners = {row.resource_id for row in ([own] if own is not None else locked)}
+    if not owners:
         msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
-    elif locked.parent is not None:
+    elif own is not None and own.parent is not None:
         msg = (
-            f"the thread {thread_id!r} runs within {locked.parent!r} and goes where that one goes; "
-            f"move {locked.parent!r}"
+            f"the thread {thread_id!r} runs within {own.parent!r} and goes where that one goes; "
+            f"move {own.parent!r}"
         )
-    elif locked.resource_id not in {resource_id, to_resource_id}:
-        whose = "nobody yet" if locked.resource_id is None else "another resource"
+    elif owners.isdisjoint({resource_id, to_resource_id}):
+        whose = "nobody yet" if owners == {None} else "another resource"
         msg = (
             f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to {whose}; "
             f"pass whose it is now"

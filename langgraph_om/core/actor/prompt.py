@@ -42,7 +42,7 @@ from langgraph_om.core.content.message_keys import (
     is_instruction,
     key_of,
 )
-from langgraph_om.core.content.text import compile_late, escape, tag_ends
+from langgraph_om.core.content.text import TAG_ENDS, compile_late, escape
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
@@ -425,7 +425,7 @@ def _render_group(
 ) -> tuple[str, date | None]:
     """Render a group as of a day; cached, because groups never change and every call shows them."""
     shown = escape(hide_low_marks(text))
-    for tag in tag_ends():  # the next group may begin with it
+    for tag in TAG_ENDS:  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)
     shown, last = annotate(shown, today, previous)
     first, _, rest = text.partition("\n")

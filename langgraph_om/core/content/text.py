@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import cache
 from itertools import chain, islice
 from typing import Any, Final, TypeVar, cast
 
@@ -429,13 +428,27 @@ def show_key(key: str) -> str:
 # nobody sees, spaces, an escaped slash.
 
 
-_own_tags = [
+_TAGS: Final = (
     "observations",
     "previous-observations",
     "observation-log",
+    "observer-rules",
     "conversation",
+    "other-conversation",
+    "thread",
+    "thread-title",
+    "current-task",
+    "suggested-response",
+    "working-memory",
+    "recalled-messages",
+    "pinned-message",
+    "state",
     "system-reminder",
-]
+)
+"""All tags of ours that stand around text of others, or that such text could imitate."""
+
+TAG_ENDS: Final = tuple(dict.fromkeys(name.rpartition("-")[2] for name in _TAGS))
+"""What completes one of them after a `<`, or after the words before its last."""
 
 _LOOKALIKES: Final[Mapping[str, str]] = {
     "a": "аαɑ",
@@ -500,27 +513,12 @@ def _letter(char: str) -> str:
     return f"[{re.escape(char + _LOOKALIKES.get(char, ''))}{styled}]"
 
 
-def add_tags(*names: str) -> None:
-    """Keep other text from posing as the tags of a feature's prompts, too."""
-    _own_tags.extend(name for name in names if name not in _own_tags)
-    _own_tag.cache_clear()
-    tag_ends.cache_clear()
-
-
-@cache
-def _own_tag() -> re.Pattern[str]:
-    return tag_pattern(*_own_tags)
-
-
-@cache
-def tag_ends() -> tuple[str, ...]:
-    """Return what completes one of our tags after a `<`, or after the words before its last."""
-    return tuple(dict.fromkeys(name.rpartition("-")[2] for name in _own_tags))
+_OWN_TAG: Final = tag_pattern(*_TAGS)
 
 
 def escape(text: str) -> str:
     """Make text unable to open or close one of our tags."""
-    return escape_tags(text, _own_tag())
+    return escape_tags(text, _OWN_TAG)
 
 
 def escape_tags(text: str, tags: re.Pattern[str]) -> str:

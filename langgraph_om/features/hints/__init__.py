@@ -122,7 +122,6 @@ class ContinuationHints(Feature):
         # An empty task states none, and the former one holds.
         hints={TASK: lambda said: said or None, RESPONSE: str},
         closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
-        tags=(tag_of(TASK), tag_of(RESPONSE)),
         beside=dict.fromkeys(("observed", "synced"), _take_over),
         of_log=(TASK, RESPONSE),
         advice=list_advice,

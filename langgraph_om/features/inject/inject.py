@@ -296,7 +296,6 @@ class Injecting(Feature):
             "deleted": lambda record, _: record.pop("recalled", None),
         },
         message_ids=(RECALLED_ID,),
-        tags=(TAG,),
     )
 
     def __init__(self, config: InjectConfig) -> None:

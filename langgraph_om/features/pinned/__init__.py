@@ -199,7 +199,6 @@ class Pinning(Feature):
         beside={"deleted": lambda record, _: record.pop("pinned", None)},
         shown=_show,
         texts=_list_texts,
-        tags=("pinned-message",),
     )
     acts = ACTS
     listings = (

@@ -17,7 +17,13 @@ from typing_extensions import TypedDict
 from langgraph_om.core.additions import ShownValue
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
-from langgraph_om.core.content.text import as_label, escape, truncate_to_tokens, write_json
+from langgraph_om.core.content.text import (
+    as_label,
+    escape,
+    escape_attribute,
+    truncate_to_tokens,
+    write_json,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature
@@ -87,7 +93,7 @@ class ShowState(Feature):
         state: Mapping[str, Any] = json.loads(texts[self.name])
         hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
         blocks = [
-            f'<state name="{escape(as_label(name))}">\n{write_state(value, settings)}\n</state>'
+            f'<state name="{escape_attribute(name)}">\n{write_state(value, settings)}\n</state>'
             for name, value in hidden.items()
         ]
         if not blocks:

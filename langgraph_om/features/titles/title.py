@@ -281,7 +281,6 @@ ADDITIONS: Final = Additions(
     keys=TitleKeys,
     blank={TITLE: None},
     hints={TITLE: shorten_title},
-    tags=(tag_of(TITLE),),
     labels=(TITLE, "title.words"),
     reducers={"title-words": _note_words, "title-asked": _ask_title, "titled": _set_title},
     streamed={

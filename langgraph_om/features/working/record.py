@@ -215,7 +215,6 @@ ADDITIONS: Final = Additions(
     shown=list_shown,
     advice=list_advice,
     message_ids=(MESSAGE_ID,),
-    tags=(TAG,),
 )
 
 

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from psycopg import connect
 from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
@@ -23,10 +25,12 @@ from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import VERSION, metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from langgraph_om.testing import archive_conformance
+from support.agents import make_agent, on_thread, talk, turns
 from support.processes import archive_workers
 from support.processes.archive_workers import WORKERS, run_together
 from support.processes.forks import start
 from support.savers import fresh_database
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -439,6 +443,9 @@ def test_making_one_opens_nothing(sqlite_file: Path) -> None:
         ("postgresql+asyncpg://user:secret@host/x", "asynchronous"),
         ("postgres:user:secret@host", "postgresql://"),
         ("postgresql://user:secret/secret@secret@host:x", "postgresql://"),
+        ("postgresql://user:s@secret@host/x", "%40"),
+        ("postgresql://user:s@host/secret@host/x", "%40"),
+        ("mysql://host/x?password=secret", "PostgreSQL|postgresql"),
     ],
 )
 def test_urls_that_can_not_work_are_refused(url: Any, words: str) -> None:
@@ -454,6 +461,19 @@ def test_postgresql_goes_by_several_names(scheme: str, postgres_database: str) -
     with closing(SQLAlchemyArchive(url)) as archive:
         archive.append("t", None, said("a"), after=None, now=NOW)
         assert shown(archive) == ["a"]
+
+
+def test_a_closed_memory_leaves_no_connection(postgres_database: str) -> None:
+    with closing(connect(postgres_database, autocommit=True)) as server:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        for _ in range(3):
+            options: dict[str, Any] = {"observation": {"buffer_tokens": 0.2}, "retrieval": True}
+            made = make_agent("agent", InMemorySaver(), archive=postgres_database, **options)
+            talk(made.graph, on_thread("t"), turns(6))
+            assert made.memory.close()
+        eventually(lambda: server.execute(query).fetchone() == (1,))
+        assert made.memory.search("trip", thread_id="t")  # it can still be read
+        made.memory.close()
 
 
 def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from langgraph_om import ConfigurationError
 from langgraph_om.archive import SQLAlchemyArchive
-from support.agents import make_agent, on_thread, talk, turns, values
+from support.agents import make_agent, on_thread, say, talk, turns, values
 
 CONFIG = on_thread(resource_id="ana")
 
@@ -70,3 +71,26 @@ async def test_subagents_talk_is_deleted_with_the_thread(
 ) -> None:
     parent.memory.delete_thread("t")
     assert archive.find("sub-h", resource_id="ana") is None
+
+
+async def test_a_thread_whose_nested_agents_alone_have_memory_is_moved_by_its_id(
+    archive: SQLAlchemyArchive,
+) -> None:
+    inner = make_agent("agent", messages=300, archive=archive)
+    await within(inner).ainvoke({"messages": [("user", "go")]}, CONFIG)
+    with pytest.raises(ConfigurationError, match="another resource"):
+        inner.memory.move_thread("t", "eve", "ben")
+    inner.memory.move_thread("t", "ana", "ben")
+    assert archive.find("sub-h", resource_id="ana") is None
+    assert archive.find("sub-h", resource_id="ben") is not None
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_no_client_names_a_thread_within_one_of_another_user(
+    door: str, archive: SQLAlchemyArchive
+) -> None:
+    made = make_agent(door, InMemorySaver(), messages=300, archive=archive, retrieval=True)
+    talk(made.graph, CONFIG, turns(2))
+    with pytest.raises(ConfigurationError, match=r"`thread_id` is 't\|>mine'"):
+        say(made.graph, on_thread("t|>mine", resource_id="eve"), turns(1)[0])
+    assert archive.threads("eve")[0] == []
