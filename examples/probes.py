@@ -46,7 +46,6 @@ NAME = "probes"
 fail = partial(command.fail, script=NAME)
 REPOSITORY = "https://github.com/specstoryai/getspecstory"
 FOLDERS = (".specstory/history", "specstory-cli/.specstory/history")
-PROBED = tuple(name for name in ARMS if name != "rewrite")
 SESSIONS, KINDS, PROMPT_TOKENS = 20, 3, 8_000
 SIZES = range(60_000, 600_000)
 """The bytes of a session's file, unless others are asked for."""
@@ -57,7 +56,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     option = parser.add_argument
     option("--history", type=Path, metavar="FOLDER", help="sessions; default: public ones, by git")
     option("--repository", default=REPOSITORY, metavar="URL", help="default: %(default)s")
-    option("--arms", default=",".join(PROBED), metavar="NAME,...", help="default: %(default)s")
+    option("--arms", default=",".join(ARMS), metavar="NAME,...", help="default: %(default)s")
     option("--prompt-tokens", type=count, default=PROMPT_TOKENS, metavar="N", help="for each arm")
     command.add_players(parser)
     option("--sessions", type=count, default=SESSIONS, metavar="N", help="default: %(default)s")

@@ -57,7 +57,6 @@ def construct(model: BaseChatModel) -> None:
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
         reflection=ReflectionConfig(
             observation_tokens=60_000,
-            form="rewrite",
             extract={"gist": Extractor(instructions="One sentence.", on_extracted=print)},
         ),
         token_counter=EstimatingCounter(),

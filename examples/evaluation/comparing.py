@@ -31,7 +31,6 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "deepagents": {"memory": "deepagents", "recall": False},
     "observational": {"memory": "observational", "recall": False},
     "observational+recall": {"memory": "observational", "recall": True},
-    "rewrite": {"memory": "observational", "recall": False, "form": "rewrite"},
 }
 """What each of them sets of a `Setup`."""
 MEMORY = ("observer", "reflector", "summarizer")

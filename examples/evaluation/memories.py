@@ -74,8 +74,6 @@ class Setup:
     message_tokens: int = MESSAGE_TOKENS
     observation_tokens: int = OBSERVATION_TOKENS
     recall: bool = True
-    form: Literal["edits", "rewrite"] = "edits"
-    """How a reflection shortens the log."""
     prompt_tokens: int | None = None
     """What is remembered may take so many tokens of a prompt, in place of the two thresholds."""
     deadline: float = 600.0
@@ -300,10 +298,7 @@ def _observational(
     setup: Setup, players: Players, archive: str | None, clock: Callable[[], datetime]
 ) -> ObservationalMemory:
     observation: Values = {"model": players.model(setup.observer, "observer")}
-    reflection: Values = {
-        "model": players.model(setup.reflector, "reflector"),
-        "form": setup.form,
-    }
+    reflection: Values = {"model": players.model(setup.reflector, "reflector")}
     if setup.prompt_tokens is None:
         observation["message_tokens"] = setup.message_tokens
         reflection["observation_tokens"] = setup.observation_tokens

@@ -90,19 +90,18 @@ class BufferedReflection(TypedDict):
 
     cycle_id: str
     group_ids: list[str]
-    """The groups that it read."""
+    """The groups that it changes."""
     groups: list[Group]
     """What takes their place."""
     input_tokens: int
-    """Of the groups that it read."""
+    """Of the log that it read."""
     tokens: int
-    """Of the new groups."""
+    """Of the log after it."""
     created_at: str
     """When the model answered."""
-    together: NotRequired[list[list[str]]]
-    """Of edits: the ids among `group_ids` that have to be changed together. Each group becomes the
-    one of `groups` at its place, and those that are still the same are changed without the others.
-    """
+    together: list[list[str]]
+    """The ids among `group_ids` that have to be changed together. Each group becomes the one of
+    `groups` at its place, and those that are still the same are changed without the others."""
     found: NotRequired[Found]
     """What was asked for beside it."""
 
@@ -397,7 +396,7 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
 
 
 class Edited(TypedDict, total=False):
-    """What a reflection by edits did; nothing of it where the log was rewritten."""
+    """What the edits of a reflection did."""
 
     edits: int
     """How many were applied."""

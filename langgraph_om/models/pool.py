@@ -26,7 +26,7 @@ from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.parts import Attachment, is_profiled
 from langgraph_om.core.observe.observer import ObserverInput, build_question
-from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.prompts import load
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.models.model_value import (
@@ -360,7 +360,7 @@ def _check_tiers(
         tokens = (
             count_observer_question(observing, thresholds, counter, features)
             if role == "observer"
-            else count_reflector_question(reflecting, thresholds, counter, observing.prompt)
+            else count_reflector_question(reflecting, thresholds, counter)
         )
         if not covers(value, tokens):
             msg = (
@@ -394,11 +394,7 @@ def count_reflector_question(
     config: ReflectionConfig,
     thresholds: Thresholds,
     counter: TokenCounter,
-    prompt: str,
 ) -> int:
     """Return the size of the Reflector's question when the turn begins to wait for it."""
-    empty = ReflectorInput(
-        log="", tokens=1, target=1, instruction=config.instruction, prompt=prompt
-    )
-    question = next(reflect(empty, counter)).messages
-    return count_messages(counter, question) + thresholds.block_observations_at(0)
+    prompt = f"{load('reflector')}{load('reflector_task')}{config.instruction or ''}"
+    return counter.count_text(prompt) + thresholds.block_observations_at(0)

@@ -309,7 +309,7 @@ class ExtractiveReflector(OfflineChatModel):
     🔴 and ✅ item (older days more, articles and the like first), drops 🟢 and sub-items, and adds
     the newest 🟡 while there is room. Below eight words an item says nothing: rather than cut it
     shorter, those with the fewest numbers, names and long words are left out. Of a log with
-    numbered items it does the same by edits.
+    numbered items, as memory shows it, it does the same by edits.
 
         >>> log = '''<observation-log>
         ... Date: Dec 4, 2025
@@ -343,8 +343,6 @@ class ExtractiveReflector(OfflineChatModel):
         sections = read_sections(log)
         if any(map(NUMBERED.match, log.split("\n"))):
             return "\n".join(self._edit_all([body for _, body in sections] or [log]))
-        if sections:
-            return write_sections([(tag, self._answer(body.strip())) for tag, body in sections])
         return self._answer(log)
 
     def _answer(self, log: str) -> str:

@@ -27,7 +27,6 @@ from langgraph_om.testing.offline import (
 )
 
 _WANTED = re.compile(r"free (\d+) of them")
-_SIZES = re.compile(r"about (\d+) tokens.*?fewer than (\d+) tokens|has (\d+) tokens, .*?than (\d+)")
 _HEAD = re.compile(r"([*-] (?:[🔴🟡🟢✅📌]\ufe0f? )?(?:\(\d{1,2}:\d\d\) )?)(.*)")
 _QUOTES = frozenset('"`“„«「『')
 _TERSE_WORDS = 8
@@ -125,7 +124,7 @@ class RoughReflector(OfflineChatModel):
     It shortens items that are long, joins some of the same day, and drops the lightest ones, until
     it believes that enough has gone; its belief is off by `spread`. Now and then an edit of its
     own invents something or names an item that is not there, and at times it forgets the form and
-    writes prose, or the log anew. A question for a whole log it answers about as long as asked.
+    writes prose, or the log anew.
     """
 
     seed: int = 0
@@ -159,24 +158,14 @@ class RoughReflector(OfflineChatModel):
         return self.reply
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        """Return edits, a log, or neither."""
+        """Return edits, or what cannot be read as such."""
         chance = _Chance(self.seed, messages)
         around, log = find_last_block(messages, "observation-log")
         wanted = _WANTED.search(around)
-        if wanted is None:
-            return self._rewrite(messages, around, chance)
-        if chance.draw() < self.forgets:
+        if wanted is None or chance.draw() < self.forgets:
             return _PROSE if chance.draw() < 1 / 2 else ExtractiveReflector().reply(messages[:1])
         goal = int(wanted[1]) * chance.around(self.spread)
         return "\n".join(self._edit(list(_read_items(log)), goal, chance))
-
-    def _rewrite(self, messages: list[BaseMessage], around: str, chance: _Chance) -> str:
-        if chance.draw() < self.forgets:
-            return _PROSE
-        found = _SIZES.search(around)
-        sizes = [int(size) for size in found.groups() if size] if found else [2, 1]
-        ratio = sizes[1] / max(1, sizes[0]) * chance.around(self.spread)
-        return ExtractiveReflector(ratio=min(0.95, max(0.05, ratio))).reply(messages)
 
     def _edit(self, items: list[_Numbered], goal: float, chance: _Chance) -> Iterator[str]:
         """Yield edits, by wording first, until as much as it believes has gone."""

@@ -24,7 +24,6 @@ SUMMARY_PART = 4 / 7
 """How much of the room a summary may take: as much as the log does by default."""
 SEED = 7
 FULL, SUMMARY, OURS, RECALLING = "full", "summary", "observational", "observational+recall"
-REWRITING = "rewrite"
 ROUGHLY = ", rough"
 NOTES = f"""\
 A cell says how many facts the last prompt tells, and in brackets how many with one call of `recall`
@@ -45,17 +44,13 @@ def remembering(
     budget: int,
     saver: Saver,
     *,
-    form: str = "edits",
     is_rough: bool = False,
     **options: Any,
 ) -> Agent:
     rough: dict[str, Any] = {}
     if is_rough:
         rough = {"observe": RoughObserver(SEED).reply, "reflect": RoughReflector(SEED).reply}
-    reflection = {"form": form}
-    return remembering_by(
-        actor, saver, reflection=reflection, token_budget=budget, **rough, **options
-    )
+    return remembering_by(actor, saver, token_budget=budget, **rough, **options)
 
 
 ARMS: Mapping[str, Make] = {
@@ -63,9 +58,7 @@ ARMS: Mapping[str, Make] = {
     SUMMARY: partial(summarising, part=SUMMARY_PART),
     OURS: remembering,
     RECALLING: partial(remembering, **ALL),
-    REWRITING: partial(remembering, form="rewrite"),
     OURS + ROUGHLY: partial(remembering, is_rough=True),
-    REWRITING + ROUGHLY: partial(remembering, is_rough=True, form="rewrite"),
 }
 
 

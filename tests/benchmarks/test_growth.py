@@ -17,7 +17,7 @@ from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
-from langgraph_om.core.reflect.reflector import regroup
+from langgraph_om.core.record.record import collect_ranges
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from langgraph_om.core.wire import Group
@@ -76,14 +76,13 @@ def long_log(days: int) -> list[Group]:
     return groups
 
 
-def test_a_long_log_is_cut_and_reflected() -> None:
+def test_a_long_log_is_cut_and_joined() -> None:
     def prepare(days: int) -> Work:
         log = long_log(days)
-        text = "\n".join(group["text"] for group in log)
 
         def work() -> None:
             select_previous(log, 5000, Words())
-            regroup(log, text, cycle_id="c1", reflected_at=NOW.isoformat(), counter=Words())
+            collect_ranges(log)
 
         return work
 

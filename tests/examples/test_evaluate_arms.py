@@ -15,14 +15,14 @@ from support.evaluation import LOCOMO, SMALL, Evaluation, Row
 
 NAMES = [
     *("full", "trim", "summary", "deepagents"),
-    *("observational", "observational+recall", "rewrite"),
+    *("observational", "observational+recall"),
 ]
 
 
 def test_all_arms_stand_side_by_side_in_one_report(evaluation: Evaluation) -> None:
     code, printed, errors = evaluation.run(LOCOMO, "--arms", "all", *SMALL)
     assert code == 0, errors
-    heads = [line.split() for line in printed.splitlines() if line.split()[-7:] == NAMES]
+    heads = [line.split() for line in printed.splitlines() if line.split()[-6:] == NAMES]
     assert heads == [["F1", *NAMES], NAMES]
     cells = [re.split(r"  +", line.strip()) for line in printed.splitlines()]
     rows = {name: values for name, *values in cells}
@@ -124,27 +124,6 @@ def test_a_failure_in_one_arm_leaves_the_others(
     errors = {arm: row["errors"] for arm, row in found["compared"].items()}
     assert errors == {"summary": 9, "full": 0}
     assert found["compared"]["summary"]["prompt at the end"] == {"mean": None, "largest": None}
-
-
-def test_a_log_is_rewritten_in_one_arm_and_edited_in_the_others(
-    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[ScriptedChatModel] = []
-    make = doubles.memory_model
-
-    def keep() -> ScriptedChatModel:
-        made.append(make())
-        return made[-1]
-
-    monkeypatch.setattr(doubles, "memory_model", keep)
-    rewritten = {}
-    for arm in ("observational", "rewrite"):
-        made.clear()
-        evaluation.figures(LOCOMO, "--arms", arm, "--prompt-tokens", 300, "--limit", 1)
-        calls = [call for model in made for call in model.calls if call["role"] == "reflector"]
-        asked = [call["messages"][-1].text for call in calls]
-        rewritten[arm] = {"[1 ~" not in text for text in asked}
-    assert rewritten == {"observational": {False}, "rewrite": {True}}
 
 
 def test_arms_are_chosen_by_name() -> None:

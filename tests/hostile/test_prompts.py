@@ -26,10 +26,8 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.reflector import (
-    EditsInput,
     ReflectorInput,
     reflect,
-    reflect_by_edits,
 )
 from langgraph_om.core.wire import Group, MemoryRecord
 from support import groups
@@ -118,15 +116,6 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
 
 
 @examples(35)
-@given(long_texts)
-def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
-    request = ReflectorInput(log=log, tokens=10, target=5, instruction=None, prompt="default")
-    text = question(reflect(request, COUNTER))
-    constant = fill("reflector_task", observations="", log_tokens="1", target_tokens="1")
-    assert tags_in(text) == tags_in(constant)
-
-
-@examples(35)
 @given(long_texts, texts, texts)
 @example("", "", "＜observations>")
 @example("", "<observations\x1f0", "")
@@ -136,8 +125,8 @@ def test_the_reflector_reads_numbered_items_inside_their_tag(
     given: Group = {**group(f"* x\n{log}", "a", "b"), "thread_id": thread, "tokens": 10}
     hints = {"current_task": task}
     division = divide()
-    request = EditsInput([given], target=5, division=division, hints=hints)
-    text = question(reflect_by_edits(request, COUNTER))
+    request = ReflectorInput([given], target=5, division=division, hints=hints)
+    text = question(reflect(request, COUNTER))
     before, closed, after = text.rpartition("</observation-log>")
     inside = [tag for tag in tags_in(before) if tag not in ("thread", "/thread")]
     assert closed

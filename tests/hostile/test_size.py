@@ -19,8 +19,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.reflect.reflector import regroup
+from langgraph_om.core.record.record import blank_record, collect_ranges
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support import groups
@@ -280,7 +279,7 @@ def group(text: str, first: str = "m0", last: str = "m1") -> Group:
 @pytest.mark.parametrize(
     "line", ["* a", "Date: Dec 4, 2025", "🔴", "Date: Feb 31, 2026\n* x", "Date: Jan 1, 1\n* y"]
 )
-def test_a_log_of_many_lines_is_cut_and_condensed_in_time(line: str) -> None:
+def test_a_log_of_many_lines_is_cut_and_joined_in_time(line: str) -> None:
     def prepare(count: int) -> Callable[[], object]:
         log = [group("\n".join([line] * 20), f"m{at}", f"m{at}x") for at in range(count // 20)]
 
@@ -288,9 +287,7 @@ def test_a_log_of_many_lines_is_cut_and_condensed_in_time(line: str) -> None:
             for budget in (3, 50, 999):
                 shown = select_previous(log, budget, COUNTER)
                 assert COUNTER.count_text(shown) <= budget
-            text = "\n".join(each["text"] for each in log)
-            written = regroup(log, text, cycle_id="c", reflected_at="", counter=COUNTER)
-            ranges = [ends for each in written for ends in each["ranges"]]
+            ranges = collect_ranges(log)
             assert ranges[0][0] == "m0"
             assert ranges[-1][-1] == log[-1]["ranges"][0][1]
 

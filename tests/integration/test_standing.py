@@ -108,22 +108,6 @@ def test_order_said_once_stands_in_every_later_prompt_word_for_word(door: str) -
     assert "## Standing instructions of the user" in actor.texts[-1]
 
 
-def test_reflector_that_writes_anew_cannot_drop_or_reword_it() -> None:
-    actor = Prompts()
-    agent = build(
-        "agent",
-        Observer(**{"Never book": f'"{ORDER}"'}),
-        actor,
-        lambda _: (
-            "<observations>\nDate: Nov 1, 2026\n* 🔴 (09:00) All flights are fine\n</observations>"
-        ),
-        reflection={"observation_tokens": 400, "form": "rewrite"},
-    )
-    talk(agent, SAID, *turns(20))
-    assert record_of(agent.graph, CONFIG)["generation"] > 0
-    assert ORDER in actor.texts[-1]
-
-
 def test_user_ends_it_and_a_fork_from_before_still_has_it() -> None:
     actor = Prompts()
     observer = Observer(
@@ -253,14 +237,12 @@ def test_none_are_kept_where_they_are_switched_off() -> None:
     assert "📌 a standing instruction" not in observer.shown[0]
 
 
-@pytest.mark.parametrize("form", ["edits", "rewrite"])
-def test_process_in_which_they_are_off_loses_none(form: str) -> None:
+def test_process_in_which_they_are_off_loses_none() -> None:
     saver = InMemorySaver()
     observer = Observer(**{"Never book": f'"{ORDER}"'})
     talk(build("agent", observer, Prompts(), saver=saver), SAID, *turns(6))
     actor = Prompts()
-    reflection = {"observation_tokens": 400, "form": form}
-    off = build("agent", observer, actor, saver=saver, standing_tokens=None, reflection=reflection)
+    off = build("agent", observer, actor, saver=saver, standing_tokens=None)
     talk(off, *turns(12, start=6))
     assert f'"{ORDER}"' in actor.texts[-1]
     assert "Standing instructions" not in actor.texts[-1]

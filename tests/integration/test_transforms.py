@@ -325,17 +325,6 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
     assert of_kind(parts, "observation-failed") == []
 
 
-def test_a_task_that_a_reflection_states_is_not_taken_over() -> None:
-    """The Observer has seen newer messages."""
-    answer = (
-        "<observations>\n* 🔴 short\n</observations>\n<current-task>Call Quuxley</current-task>"
-    )
-    agent = agent_with({}, log=130, model=scripted(reflector=answer))
-    parts = converse(agent, 14)
-    assert record_of(agent.graph, CONFIG)["generation"] > 0
-    assert "Quuxley" not in everything(agent, parts)
-
-
 @pytest.mark.parametrize("name", ["before_reflection", "after_reflection"])
 def test_reflection_of_which_a_hook_leaves_nothing_fails(name: str) -> None:
     agent = agent_with({name: lambda _text, _about: " \n"}, log=130)

@@ -50,7 +50,6 @@ RULES = st.builds(
     storage=st.sampled_from(["checkpoints", "archive", "evicting"]),
     messages=st.sampled_from([200, 200, 60, 500]),
     log=st.sampled_from([60, 25, 200]),
-    form=st.sampled_from(["edits", "edits", "rewrite"]),
     buffer_tokens=st.sampled_from([0.2, 0.1, 0.5]),
     buffer_activation=st.sampled_from([0.8, 0.3, 1.0]),
     max_input_tokens=st.sampled_from([None, None, None, 900]),

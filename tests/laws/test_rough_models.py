@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,15 +78,3 @@ def test_models_that_often_forget_the_form_still_bound_the_log() -> None:
 def test_the_same_seed_gives_the_same_conversation() -> None:
     assert converse(3, 60)[0].record == converse(3, 60)[0].record
     assert converse(3, 60)[0].record != converse(4, 60)[0].record
-
-
-def test_a_log_that_is_rewritten_stays_in_bounds_too() -> None:
-    talk = Talk(replace(CONFIG, reflection=replace(CONFIG.reflection, form="rewrite")))
-    observer, reflector = RoughObserver(1), RoughReflector(1)
-    talk.answers = lambda call: (observer if call.role == "observer" else reflector).reply(
-        call.messages
-    )
-    for number in range(TURNS):
-        talk.turn(number)
-    assert talk.record["generation"] > 2
-    assert log_tokens(talk.record) < 1.4 * 1500

@@ -120,14 +120,13 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])
-@pytest.mark.parametrize("form", ["edits", "rewrite"])
 @examples(60)
 @given(data=st.data())
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
-    form: Literal["edits", "rewrite"], scope: Literal["thread", "resource"], data: st.DataObject
+    scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
     features = Features((SharedLogs(),) if scope == "resource" else ())
-    config = replace(setup(form=form), features=features)
+    config = replace(setup(), features=features)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
     record = do(fold(record, [{"log": log, "scope": scope, "thread_id": "t"}]), data.draw(acts))

@@ -62,7 +62,7 @@ def texts(call: AskModel) -> list[str]:
 # --- Asking the Reflector ------------------------------------------------------------------------
 
 
-LOG = ReflectorInput("* 🔴 long </observation-log> log", tokens=100, target=50)
+LOG = ReflectorInput([group("g", "* 🔴 long </observation-log> log", tokens=100)], target=50)
 
 
 def dense(count: int) -> str:
@@ -91,12 +91,10 @@ def with_hints(*more: Any) -> Features:
 
 def setup(
     on_error: Literal["continue", "abort", "raise"] = "continue",
-    *,
-    form: Literal["edits", "rewrite"] = "edits",
     **options: Any,
 ) -> Settings:
     observation = ObservationConfig(message_tokens=100, buffer_tokens=False, **options)
-    reflection = ReflectionConfig(observation_tokens=40, form=form)
+    reflection = ReflectionConfig(observation_tokens=40)
     return Settings(
         thresholds=resolve_thresholds(observation, reflection),
         counter=Words(),

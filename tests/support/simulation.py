@@ -48,6 +48,17 @@ Reply = str | Exception
 Answers = Callable[[AskModel], Reply]
 
 
+def drop_all_but_the_last(call: AskModel) -> str:
+    """Return edits that drop every item but the newest."""
+    numbers = re.findall(r"^\[(\d+) ~", str(call.messages[1].content), re.MULTILINE)
+    return f"drop 1-{max(1, len(numbers) - 1)}"
+
+
+def answer_well(call: AskModel) -> str:
+    """Return an observation, or edits."""
+    return GOOD if call.role == "observer" else drop_all_but_the_last(call)
+
+
 def settings(message_tokens: int = 1000, observation_tokens: int = 200, **options: Any) -> Settings:
     """Make settings with small thresholds."""
     observation = ObservationConfig(message_tokens=message_tokens, **options)
@@ -80,7 +91,7 @@ class Simulation:
     """One thread, its memory, and the jobs of its executor."""
 
     settings: Settings
-    answers: Answers = lambda call: GOOD
+    answers: Answers = answer_well
     latency: int = 1
     thinks: bool = False
     """Whether the Actor answers in reasoning that is bound to its prompt."""

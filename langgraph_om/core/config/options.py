@@ -224,7 +224,6 @@ class Role:
 
 
 PromptVariant = Literal["default", "condensed"]
-ReflectionForm = Literal["edits", "rewrite"]
 
 
 class ModelSettings(TypedDict, total=False):
@@ -456,9 +455,6 @@ class ReflectionOptions(TypedDict, total=False):
     `None`: as there."""
     activate_on_provider_change: Annotated[bool | None, Hint("True, False or None")]
     """The same as in `observation` for a prepared reflection; `None`: as there."""
-    form: Annotated[ReflectionForm, one_of(ReflectionForm)]
-    """Whether the Reflector edits single items of the log (`"edits"`), or writes the log anew
-    (`"rewrite"`, for models that cannot do edits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -505,4 +501,3 @@ class ReflectionConfig:
     block_after: float | None = None
     activate_after_idle: float | Literal["auto"] | Literal[False] | None = None  # noqa: PYI030
     activate_on_provider_change: bool | None = None
-    form: ReflectionForm = "edits"

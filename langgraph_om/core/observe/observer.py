@@ -131,11 +131,6 @@ def render_output_format(features: Features, held: str) -> str:
     )
 
 
-def render_rules(prompt: str) -> str:
-    """Return the Observer's rules alone, which tell the Reflector how its input was written."""
-    return fill(f"observer_{prompt}", output_format="", custom="")
-
-
 # --- One thread ----------------------------------------------------------------------------------
 
 

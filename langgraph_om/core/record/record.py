@@ -309,18 +309,15 @@ class Substitution(NamedTuple):
 def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Substitution | None:
     """Return what a reflection replaces in a log; `None` when nothing that it read is there.
 
-    A rewritten log takes the place of all that it was made from. Edits apply to the groups that are
-    still the same; what they replace is the shortest run with all of these.
+    It applies to the groups that are still the same; what it replaces is the shortest run with all
+    of these.
     """
-    ids, together = reflection["group_ids"], reflection.get("together")
-    if together is None:
-        is_there = find_groups(log, ids) is not None
-        return Substitution(ids, reflection["groups"]) if is_there else None
     before = [group["id"] for group in log]
-    fitting = {group_id for run in together if {*before}.issuperset(run) for group_id in run}
+    together = (run for run in reflection["together"] if {*before}.issuperset(run))
+    fitting = {group_id for run in together for group_id in run}
     if not fitting:
         return None
-    becomes = dict(zip(ids, reflection["groups"], strict=True))
+    becomes = dict(zip(reflection["group_ids"], reflection["groups"], strict=True))
     changed = [becomes[group["id"]] if group["id"] in fitting else group for group in log]
     groups = join_empty(changed, reflection["cycle_id"])
     after = [group["id"] for group in groups]
@@ -330,10 +327,10 @@ def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Su
 
 
 def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> BufferedReflection:
-    """Return edits without those of groups that are not in the log any more."""
+    """Return a reflection without what became of groups that are not in the log any more."""
     present = {group["id"] for group in log}
-    together = [ids for ids in reflection.get("together", ()) if present.issuperset(ids)]
-    if len(together) == len(reflection.get("together", ())):
+    together = [ids for ids in reflection["together"] if present.issuperset(ids)]
+    if len(together) == len(reflection["together"]):
         return reflection
     fitting = {group_id for ids in together for group_id in ids}
     pairs = zip(reflection["group_ids"], reflection["groups"], strict=True)

@@ -529,22 +529,6 @@ class Feature:
     def divide(self, settings: Settings) -> Division:
         """Return how the Reflector is shown a log that is about several threads."""
 
-    def rewrite(
-        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
-    ) -> EffectFlow[tuple[list[Group], str]]:
-        """Have such a log written anew.
-
-        Args:
-            shown: What the Reflector is shown of each group.
-            questions: How often it is asked at most.
-
-        Returns:
-            The groups that take the place of those that were read, and what was written.
-
-        Raises:
-            ObserverError: When there is no usable answer, or a hook failed.
-        """
-
     def read_history(
         self, archive: Any, resource_id: str, limit: int, until: datetime | None = None
     ) -> list[MemoryRecord]:

@@ -38,7 +38,6 @@ from langgraph_om.features.shared_log.log import SharedLog, complete_log, to_rec
 from langgraph_om.features.shared_log.observing import (
     begin_others_ahead,
     observe_others_cycle,
-    rewrite_threads,
 )
 from langgraph_om.features.shared_log.reducers import (
     ADDITIONS,
@@ -325,9 +324,7 @@ class SharedLogs(Feature):
         def wrap(thread_id: str, text: str) -> str:
             return wrap_section(settings.show_id(thread_id), text)
 
-        return Division(wrap, fill("reflector_edits_threads"))
-
-    rewrite = staticmethod(rewrite_threads)
+        return Division(wrap, fill("reflector_threads"))
 
     # --- The archive -----------------------------------------------------------------------------
 

@@ -38,11 +38,9 @@ from langgraph_om.core.cycles.questions import (
     merge_answers,
     review_answers,
     rewrite_answer,
-    rewrite_by_hook,
     show_messages,
     tell_found,
 )
-from langgraph_om.core.cycles.reflection import check_left, find_target
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
@@ -60,11 +58,8 @@ from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read
 from langgraph_om.features.shared_log.sections import (
     ThreadInput,
     ThreadsInput,
-    ThreadsReflectorInput,
     build_threads_question,
     observe_threads,
-    reflect_threads,
-    regroup_threads,
     select_previous_sections,
 )
 from langgraph_om.features.shared_log.threads import (
@@ -365,43 +360,3 @@ def _announce_hints(
             thread = former[section["thread_id"]]
             own, hints = _view_thread(info, thread), section["hints"]
             yield from announce(own, at, hints, label=thread.title, fixed=thread.fixed)
-
-
-# Condense the log, each thread's observations for themselves.
-
-
-def rewrite_threads(
-    cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
-) -> EffectFlow[tuple[list[Group], str]]:
-    """Have a shared log written anew, each thread's observations for themselves.
-
-    Args:
-        shown: What the Reflector is shown of each group.
-
-    Returns:
-        The groups that take the place of those that were read, and what was written.
-    """
-    settings = cycle.settings
-    views = zip(groups, shown, strict=True)
-    read = [cast("Group", {**group, "text": view or group["text"]}) for group, view in views]
-    request = ThreadsReflectorInput(
-        read,
-        settings.show_id,
-        target=find_target(cycle, groups),
-        instruction=settings.reflection.instruction,
-        prompt=settings.observation.prompt,
-    )
-    result = yield from reflect_threads(request, settings.counter, questions=questions)
-    kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
-    said = {
-        key: check_left({"observations": text}, "after_reflection") for key, text in kept.items()
-    }
-    tally: Tally = yield ReadTally()
-    written = regroup_threads(
-        groups,
-        said,
-        cycle_id=cycle.cycle_id,
-        reflected_at=iso(cycle.last_reply(tally)),
-        counter=settings.counter,
-    )
-    return written, "\n\n".join(said.values())

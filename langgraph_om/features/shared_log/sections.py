@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from functools import partial
 from typing import Final, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langgraph_om.core.config.settings import NO_FEATURES, Features
-from langgraph_om.core.content.message_keys import ShowId, derive_id
+from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import compile_late, escape, escape_attribute
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
@@ -31,15 +29,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import group_by_thread, write_log
-from langgraph_om.core.reflect.reflector import (
-    MAX_QUESTIONS,
-    Trial,
-    WantedLog,
-    ask_reflector,
-    build_question,
-    regroup,
-)
+from langgraph_om.core.record.record import group_by_thread
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -258,14 +248,6 @@ def select_previous_sections(
     return [(show_id(thread), shares[thread]) for thread in reversed(newest) if shares[thread]]
 
 
-def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
-    """Render a log to condense: one section per thread, in the order of their first groups."""
-    texts = {thread: write_log(own) for thread, own in group_by_thread(groups).items()}
-    return "\n\n".join(
-        wrap_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ThreadInput:
     """What the Observer is given about one of several threads."""
@@ -367,116 +349,3 @@ def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> 
         return "There are no earlier observations."
     sections = "\n\n".join(shown)
     return f"<previous-observations>\n{sections}\n</previous-observations>"
-
-
-# --- The Reflector -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadsReflectorInput(WantedLog):
-    """All that the Reflector is given about the log of several threads, together."""
-
-    groups: Sequence[Group]
-    show_id: ShowId
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadsReflection:
-    """Condensed observations of threads, each smaller than what it replaces."""
-
-    texts: Mapping[str, str]
-    """By thread id; the observations of all other threads stay."""
-    tokens: int
-    """Tokens of all groups that were read, with the new texts in place."""
-
-
-def reflect_threads(
-    request: ThreadsReflectorInput, counter: TokenCounter, *, questions: int = MAX_QUESTIONS
-) -> Flow[ThreadsReflection]:
-    """Ask the Reflector until the log is small enough, and return the best of its answers.
-
-    Raises:
-        ObserverError: When no answer makes the observations of any thread smaller.
-    """
-    log = render_for_reflector(request.groups, request.show_id)
-    tokens = sum(group["tokens"] for group in request.groups)
-    messages = build_question(request, "reflector_threads_task", log, tokens)
-    read = partial(_read_sections, request, counter)
-    return (yield from ask_reflector(messages, read, request.target, questions))
-
-
-def _read_sections(
-    request: ThreadsReflectorInput, counter: TokenCounter, reply: ModelReply
-) -> Trial[ThreadsReflection]:
-    """Read the texts that are smaller than what they replace."""
-    sizes: Counter[str] = Counter()
-    for group in request.groups:
-        if group["thread_id"] is not None and group["text"]:
-            sizes[group["thread_id"]] += group["tokens"]
-    thread_ids = {request.show_id(thread): thread for thread in sizes}
-    answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
-    count = counter.count_text
-    texts = {
-        thread_ids[shown_id]: parsed.observations
-        for shown_id, parsed in answers.threads.items()
-        if parsed.status == "ok" and count(parsed.observations) < sizes[thread_ids[shown_id]]
-    }
-    if not texts:
-        problem = answers.problem or "it makes the observations of no thread smaller"
-        return Trial(None, problem, answers.status in ("ok", "malformed"))
-    kept = sum(group["tokens"] for group in request.groups if group["thread_id"] not in texts)
-    return Trial(ThreadsReflection(texts, kept + sum(map(count, texts.values()))))
-
-
-def regroup_threads(
-    sources: Sequence[Group],
-    texts: Mapping[str, str],
-    *,
-    cycle_id: str,
-    reflected_at: str,
-    counter: TokenCounter,
-) -> list[Group]:
-    """Return the groups that replace exactly those that a reflection read.
-
-    What a group covered is covered by exactly one group of the same thread afterwards. A thread
-    without a text, and a group without a thread, stay as they are.
-
-    Args:
-        texts: What the Reflector wrote, by thread id.
-
-    Returns:
-        All groups, each at the place of the first group that it replaces.
-    """
-    placed: list[tuple[int, Group]] = [
-        (at, group)
-        for at, group in enumerate(sources)
-        if not texts.get(group["thread_id"] or "", "").strip() or group["thread_id"] is None
-    ]
-    for thread, own in group_by_thread(sources).items():
-        text = texts.get(thread, "")
-        if not text.strip():
-            continue
-        written = regroup(
-            own,
-            text,
-            cycle_id=derive_id("thread", cycle_id, thread),
-            reflected_at=reflected_at,
-            counter=counter,
-        )
-        starts = [at for at, group in enumerate(sources) if group["thread_id"] == thread]
-        placed += zip(_find_places(own, written, starts), written, strict=True)
-    return [group for _, group in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _find_places(
-    own: Sequence[Group], written: Sequence[Group], starts: Sequence[int]
-) -> list[int]:
-    """Return for each written group the place of its first source."""
-    places: list[int] = []
-    at = 0
-    for group in written:
-        first = group["ranges"][0][0] if group["ranges"] else None
-        while at < len(own) - 1 and all(first != start for start, _ in own[at]["ranges"]):
-            at += 1
-        places.append(starts[at])
-    return places

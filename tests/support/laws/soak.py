@@ -42,8 +42,6 @@ from support.real_ids import Naming
 
 ON_A_SERVER = 0.25
 """In which part of the worlds that have an archive jobs are sent to a server."""
-WRITTEN_ANEW = 0.3
-"""How many worlds have a Reflector that writes the log anew, instead of editing it."""
 WITH_BUDGET = 0.5
 """In which part of the worlds window and log have one budget."""
 BUDGETS = (300, 800, 800, 2500)
@@ -91,8 +89,6 @@ class Episode:
         lots = random.Random(f"{scope}:{seed}:{number}:budget")  # noqa: S311
         if lots.random() < WITH_BUDGET:
             self.rules = replace(self.rules, token_budget=lots.choice(BUDGETS))
-        if lots.random() < WRITTEN_ANEW:
-            self.rules = replace(self.rules, form="rewrite")
         self.world = World(self.rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         self.trace = [f"world {number} of seed {seed}: {self.rules}"]

@@ -97,8 +97,6 @@ class Rules:
     """"archive" keeps messages beside the checkpoints, "evicting" also removes them from there."""
     messages: int = 200
     log: int = 60
-    form: str = "edits"
-    """Of reflections; "rewrite" has the log written anew."""
     buffer_tokens: float = 0.2
     buffer_activation: float = 0.8
     max_input_tokens: int | None = None
@@ -248,10 +246,7 @@ class World:
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
             },
-            reflection={
-                "form": rules.form,  # type: ignore[typeddict-item]
-                **({} if rules.token_budget else {"observation_tokens": rules.log}),
-            },
+            reflection={} if rules.token_budget else {"observation_tokens": rules.log},
             archive=self.archive,
             evict=rules.storage == "evicting",
             **budget,

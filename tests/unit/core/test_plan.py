@@ -298,7 +298,7 @@ def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseM
     setup = Settings(thresholds=limits(150, 100), counter=Words(), timezone=UTC)
     scripts: dict[str, Iterator[Told]] = {
         "observer": endless([observations(20)]),
-        "reflector": endless([observations(2)]),
+        "reflector": endless(["drop 1-99"]),
     }
     record = blank_record()
     messages: list[BaseMessage] = []
@@ -374,6 +374,7 @@ def reflection_of(tokens: int) -> dict[str, Any]:
         "cycle_id": "r",
         "group_ids": ["g"],
         "groups": [group("h", 20)],
+        "together": [["g"]],
         "input_tokens": tokens,
         "tokens": 20,
         "created_at": "2026-03-02T09:00:00+00:00",
@@ -433,6 +434,7 @@ def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_
         "cycle_id": "r",
         "group_ids": ["g0"],
         "groups": [{**remembering(1000)["log"][0], "id": "r0", "kind": "reflection"}],
+        "together": [["g0"]],
         "input_tokens": 3000,
         "tokens": 1000,
         "created_at": "2026-03-02T09:00:00+00:00",

@@ -23,7 +23,6 @@ from support.examples import examples
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 
-SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
     "freed_tokens": "9700",
     "refused": "Left out of them:\n- 14: its items have no number '12'",
@@ -44,8 +43,6 @@ MOOD = "4. `<mood>`: how merry the user is."
 MORE = {**HINTS, "hints": "\n\n".join(filter(None, (HINTS["hints"], MOOD)))}
 OBSERVER_FORM = fill("observer_output", **MORE)
 SECTION_FORM = fill("observer_output", **HINTS)
-REFLECTOR_FORM = fill("observer_output", hints="", hints_example="", marks="")
-OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_hints": {},
@@ -135,36 +132,18 @@ SAMPLES: dict[str, dict[str, str]] = {
         "forms": '{"profile": {"type": "object", "properties": {"name": {"type": "string"}}}}',
         "known": '{"profile": {"name": "Sam"}}',
     },
-    "reflector": {
-        "observer_rules": OBSERVER_RULES,
-        "custom": "Keep doses with their units.",
-        "output_format": REFLECTOR_FORM,
-    },
-    "reflector_edits": {"custom": "Keep doses with their units."},
-    "reflector_edits_progress": PROGRESS,
-    "reflector_edits_task": {
+    "reflector": {"custom": "Keep doses with their units."},
+    "reflector_progress": PROGRESS,
+    "reflector_task": {
         "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
         "hints": "<current-task>Plan Saturday's dinner.</current-task>",
         "threads": "The log is about several conversations.",
-        "progress": fill("reflector_edits_progress", **PROGRESS),
+        "progress": fill("reflector_progress", **PROGRESS),
         "log_tokens": "41200",
         "free_tokens": "12300",
     },
-    "reflector_edits_threads": {},
-    "reflector_retry": {
-        "problem": "It has 33100 tokens, 3101 too many: fewer than 30000 are needed."
-    },
-    "reflector_threads_task": {
-        "observations": (
-            '<thread id="a1">\nDate: Mar 2, 2026\n'
-            "* 🔴 (18:05) User is allergic to walnuts\n</thread>"
-        ),
-        **SIZES,
-    },
-    "reflector_task": {
-        "observations": "Date: Mar 2, 2026\n* 🔴 (18:05) User is allergic to walnuts",
-        **SIZES,
-    },
+    "reflector_threads": {},
+    "reflector_retry": {"problem": "- 14: its items have no number '12'"},
 }
 
 MOST_TOKENS = 300
@@ -173,8 +152,7 @@ LONGER = {  # of the file alone, its slots open
     "observer_condensed": 700,
     "observer_default": 1400,
     "observer_output": 400,
-    "reflector": 650,
-    "reflector_edits": 950,
+    "reflector": 950,
 }
 
 
@@ -266,19 +244,17 @@ def test_blank_value_counts_as_empty() -> None:
 def test_request_comes_after_the_material() -> None:
     task = fill("observer_task", **SAMPLES["observer_task"])
     assert task.index("</conversation>") < task.index("Write the new observations")
-    reflect = fill("reflector_task", **SAMPLES["reflector_task"])
-    assert reflect.index("</observation-log>") < reflect.index("fewer than 30000 tokens")
 
 
 def test_the_amount_is_the_last_that_the_reflector_reads() -> None:
-    task = fill("reflector_edits_task", **SAMPLES["reflector_edits_task"])
+    task = fill("reflector_task", **SAMPLES["reflector_task"])
     parts = ["</observation-log>", "<current-task>", "several conversations", "freed 9700"]
     places = [task.index(part) for part in [*parts, "free 12300"]]
     assert places == sorted(places)
 
 
 def test_the_example_of_edits_is_read_as_edits() -> None:
-    _, _, rest = load("reflector_edits").partition("<example>\n")
+    _, _, rest = load("reflector").partition("<example>\n")
     example = rest.partition("\n</example>")[0]
     assert len(parse_edits(example)) == len(example.split("\n")) == 3
 

@@ -15,9 +15,9 @@ from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.core.record.fold import _REDUCERS
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd
-from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
-from support.simulation import GOOD, Simulation, settings
+from support.simulation import GOOD, Simulation, answer_well, settings
 from support.wire import check_all, check_record, take_turn
 
 
@@ -66,7 +66,7 @@ def test_conversation_with_jobs(latency: int) -> None:
         if asked[call.role] % 5 == 0:
             return TimeoutError("late")
         task = "\n<current-task>Go on.</current-task>"
-        return f"{GOOD}{task}" if call.role == "observer" else GOOD * 3
+        return f"{answer_well(call)}{task if call.role == 'observer' else ''}"
 
     simulation = Simulation(settings(500, 60), answers=answers, latency=latency)
     seen: set[tuple[str, str | None]] = set()
@@ -94,7 +94,7 @@ def test_blocking_cycles(on_error: Any) -> None:
             raise ValueError(msg)
         return GOOD
 
-    model = ScriptedChatModel(observer=observer, reflector=lambda messages: GOOD)
+    model = ScriptedChatModel(observer=observer, reflector=ExtractiveReflector().reply)
     memory = ObservationalMemory(
         model,
         observation={"message_tokens": 200, "buffer_tokens": False},

@@ -49,7 +49,6 @@ OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
     "observation.block_after": (*FACTORS, 30_000),
     "reflection.block_after": (*FACTORS, 40_000),
     "observation.prompt": ("short", None),
-    "reflection.form": ("rewriting", None),
     "observation.instruction": (5,),
     "reflection.instruction": (["be brief"],),
     "observation.model_settings": (None, [("temperature", 1)], {1: 2}),

@@ -50,6 +50,7 @@ def test_a_turn_that_waits_sees_the_log_as_a_reflection_ahead_has_left_it() -> N
         "cycle_id": "c",
         "group_ids": [first["id"]],
         "groups": [shorter],
+        "together": [[first["id"]]],
         "input_tokens": first["tokens"],
         "tokens": 4,
         "created_at": first["observed_at"],

@@ -19,7 +19,6 @@ from langgraph_om.features.shared_log.threads import OtherThread
 from support.driving import drive
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
-from support.threads import section
 
 
 def shared(log: list[Group], **options: Any) -> tuple[Settings, Any, Any]:
@@ -56,19 +55,6 @@ def test_the_log_of_any_number_of_threads_can_be_brought_below_its_threshold() -
     assert len(change["group_ids"]) == 57
 
 
-def test_without_a_valid_edit_each_threads_observations_are_written_anew() -> None:
-    config, record, window = shared(many_threads(3))
-    day = "<observations>\nDate: Mar 1, 2026\n* short {at}\n</observations>"
-    short = "\n".join(section(f"t{at}", day.format(at=at)) for at in range(3))
-    run = drive(reflect_cycle(config, record, window, NOW), ["I would rather not.", short])
-    after = fold(record, [run.events])
-    assert [(entry["thread_id"], entry["kind"]) for entry in after["log"]] == [
-        (f"t{at}", "reflection") for at in range(3)
-    ]
-    assert [f"short {at}" in entry["text"] for at, entry in enumerate(after["log"])] == [True] * 3
-    assert after["outbox"][-1]["group_ids"] == ["g0", "g1", "g2"]
-
-
 def test_what_belongs_to_no_single_thread_is_not_shown_and_stays() -> None:
     log = [*many_threads(20), {**group("old", "* of several"), "thread_id": None}]
     config, record, window = shared(log)  # type: ignore[arg-type]
@@ -87,6 +73,7 @@ def test_the_observer_of_several_threads_sees_the_log_as_a_reflection_ahead_has_
         "cycle_id": "c",
         "group_ids": [first["id"]],
         "groups": [shorter],
+        "together": [[first["id"]]],
         "input_tokens": first["tokens"],
         "tokens": 4,
         "created_at": first["observed_at"],
