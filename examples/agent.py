@@ -5,16 +5,14 @@
 #     python examples/agent.py workshop.sqlite  # kept in a file: run it twice, the thread goes on
 #
 # Messages become observations while the two talk; at the end it prints what memory knows. With
-# GOOGLE_API_KEY or OPENAI_API_KEY and the provider's package, real models speak.
+# GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY and the provider's package, real models speak.
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
-from importlib.util import find_spec
 
-from langchain_core.language_models import BaseChatModel
+from chat_models import choose_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
@@ -75,24 +73,11 @@ def answer(prompt: list[BaseMessage]) -> str | AIMessage:
     return said or " ".join(fact for fact in facts if "Thursday" in fact or "budget" in fact)
 
 
-def choose_model() -> tuple[str, BaseChatModel]:
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
-
-        return "gemini-flash-latest", ChatGoogleGenerativeAI(model="gemini-flash-latest")
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        from langchain_openai import ChatOpenAI  # noqa: PLC0415
-
-        return "gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
-    return "offline (a scripted agent, an extractive memory)", ScriptedChatModel(
-        answer, observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
-    )
-
-
-name, model = choose_model()
-print(f"Models: {name}")
+offline = ScriptedChatModel(
+    answer, observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
+)
+model = choose_model(offline)
 memory = ObservationalMemory(
-    model,
     # Tiny, so that a short talk suffices; the defaults are 30,000 and 40,000.
     observation={"message_tokens": 300, "buffer_tokens": 0.4},
     reflection={"observation_tokens": 450},

@@ -1,20 +1,20 @@
 # A deep agent (deepagents) with Observational Memory and a subagent.
 #
 #     pip install "langgraph-om[deepagents,agents]"
-#     python examples/deep_agent.py    # offline; real models with GOOGLE_API_KEY or OPENAI_API_KEY
+#     python examples/deep_agent.py
+#
+# Offline, unless there is a GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY.
 #
 # deepagents brings a summarisation of its own. Memory takes its place by name (`replaces`), in the
 # agent and in its general-purpose subagent. Plan, files and skills stay as they are.
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from chat_models import choose_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -76,26 +76,11 @@ def speak(prompt: list[BaseMessage]) -> str | AIMessage:
     return " ".join(fact for fact in facts if "printer" in fact or "cover" in fact)
 
 
-def choose_model() -> tuple[str, BaseChatModel]:
-    """Choose a model, and say what to call it."""
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
-
-        return "gemini-flash-latest", ChatGoogleGenerativeAI(model="gemini-flash-latest")
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        from langchain_openai import ChatOpenAI  # noqa: PLC0415
-
-        return "gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
-    offline = "offline (a scripted agent, an extractive memory)"
-    observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply
-    model = ScriptedChatModel(speak, observer=observer, reflector=reflector)
-    return offline, model
-
-
-name, model = choose_model()
-print(f"Models: {name}")
+offline = ScriptedChatModel(
+    speak, observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
+)
+model = choose_model(offline)
 memory = ObservationalMemory(
-    model,
     observation={"message_tokens": 160, "buffer_tokens": 0.5},  # tiny; the default is 30,000
     # So that every run prints the same: nothing in the background, and a day that stands still.
     buffering=InlineBuffering(),

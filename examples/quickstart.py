@@ -5,7 +5,7 @@
 #     python examples/quickstart.py --verbose           # every message, and all that memory does
 #     python examples/quickstart.py --db trip.sqlite    # run it twice: the thread goes on
 #     python examples/quickstart.py --token-budget 8000  # larger windows; 0: the defaults
-#     GOOGLE_API_KEY=... python examples/quickstart.py  # real models (or OPENAI_API_KEY)
+#     OPENAI_API_KEY=... python examples/quickstart.py  # a real model; Google's and Anthropic's too
 #
 # Watch the two windows: messages fill up, become dated observations, and leave the prompt of your
 # agent; when the observation log fills up, it is condensed. Both is done ahead of need, in the
@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import tempfile
@@ -26,11 +25,11 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from typing import Any, cast
 
+from chat_models import choose_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 
@@ -97,7 +96,6 @@ def build(
         reflector=ExtractiveReflector(ratio=0.6).reply,
     )
     memory = ObservationalMemory(
-        model or offline,
         **limits,
         clock=lambda: clock.now,
         message_time=clock.time_of,
@@ -210,14 +208,6 @@ def compare(screen: Screen, memory: ObservationalMemory, state: dict[str, Any]) 
     )
 
 
-def real_model() -> str | None:
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        return "google/gemini-flash-lite-latest"
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        return "openai/gpt-6-luna"
-    return None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="An agent that plans a trip, and its memory.")
     parser.add_argument("--db", type=Path, help="SQLite file; with the same one the thread goes on")
@@ -241,8 +231,7 @@ def main() -> None:
         parser.error(
             f"--price is {options.price}; pass three prices of 0 or more, such as 3 0.3 2.5"
         )
-    screen, model = Screen(verbose=options.verbose), real_model()
-    screen.line(f"Models: {model or 'offline (a scripted agent, an extractive memory)'}")
+    screen, model = Screen(verbose=options.verbose), choose_model(None)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         path = str(options.db or Path(folder) / "trip.sqlite")
@@ -269,7 +258,7 @@ def main() -> None:
     if model is None:
         screen.line(
             "Offline, the observations are extracts made by a stand-in; a real model writes better "
-            "ones (set GOOGLE_API_KEY or OPENAI_API_KEY)."
+            "ones (set GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY)."
         )
 
 

@@ -8,11 +8,9 @@
 from __future__ import annotations
 
 import operator
-import os
-from importlib.util import find_spec
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.language_models import BaseChatModel
+from chat_models import choose_model
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -53,24 +51,10 @@ ANSWERS: list[str | AIMessage] = [
 ]
 
 
-def choose_model() -> tuple[str, BaseChatModel]:
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
-
-        return "gemini-flash-latest", ChatGoogleGenerativeAI(model="gemini-flash-latest")
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        from langchain_openai import ChatOpenAI  # noqa: PLC0415
-
-        return "gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
-    return "offline (a scripted agent, an extractive memory)", ScriptedChatModel(
-        actor=tuple(ANSWERS),
-        observer=ExtractiveObserver().reply,
-        reflector=ExtractiveReflector().reply,
-    )
-
-
-name, model = choose_model()
-print(f"Models: {name}")
+offline = ScriptedChatModel(
+    tuple(ANSWERS), observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
+)
+model = choose_model(offline)
 memory = ObservationalMemory(model, observation={"message_tokens": 120})
 tools = [opening_hours]
 actor = model.bind_tools(tools)

@@ -6,20 +6,20 @@
 #
 # All of it comes from one stream: `stream_mode="messages"` has the words of the agent and never
 # those of the Observer, `stream_mode="custom"` has memory's parts. Without a terminal it prints
-# lines. With GOOGLE_API_KEY or OPENAI_API_KEY and the provider's package, real models speak.
+# lines. With GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY and the provider's package, real
+# models speak.
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections import deque
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import Any
 
+from chat_models import choose_model
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -64,15 +64,6 @@ def answer(prompt: list[BaseMessage]) -> str:
         return TALK[at].removeprefix("> ")
     facts = [line.partition("User: ")[2] for line in prompt[0].text.splitlines()]
     return " ".join(fact for fact in facts if "fan" in fact or "Aydin" in fact)
-
-
-def choose_model() -> Any:
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        return "google/gemini-flash-lite-latest"
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        return "openai/gpt-6-luna"
-    observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply
-    return ScriptedChatModel(answer, observer=observer, reflector=reflector)
 
 
 PHRASES = {
@@ -154,9 +145,9 @@ async def stream_by_protocol(agent: Any, question: HumanMessage, screen: Screen)
 
 
 async def main(delay: float, *, by_protocol: bool) -> None:
-    model = choose_model()
+    observer, reflector = ExtractiveObserver().reply, ExtractiveReflector().reply
+    model = choose_model(ScriptedChatModel(answer, observer=observer, reflector=reflector))
     memory = ObservationalMemory(
-        model,
         # Tiny, so that seven turns suffice; the defaults are 30,000 and 40,000.
         observation={"message_tokens": 180, "buffer_tokens": 0.5},
         reflection={"observation_tokens": 400},
@@ -166,7 +157,6 @@ async def main(delay: float, *, by_protocol: bool) -> None:
     )
     agent = create_memory_agent(model, memory=memory, prompt=PROMPT, checkpointer=InMemorySaver())
     screen = Screen()
-    screen.line(f"Models: {model if isinstance(model, str) else 'offline (scripted)'}")
     shown = Live(screen, console=screen.console) if screen.live else nullcontext()
     with shown:
         for text in TALK[::2]:

@@ -1,8 +1,8 @@
 # Three agents with Observational Memory, to look at in LangGraph Studio.
 #
 #     pip install -e ".[studio]"                   # in the checkout
-#     cd examples/studio && langgraph dev          # offline; real models with GOOGLE_API_KEY
-#                                                  # or OPENAI_API_KEY and their package
+#     cd examples/studio && langgraph dev          # offline; a real model with a key in MODELS
+#                                                  # and its package
 #
 # Talk about your books and your days. After a few messages the memory nodes light up; `om` in the
 # state panel is the memory, and a fork of an earlier turn remembers what was known at that turn.
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
+from langchain.chat_models import init_chat_model
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
@@ -63,26 +63,22 @@ class State(TypedDict):
     calls: NotRequired[int]  # a field of this graph alone
 
 
-def choose_models() -> tuple[str | BaseChatModel, BaseChatModel]:
-    """Choose the memory's model, and the agent's."""
-    if os.environ.get("GOOGLE_API_KEY") and find_spec("langchain_google_genai"):
-        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
-
-        return "google/gemini-flash-lite-latest", ChatGoogleGenerativeAI(
-            model="gemini-flash-latest"
-        )
-    if os.environ.get("OPENAI_API_KEY") and find_spec("langchain_openai"):
-        from langchain_openai import ChatOpenAI  # noqa: PLC0415
-
-        return "openai/gpt-6-luna", ChatOpenAI(model="gpt-6-luna")
-    # An Observer takes a while; so does this one, that you see it at work after the answer.
-    memorizing = ScriptedChatModel(
-        observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=0.5
-    )
-    return memorizing, ScriptedChatModel(answer)
-
-
-memory_model, model = choose_models()
+MODELS = {
+    "GOOGLE_API_KEY": "google_genai:gemini-flash-latest",
+    "OPENAI_API_KEY": "openai:gpt-6-luna",
+    "ANTHROPIC_API_KEY": "anthropic:claude-haiku-5-5",
+}
+named = [
+    name
+    for key, name in MODELS.items()
+    if os.environ.get(key) and find_spec(f"langchain_{name.partition(':')[0]}")
+]
+real_model = init_chat_model(named[0]) if named else None
+# An Observer takes a while; so does this one, that you see it at work after the answer.
+memory_model = real_model or ScriptedChatModel(
+    observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=0.5
+)
+model = real_model or ScriptedChatModel(answer)
 tools = [opening_hours]
 memory = ObservationalMemory(
     memory_model,

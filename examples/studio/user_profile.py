@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from graphs import choose_models
+from graphs import memory_model, real_model
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel
 
@@ -36,10 +36,7 @@ def answer(prompt: list[BaseMessage]) -> str | AIMessage:
     return f"You live in {city[1]}." if city else "I do not know yet."
 
 
-memory_model, model = choose_models()
 memory = ObservationalMemory(
     memory_model, working_memory=WorkingMemory(schema=Profile), resource_id="you"
 )
-profile = create_memory_agent(
-    ScriptedChatModel(answer) if isinstance(model, ScriptedChatModel) else model, memory=memory
-)
+profile = create_memory_agent(real_model or ScriptedChatModel(answer), memory=memory)

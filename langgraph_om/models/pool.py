@@ -234,15 +234,12 @@ def _make_model(name: str, sampling: Sampling, *, is_bare: bool) -> BoundModel:
     once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
     settings = fit_to_model(sampling, family, getattr(plain, "profile", None))
-    arguments, written = to_arguments(settings, family), sampling.written
-    if (
-        family == "google"
-        and (is_bare or "temperature" in written)
-        and not arguments.get("temperature")
-    ):
+    arguments = to_arguments(settings, family)
+    adds_own = family == "google" and "temperature" not in sampling.written
+    if family == "google" and (is_bare or not adds_own):
         arguments.setdefault("temperature", None)  # this client has a temperature of its own
     made = chat_model(name, {**once, **arguments}) if arguments else plain
-    adds = not settings.keys() <= sampling.asked.keys()
+    adds = not is_bare and (adds_own or not settings.keys() <= sampling.asked.keys())
     return BoundModel(made, adds, getattr(made, "profile", None), family_of(made))
 
 

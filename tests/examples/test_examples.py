@@ -205,7 +205,8 @@ def test_quickstart_marks_nothing_that_was_not_answered_from_memory() -> None:
         f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
         "from langgraph_om.testing import *; model = ScriptedChatModel('I do not know.', "
         "observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply); "
-        "quickstart.real_model = lambda: model; sys.argv = ['quickstart.py']; quickstart.main()",
+        "quickstart.choose_model = lambda _: model; sys.argv = ['quickstart.py']; "
+        "quickstart.main()",
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "<-" not in done.stdout

@@ -31,21 +31,15 @@ from support.wire_server import (
     Provider,
     Reply,
     Request,
-    anthropic_fails,
-    anthropic_says,
-    gemini_fails,
-    gemini_says,
+    Today,
+    fails,
     google,
     openai,
-    openai_fails,
-    openai_responds,
-    openai_says,
+    reach,
     serve,
 )
 
-NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User's boat is red\n</observations>"
 TALK = [f"My boat is red. {at} " * 30 for at in range(4)]
-REFUSED = "Request contains an invalid argument."
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 LIMITS: dict[str, Any] = {
     "observation": {"message_tokens": 150, "buffer_tokens": False},
@@ -55,35 +49,11 @@ LIMITS: dict[str, Any] = {
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 
-class Strict(Provider):
-    """Knows one model of each provider, and refuses a temperature, as reasoning models do."""
-
-    def take(self, request: Request) -> Reply:
-        with self._lock:
-            self.requests.append(request)
-        text = NOTED if "<conversation>" in json.dumps(request.body) else "Noted."
-        is_odd = "temperature" in request.body
-        if "enerateContent" in request.path:
-            if "gemini-flash-latest" not in request.path:
-                return gemini_fails(404, "This model is no longer available.", "NOT_FOUND")
-            return gemini_says(text)
-        if "/messages" in request.path:
-            return anthropic_fails(400, REFUSED) if is_odd else anthropic_says(text)
-        if is_odd or request.body["model"] != "gpt-6-luna":
-            return openai_fails(400 if is_odd else 404, REFUSED)
-        return openai_responds(text) if "/responses" in request.path else openai_says(text)
-
-    @property
-    def observed(self) -> list[dict[str, Any]]:
-        """The questions of the Observer."""
-        return [each.body for each in self.requests if "<conversation>" in json.dumps(each.body)]
-
-
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Strict]:
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Today]:
     for key in KEYS:
         monkeypatch.delenv(key, raising=False)
-    with serve(Strict()) as served:
+    with serve(Today()) as served:
         yield served
 
 
@@ -91,7 +61,7 @@ def _claude(provider: Provider) -> BaseChatModel:
     from langchain_anthropic import ChatAnthropic  # noqa: PLC0415 dear, and rarely used
 
     options: Any = {"base_url": provider.url, "api_key": "dummy", "max_retries": 0}
-    return ChatAnthropic(model="claude-opus-4-8", **options)
+    return ChatAnthropic(model="claude-haiku-5-5", **options)
 
 
 MODELS: dict[str, Callable[[Provider], BaseChatModel]] = {
@@ -145,11 +115,35 @@ def talk(agent: Any, thread: str = "t") -> dict[str, Any]:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("door", DOORS)
 def test_memory_observes_with_the_one_key_that_there_is(
-    provider: Strict, name: str, door: Callable[..., Any]
+    provider: Today, name: str, door: Callable[..., Any]
 ) -> None:
     state = talk(door(MODELS[name](provider), ObservationalMemory(**LIMITS)))
     assert "boat is red" in state["om"]["log"][0]["text"]
     assert not any(asked.get("tools") for asked in provider.observed)
+
+
+class Plain(Today):
+    """Refuses whatever a question is set to."""
+
+    MODELS = (*Today.MODELS, "gemini-of-tomorrow")
+
+    def _answer(self, request: Request) -> Reply:
+        settings = {**request.body, **request.body.get("generationConfig", {})}
+        odd = {"temperature", "maxOutputTokens", "max_completion_tokens"} & settings.keys()
+        if odd and "<conversation>" in json.dumps(request.body):
+            return fails(request.path, 400, "Request contains an invalid argument.")
+        return super()._answer(request)
+
+
+@pytest.mark.parametrize("name", ["google/gemini-of-tomorrow", "openai/gpt-6-luna"])
+def test_settings_that_nobody_asked_for_are_taken_back(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with serve(Plain()) as provider:
+        reach(provider, monkeypatch)
+        said = [HumanMessage(text, id=text[-9:]) for text in TALK]
+        noted = ObservationalMemory(name, **LIMITS).step(None, said, thread_id="t").record
+    assert "boat is red" in noted["log"][0]["text"]
 
 
 class Heard(BaseCallbackHandler):

@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -83,7 +83,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if reply.streams:
-            events = [f"data: {json.dumps(chunk)}\n\n" for chunk in reply.body]
+            events = [
+                f"event: {chunk.get('type', 'message')}\ndata: {json.dumps(chunk)}\n\n"
+                for chunk in reply.body
+            ]
             if "chat/completions" in self.path:
                 events.append("data: [DONE]\n\n")
             data, kind = "".join(events).encode(), "text/event-stream"
@@ -134,6 +137,7 @@ def reach(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_BASE", f"{provider.url}/v1")
     monkeypatch.setenv("GOOGLE_API_KEY", "dummy")
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", provider.url)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
 
 
 # --- What OpenAI says ----------------------------------------------------------------------------
@@ -190,6 +194,18 @@ def openai_responds(*texts: str, status: str = "completed", reason: str | None =
     )
 
 
+def openai_responds_in_pieces(text: str) -> Reply:
+    """An answer of the responses API as a stream of events."""
+    whole = openai_responds(text).body
+    at = {"item_id": "m1", "output_index": 1, "content_index": 0}
+    events = [
+        {"type": "response.created", "response": {**whole, "output": []}},
+        {"type": "response.output_text.delta", **at, "delta": text, "logprobs": []},
+        {"type": "response.completed", "response": whole},
+    ]
+    return Reply([{**event, "sequence_number": n} for n, event in enumerate(events)], streams=True)
+
+
 def openai_streams(*texts: str, finish: str = "stop") -> Reply:
     """A chat completion in pieces."""
     deltas: list[tuple[dict[str, Any], str | None]] = [({"content": text}, None) for text in texts]
@@ -229,6 +245,23 @@ def anthropic_says(text: str) -> Reply:
             "usage": {"input_tokens": 900, "output_tokens": 40},
         }
     )
+
+
+def anthropic_streams(text: str) -> Reply:
+    """A message of Claude in pieces."""
+    begun = {**anthropic_says("").body, "content": [], "stop_reason": None}
+    block = {"index": 0, "content_block": {"type": "text", "text": ""}}
+    delta = {"index": 0, "delta": {"type": "text_delta", "text": text}}
+    ended = {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 40}}
+    events = [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", **block},
+        {"type": "content_block_delta", **delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", **ended},
+        {"type": "message_stop"},
+    ]
+    return Reply(events, streams=True)
 
 
 def anthropic_fails(status: int, text: str, kind: str = "invalid_request_error") -> Reply:
@@ -305,3 +338,66 @@ def google(provider: Provider, **options: Any) -> Any:
     from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 dear, and rarely used
 
     return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)
+
+
+# --- What all of them say today ------------------------------------------------------------------
+
+
+class Today(Provider):
+    """Knows no retired model, and refuses settings that current models do not take, in few words.
+
+    The Observer is answered with a note, everybody else with a polite phrase.
+    """
+
+    MODELS = ("gemini-flash-latest", "gemini-flash-lite-latest", "gpt-6-luna", "claude-haiku-5-5")
+    REFUSED = ("temperature", "thinkingBudget", "budget_tokens")
+    NOTED = "User's boat is red"
+
+    def take(self, request: Request) -> Reply:
+        with self._lock:
+            self.requests.append(request)
+            number = len(self.requests)
+        reply = self._answer(request)
+        body = json.dumps(reply.body)
+        for made in ("c1", "m1", "r1"):  # clients make messages' ids of them
+            body = body.replace(f'"{made}"', f'"{made}-{number}"')
+        return replace(reply, body=json.loads(body))
+
+    def _answer(self, request: Request) -> Reply:
+        path, sent = request.path, json.dumps(request.body)
+        model = request.body.get("model") or path.rpartition("/")[2].partition(":")[0]
+        # Google's client has a temperature of its own, which is taken.
+        refused = self.REFUSED[1:] if "enerateContent" in path else self.REFUSED
+        if model not in self.MODELS:
+            return fails(path, 404, f"The model {model} is not available.")
+        if any(f'"{each}"' in sent for each in refused):
+            return fails(path, 400, "Request contains an invalid argument.")
+        note = f"<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) {self.NOTED}\n</observations>"
+        polite = "That is noted, and I keep it in mind for the rest of our talk. "
+        text = note if "<conversation>" in sent else polite * 2
+        streams = request.body.get("stream") or ":stream" in path
+        if "enerateContent" in path:
+            return gemini_streams(text) if streams else gemini_says(text)
+        if "/messages" in path:
+            return anthropic_streams(text) if streams else anthropic_says(text)
+        if "/responses" in path:
+            return openai_responds_in_pieces(text) if streams else openai_responds(text)
+        return openai_streams(text) if streams else openai_says(text)
+
+    @property
+    def observed(self) -> list[dict[str, Any]]:
+        """The questions of the Observer."""
+        return [each.body for each in self.requests if "<conversation>" in json.dumps(each.body)]
+
+    @property
+    def remembered(self) -> list[dict[str, Any]]:
+        """The agent's questions that hold the note."""
+        bodies = [each.body for each in self.requests if each.body not in self.observed]
+        return [body for body in bodies if self.NOTED in json.dumps(body)]
+
+
+def fails(path: str, status: int, text: str) -> Reply:
+    """An error of the provider that is asked at a path."""
+    if "enerateContent" in path:
+        return gemini_fails(status, text, "NOT_FOUND" if status == 404 else "INVALID_ARGUMENT")
+    return anthropic_fails(status, text) if "/messages" in path else openai_fails(status, text)

@@ -1,0 +1,55 @@
+"""The examples with a key of one provider alone, against a server that answers as providers do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from support.pages import ROOT
+from support.wire_server import Today, serve
+
+KEYS = ("GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+EXAMPLES = ["agent", "deep_agent", "quickstart", "state_graph", "stream_events", "studio/graphs"]
+PLAY = """
+from graphs import agent, middleware_agent, own_graph
+
+said = {"messages": [("user", "My boat is red. " * 80), ("user", "What is red?")]}
+print(*(graph.invoke(said) for graph in (agent, middleware_agent)))
+"""
+"""What a person does in Studio."""
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Today]:
+    with serve(Today()) as provider:
+        yield provider
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_runs_and_observes_with_one_key(provider: Today, example: str, key: str) -> None:
+    provider.requests.clear()
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    places = {
+        "GOOGLE_GEMINI_BASE_URL": provider.url,
+        "OPENAI_API_BASE": f"{provider.url}/v1",
+        "ANTHROPIC_BASE_URL": provider.url,
+    }
+    where, _, name = f"{ROOT}/examples/{example}.py".rpartition("/")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, *(["-c", PLAY] if name == "graphs.py" else [name])],
+        cwd=where,
+        env={**kept, **places, key: "dummy", "PYTHONUTF8": "1"},
+        encoding="utf-8",
+        capture_output=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "observation failed" not in done.stderr
+    assert provider.remembered
