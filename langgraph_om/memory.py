@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Self, Unpack, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -245,8 +246,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
         """
-        record = self._runner.record(state)
-        return cast("dict[str, Any]", self._build_status(record, self._open_window(record, state)))
+        record, messages = self._runner.record(state), self._runner.conversation(state)
+        record = self._runner.take_in(record, messages)
+        return cast("dict[str, Any]", self._build_status(record, self._open(record, messages)))
 
     def view(self, state: Any, *, history: Any = None) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model.
@@ -261,8 +263,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         record = self._runner.record(state)
         check_record(record)
-        window = self._open_window(record, state)
         messages = self._runner.conversation(state)
+        record = self._runner.take_in(record, messages)
+        window = self._open(record, messages)
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
@@ -339,10 +342,8 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             return render_log_as_of(found[0], moment) if found else ""
         return read_observations_as_of(states, moment)
 
-    def _open_window(self, record: MemoryRecord, state: Any) -> Window:
-        runner = self._runner
-        counter = runner.read_window(record)[0].counter
-        return open_window(record, runner.conversation(state), counter)
+    def _open(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
+        return open_window(record, messages, self._runner.read_window(record)[0].counter)
 
     def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
@@ -517,7 +518,8 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
         """
         state = yield from self._read()
         states = (yield from self._list_generations(10)) if history else None
-        view = self._memory.view(state, history=states)
+        read = partial(self._memory.view, state, history=states)
+        view: MemoryView = yield from call_function(read, "om_view")
         if view.record["thread_id"]:
             return view
         return replace(view, record={**view.record, "thread_id": self.thread_id})
@@ -525,7 +527,9 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
     @waited
     def status(self) -> Requests[dict[str, Any]]:
         """Return the `data` of `data-om-status`; asks no model."""
-        return self._memory.status((yield from self._read()))
+        read = partial(self._memory.status, (yield from self._read()))
+        status: dict[str, Any] = yield from call_function(read, "om_view")
+        return status
 
     @waited
     def history(self, limit: int = 10) -> Requests[list[MemoryRecord]]:

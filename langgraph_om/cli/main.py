@@ -318,7 +318,8 @@ def list_rows(
 def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Say what costs what, and what to do."""
     runner, state = runner_of(memory), source.state(args.thread)
-    record, messages = runner.record(state), runner.conversation(state)
+    messages = runner.conversation(state)
+    record = runner.take_in(runner.record(state), messages)
     settings, status = runner.read_window(record)[0], cast("StatusData", memory.status(state))
     counter = settings.counter
     window = open_window(record, messages, counter)

@@ -27,16 +27,21 @@ from langgraph_om.core.config.thresholds import (
     select_learned,
 )
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
+from langgraph_om.core.cycles.carry_out import (
+    build_deferred,
+    carry_out,
+    describe_job,
+    take_in_results,
+)
 from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
-from langgraph_om.core.record.fold import is_folded
+from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, digest_run, open_window
-from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
+from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
@@ -50,7 +55,7 @@ from langgraph_om.models.providers import (
     name_actor,
     write_schema,
 )
-from langgraph_om.runtime.drivers import POLL_SECONDS
+from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
     Buffering,
@@ -682,6 +687,15 @@ class StepRunner:
                 step.settings.thresholds.message_tokens,
             )
         return assemble(step.view, step.record, system=system, with_reasoning=with_reasoning)
+
+    def take_in(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> MemoryRecord:
+        """Return a record with what came of its background jobs, as the next step will have it."""
+        if not record["pending"]:
+            return record
+        settings = self.read_window(record)[0]
+        jobs = drive(peek_pending(record), self.context()).result
+        window = open_window(record, messages, settings.counter)
+        return fold(record, take_in_results(settings, record, window, jobs, self.clock()))
 
     def look(
         self,

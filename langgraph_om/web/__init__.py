@@ -459,7 +459,8 @@ def read_page(
 ) -> dict[str, Any]:
     """Return what the page of a thread shows, by the names that its template has for it."""
     runner = runner_of(memory)
-    record, messages = runner.record(state), runner.conversation(state)
+    messages = runner.conversation(state)
+    record = runner.take_in(runner.record(state), messages)
     step = runner.look(record, messages, runner.read_texts(state))
     fitted, actor = runner.read_window(record)
     at = max(0, record["turn"]["step"])

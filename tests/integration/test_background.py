@@ -188,12 +188,6 @@ def test_result_of_a_run_that_is_over_is_announced_by_the_next_one() -> None:
     assert (
         record_of(agent.graph, config)["pending"]["observation"]["cycle_id"] == started["cycleId"]
     )
-    assert (
-        agent.memory.status(values(agent.graph, config))["windows"]["buffered"]["observations"][
-            "status"
-        ]
-        == "running"
-    )
     agent.memory.flush()
     parts = say(agent.graph, config, turn(number + 1))
     [ended] = of_kind(parts, "buffering-end")

@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
+    BackgroundBuffering,
     ConfigurationError,
     InlineBuffering,
     ObservationalMemory,
@@ -500,3 +501,43 @@ def test_axe_finds_nothing_serious(served: str, path: str, tmp_path: Path) -> No
     assert found, seen[:500]
     assert json.loads(found[1].replace("&lt;", "<").replace("&amp;", "&")) == []
     assert int(found[2]) > 10
+
+
+async def test_work_in_the_background_is_shown_while_it_goes_on_and_ready_once_it_is_done() -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def observe(messages: list[BaseMessage]) -> str:
+        begun.set()
+        let_go.wait(60)
+        return ExtractiveObserver().reply(messages)
+
+    made = make_agent(
+        "agent",
+        InMemorySaver(),
+        observed_by=ScriptedChatModel(observer=observe),
+        messages=2000,
+        observation={"buffer_tokens": 0.1},
+        buffering=BackgroundBuffering(),
+    )
+    memory, agent, config = made.memory, made.graph, on_thread("t")
+    talk(agent, config, turns(4))
+    assert begun.wait(60)
+    thread = memory.of(agent, config)
+
+    async def shown() -> tuple[str, str, str]:
+        async with client(memory_app(memory, graph=agent)) as page:
+            text = Tags((await page.get("/memory/t")).text).text
+        said = re.search(r"At work in the background: [\w ]+", text)
+        status = (await thread.astatus())["windows"]["buffered"]["observations"]["status"]
+        return said[0] if said else "", status, str(await thread.aview())
+
+    at_work, status, view = await shown()
+    assert (at_work, status) == ("At work in the background: observing messages", "running")
+    assert "at work: observing messages" in view
+    let_go.set()
+    assert await memory.aflush(60)
+    at_work, status, view = await shown()
+    assert (at_work, status) == ("", "complete")
+    assert "at work" not in view
+    assert "1 chunk for" in view
+    assert values(agent, config)["om"]["pending"]  # nobody has written anything
