@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.observe.transcript import says_much
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import (
     MAX_CHARACTERS_READ,
@@ -77,11 +79,11 @@ class ExtractiveObserver(OfflineChatModel):
     It reads the last `<conversation>` block of its messages. Of each message it quotes the sentence
     with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
     as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
-    a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, and so
-    do those that tell least while the items are longer than a quarter of the conversation, but no
-    call behind the user's newest message. Where it is told of 📌, it marks what the user wants
-    "always", "never" or "from now on". It is not clever, but what it writes is drawn from the
-    conversation and the same every time.
+    a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, unless
+    many such words are all that is said, and so do those that tell least while the items are longer
+    than a quarter of the conversation, but no call behind the user's newest message. Where it is
+    told of 📌, it marks what the user wants "always", "never" or "from now on". It is not clever,
+    but what it writes is drawn from the conversation and the same every time.
 
         >>> transcript = '''<conversation>
         ... Date: Dec 4, 2025
@@ -131,7 +133,11 @@ class ExtractiveObserver(OfflineChatModel):
         return self._answer(prompt, transcript)
 
     def _answer(self, prompt: str, transcript: str) -> str:
-        notes = self._take_notes(_read_transcript(transcript), marks=_ORDER_MARK in prompt)
+        lines = [*_read_transcript(transcript)]
+        notes = self._take_notes(lines, marks=_ORDER_MARK in prompt)
+        if not notes and says_much(transcript, EstimatingCounter().count_text):
+            longest = max(lines, key=lambda line: len(line.text))
+            notes = [_Note(0, longest, longest.text[:MAX_CHARACTERS_READ], "")]
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
             return NO_OBSERVATIONS
@@ -148,7 +154,7 @@ class ExtractiveObserver(OfflineChatModel):
             answer.append(f"<thread-title>{cut(topic, 5).rstrip('….,!?;:')}</thread-title>")
         return "\n".join(answer)
 
-    def _take_notes(self, lines: Iterator[_TranscriptLine], *, marks: bool) -> list[_Note]:
+    def _take_notes(self, lines: Iterable[_TranscriptLine], *, marks: bool) -> list[_Note]:
         """Return what each message tells, without those that tell nothing."""
         notes: list[_Note] = []
         plain = 0

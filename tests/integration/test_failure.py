@@ -61,6 +61,8 @@ USELESS: dict[str, Any] = {
     "says nothing": "",
     "chats": "Sure! It sounds like a wonderful trip. Anything else I can do for you?",
     "empty block": "<observations>\n\n</observations>",
+    "notes nothing": "<observations>(none)</observations>",
+    "says so elsewhere": "<observations>\n* 特になし\n</observations>",
     "loops": LOOP,
     "is cut off": HALF,
     "refuses": AIMessage([{"type": "refusal", "refusal": "I can not."}]),
@@ -142,18 +144,30 @@ def test_asked_twice_before_giving_up_on_an_answer_in_the_wrong_form() -> None:
     assert of_kind(parts, "observation-failed") == []
 
 
-def test_nothing_worth_noting_is_an_answer() -> None:
+def test_small_talk_may_need_no_note() -> None:
     nothing = "<observations>(none)</observations>"
     agent = make_agent("agent", InMemorySaver(), model=scripted(observer=nothing))
-    told = conversation(agent, turns(14))
-    parts = [part for turn_parts in told for part in turn_parts]
-    assert of_kind(parts, "observation-failed") == []
-    assert {end["observationTokens"] for end in of_kind(parts, "observation-end")} == {0}
-    record = record_of(agent.graph, CONFIG)
-    (group,) = record["log"]
+    agent.graph.invoke({"messages": [HumanMessage("Hi there! How are you?")]}, CONFIG)
+    report = agent.memory.of(agent.graph, CONFIG).observe()
+    assert report.remaining_tokens == 0
+    (group,) = record_of(agent.graph, CONFIG)["log"]
     assert group["text"] == ""
-    assert len(agent.prompts()[-1]) < 12
-    assert agent.asked("reflector") == 0
+    assert agent.asked("observer") == 1
+
+
+def test_who_noted_nothing_of_much_talk_is_asked_for_an_item() -> None:
+    asked: list[str] = []
+    noted = "<observations>\n* 🔴 (09:00) User goes to Lisbon\n</observations>"
+
+    def observe(messages: list[BaseMessage]) -> str:
+        asked.append(messages[-1].text)
+        return "<observations>(none)</observations>" if len(asked) == 1 else noted
+
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=observe))
+    conversation(agent, turns(6))
+    assert "(none)" not in asked[1]
+    assert "at least one item" in asked[1]
+    assert record_of(agent.graph, CONFIG)["log"][0]["text"]
 
 
 def test_reflector_that_fails_leaves_the_log() -> None:

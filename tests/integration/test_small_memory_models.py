@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from langgraph_om import (
     InlineBuffering,
     ModelByInputTokens,
     ObservationalMemory,
+    SQLAlchemyArchive,
     create_memory_agent,
 )
 from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.shared_world import Agent, config, sharing
 
 COUNTER = EstimatingCounter()
 
@@ -122,3 +126,23 @@ def test_a_title_is_asked_about_less() -> None:
     state = talk(agent, 4, words=150)
     assert state["om"]["thread_title"] == "A trip to Tromso"
     assert small.refused
+
+
+@pytest.mark.parametrize("says", ["{size} sent, {window} read", "troppo", "nothing", "profile"])
+def test_threads_of_a_user_are_observed_in_as_many_questions_as_it_takes(
+    says: str, tmp_path: Path
+) -> None:
+    small = Small(6500, says, profile=says == "profile")
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
+    memory = sharing(archive, small.model, observation={"message_tokens": 5000})
+    agent = Agent(memory, InMemorySaver())
+    for thread in ("trips", "work", "home"):
+        for turn in range(7):
+            text = f"Code {thread}-{turn} is new. " + f"Quay {turn} has lamps of brass. " * 60
+            agent.graph.invoke({"messages": [HumanMessage(text)]}, config(thread))
+    record, messages = agent.state("home")
+    others = [message.text for message in messages if message.id == OTHERS_ID]
+    archive.close()
+    assert {group["thread_id"] for group in record["log"]} >= {"trips", "work"}
+    assert sum(map(COUNTER.count_text, others)) < 5000
+    assert small.refused <= (0 if says == "profile" else 20)

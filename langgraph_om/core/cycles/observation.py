@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from langgraph_om.core.additions import added_hints
 from langgraph_om.core.config.settings import Settings
@@ -42,7 +42,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
-from langgraph_om.core.observe.transcript import Transcript, to_local
+from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
@@ -401,7 +401,8 @@ def _ask_part_by_part(
         newest = merge_hints(hints, (answer.hints for answer in answers))
         question = build_question(_build_observer_input(info, transcript, groups, newest, room))
         try:
-            answer = yield from observe(question)
+            is_much = says_much(transcript.text, info.settings.counter.count_text)
+            answer = yield from observe(question, is_much=is_much)
         except ObserverError as error:
             room = min(room or error.room, error.room)
             split = split_further(transcript, question, error.room, info.settings.counter)
@@ -450,18 +451,28 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
     return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
-def _build_observer_input(
-    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any], room: int
-) -> ObserverInput:
-    """Return what the Observer is given.
+def find_previous_tokens(info: CycleInfo, room: int) -> int | Literal[False]:
+    """Return how many tokens of earlier observations a question shows; `False` for all.
 
     Args:
         room: The tokens that a question may have; 0 where none was refused.
     """
+    tokens = resolve_previous_tokens(info.settings.observation, info.tokens)
+    if not room:
+        return tokens
+    most = room // _PREVIOUS_SHARE
+    return most if tokens is False else min(tokens, most)
+
+
+_PREVIOUS_SHARE: Final = 8
+"""Of a question that was refused for its length, no more than one part in so many."""
+
+
+def _build_observer_input(
+    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any], room: int
+) -> ObserverInput:
+    """Return what the Observer is given."""
     observation, features = info.settings.observation, info.settings.features
-    previous = resolve_previous_tokens(observation, info.tokens)
-    if room:
-        previous = min(previous or room, room // 8)
     return ObserverInput(
         transcript=shown.text,
         timezone=info.settings.timezone,
@@ -469,7 +480,7 @@ def _build_observer_input(
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
             features.select_log(known),
-            previous,
+            find_previous_tokens(info, room),
             info.settings.counter,
             shown.text,
         ),

@@ -29,7 +29,7 @@ from langgraph_om.core.content.parts import (
     role_of,
     selected,
 )
-from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, compile_late, escape, sanitize
+from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import (
     AskModel,
@@ -44,6 +44,7 @@ from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, mer
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import (
+    LEFT_EDGE,
     TimedMessage,
     Transcript,
     TranscriptLimits,
@@ -72,8 +73,6 @@ _LABEL_TOKENS: Final = 40
 _BREAK_WITHIN: Final = 0.2
 """A part ends at a line break or a blank in its last fifth, if there is one."""
 
-_LEFT_EDGE = compile_late(r"\n(?=[^ \n])")
-"""What separates the lines of a transcript: those of a content are indented."""
 _DAY = "Date: "
 
 
@@ -104,7 +103,7 @@ def split_transcript(
     is_bounded = most_tokens is not None and most_tokens <= tokens * _SURE
     if is_bounded or count(text) <= tokens * _SLACK:
         return SplitTranscript([transcript])
-    lines, left_out = _split_lines(_LEFT_EDGE.split(text), tokens, count, most)
+    lines, left_out = _split_lines(LEFT_EDGE.split(text), tokens, count, most)
     texts = list(_pack(lines, tokens))
     attached: list[list[Attachment]] = [[] for _ in texts]
     for attachment in transcript.attachments:

@@ -1,7 +1,7 @@
 """Lines by which an answer shows that it is none.
 
-It says, in usual words of usual languages, that there is nothing worth noting; it refuses; or it
-leaves the form not filled in. Every pattern here is used on a bounded part of a line.
+It says that there is nothing worth noting; it refuses; or it leaves the form not filled in. Every
+pattern here is used on a bounded part of a line.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from langgraph_om.core.content.text import compile_late
-
-_MAX_LINE_CHARS: Final = 100
-"""A line that is longer says something."""
 
 _MAX_HEAD_CHARS: Final = 300
 """Of a line, what is read to know a refusal or a form."""
@@ -29,103 +26,44 @@ _LABEL: Final = compile_late(
 
 # --- Nothing to note ------------------------------------------------------------------------------
 
-
-def _collect(*texts: str) -> frozenset[str]:
-    return frozenset(word for text in texts for word in text.split())
-
-
-_NOTHING: Final = _collect(
-    "none nothing nil null empty nichts keine keins leer aucun aucune rien néant vide",
-    "ninguna ninguno nada vacío nessuna nessuno niente nulla nenhuma nenhum vazio geen niets",
-    "brak nic žádné žádná žádný нет ничего отсутствуют немає нічого inga inget ingen ingenting",
-    "intet mitään yok hiçbiri boş אין 없음 없습니다 없다",
-) | {"n/a", "n / a", "n. a", "n.a"}
-"""Words that alone say that there is nothing."""
-_NOT: Final = _collect(
-    "no not any without kein keinerlei keinen ohne pas aucunes sans sin sem senza não non ningún",
-    "żadnych nie не никаких ei zonder без",
+_NOTHING: Final = frozenset(
+    {
+        *("none", "nothing", "nil", "null", "n/a", "nichts", "keine", "rien", "aucune", "nada"),
+        *("ninguna", "niente", "nenhuma", "geen", "brak", "нет", "无", "無", "なし", "없음", "yok"),
+    }
 )
-"""Words that say so of the word that follows."""
-_NOTES: Final = _collect(
-    "observation observations noteworthy notable noting note memorable remembering recording",
-    "beobachtung beobachtungen notizen bemerkenswertes erwähnenswertes notierenswertes",
-    "remarquable noter notables observación observaciones destacable reseñable anotar",
-    "osservazione osservazioni annotare observação observações notável anotações",
-    "observatie observaties waarneming waarnemingen noemenswaardigs vermeldenswaard",
-    "obserwacji наблюдений наблюдения примечательного спостережень pozorování observationer",
-    "observasjoner havaintoja gözlem gözlemler תצפיות ملاحظات 관찰 관찰된",
+"""Words that alone say that there is nothing; in brackets any words do."""
+_BRACKETED: Final = compile_late(r"\([^()]{1,100}\)|（[^（）]{1,100}）")
+_DENIES: Final = compile_late(
+    r"(?:there (?:is|are|was|were) )?(?:no|nothing)\b[^,;:]{0,40}\b(?:conversation|content"
+    r"|messages|note|noteworthy|noted|observations?|observed?|record|report|summari[sz]e)\b"
+    r"[^,;:]{0,40}",
+    re.IGNORECASE,
 )
-"""Words for what is asked for: nobody says of a fact that there is no such thing."""
-_MATTER: Final = _collect(
-    "information info fact facts update updates change changes detail details content entries",
-    "informationen fakten einträge informations faits información novedades hechos informazioni",
-    "novità informações fatos informatie feiten informacji faktów информации фактов",
-)
-_FILL: Final = _collect(
-    "new to report record of add was were is are there this the time here in for from so far yet",
-    "at moment conversation exchange session chat further additional other just only small talk",
-    "smalltalk greeting greetings chitchat made found noted recorded needed required worth be have",
-    "has been since previous already covered by beyond these those significant relevant important",
-    "new happened occurred notes mention remember memory observed detected available currently",
-    "neu neue neuen neues weitere weiteren relevanten wichtigen zu vermerken notieren berichten",
-    "vorhanden gefunden gab es gibt diesem dieser gespräch wichtiges besonderes relevantes",
-    "nouvelle nouvelles nouveau nouveaux à signaler de d l n y il a pour le moment dans cette",
-    "nueva nuevas nuevo nuevos que registrar informar se hay relevante interés por ahora esta",
-    "nuova nuove nuovo nuovi da segnalare ci sono di rilevante degno nota nova novas novo novos há",
-    "registrar relatar digno nieuwe nieuws te melden er zijn nowych nowego do zapisania",
-    "новых новые нового нових нове заметить отметить записи для nová nové nových nya nye nytt ny",
-    "uusia uutta yeni kayda değer bir şey herhangi חדשות جديدة 새로운 해당 사항 특이사항",
-    "기록할 내용",
-)
-_SPACED: Final = ("tidak ada", "không có", "लاشيء", "कुछ नहीं", "कोई नहीं")
-_SPACED_NOTHING: Final = ("لا شيء", "لا يوجد", "لا توجد", *_SPACED)
-_HAN_NOTHING: Final = _collect(
-    "暂无 暫無 没有 沒有 无 無し 無 空 なし ありません ございません ない"
-)
-_HAN_NOTES: Final = _collect(
-    "观察结果 观察 觀察 值得记录 值得記錄 记录 記錄 特記事項 観察事項 観察 観測 記録"
-)
-_HAN_FILL: Final = _collect(
-    "新的 新 的 内容 內容 任何 可 需要 信息 特に 特記 新しい 新たな",
-    "新規 事項 すべき する こと 該当 は の に も",
-)
-_WORD: Final = compile_late(
-    "|".join(
-        (
-            r"n/a\b|n / a\b|n\. ?a\b",
-            *sorted({*_SPACED_NOTHING, *_HAN_NOTHING, *_HAN_NOTES, *_HAN_FILL}, key=len)[::-1],
-            r"[^\W_]+",
-        )
-    )
-)
-_ALONE: Final = _NOTHING | _HAN_NOTHING | {*_SPACED_NOTHING}
-_STRONG: Final = _NOTES | _HAN_NOTES
-_KNOWN: Final = _ALONE | _NOT | _STRONG | _MATTER | _FILL | _HAN_FILL
 
 
 def says_nothing_to_note(text: str) -> bool:
-    """Return whether each line says, in usual words of usual languages, that there is nothing."""
+    """Return whether each line says in the form for it that there is nothing to note.
+
+    Whether that is believed depends on how much was said.
+    """
     lines = [line for line in text.split("\n") if line.strip()]
-    return bool(lines) and all(map(_denies, lines))
+    return bool(lines) and all(map(_is_nothing, lines))
 
 
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
-
-
-def _denies(line: str) -> bool:
-    if len(line) > _MAX_LINE_CHARS:
-        return False
+def _is_nothing(line: str) -> bool:
     label = _LABEL.match(line)
-    text = line[label.end() :] if label else line
-    words = _WORD.findall(_fold(text))
-    if not words or not _KNOWN.issuperset(words):
-        return False
-    is_denied = not _ALONE.isdisjoint(words)
-    if label and (label["mark"] or label["time"]):  # An item is a fact, unless it is about items.
-        names_notes = not _STRONG.isdisjoint(words) and (is_denied or not _NOT.isdisjoint(words))
-        return names_notes or (is_denied and len(words) == 1 and not label["time"])
-    return is_denied or not (_NOT.isdisjoint(words) or (_STRONG | _MATTER).isdisjoint(words))
+    text = (line[label.end() :] if label else line).strip(" \t*_`.。")
+    if _BRACKETED.fullmatch(text):
+        return True
+    is_fact = label is not None and label["time"]
+    word = unicodedata.normalize("NFKC", text).casefold().strip("[]</> ")
+    return not is_fact and word in _NOTHING
+
+
+def denies_all(items: Sequence[str]) -> bool:
+    """Return whether items say in English sentences that there was nothing to observe."""
+    return bool(items) and all(_DENIES.fullmatch(_head(item).strip()) for item in items)
 
 
 # --- Refusals -------------------------------------------------------------------------------------
@@ -144,30 +82,6 @@ _REFUSALS: Final = (
     rf"(?:{_CANNOT}|must decline)"
     rf"|(?:i|we) ?(?:{_CANNOT}|decline to|refuse to|(?:must|have to) (?:decline|refuse) to) {_HELP}"
     r"|as an ai\b"
-    # German
-    r"|(?:es )?(?:tut mir|tut uns|leider|entschuldigung).{0,40}\b(?:kann ich|ich kann)\b.{0,60}"
-    r"\bnicht\b"
-    r"|(?:dabei |das )?(?:kann ich|ich kann)\b.{0,40}\bnicht (?:helfen|unterstützen|bearbeiten"
-    r"|beantworten|nachkommen)"
-    # French
-    r"|(?:je suis|nous sommes)? ?(?:vraiment )?désolée?s?\b.{0,20}\bje ne\b"
-    r"|je ne (?:peux|suis|puis).{0,12} (?:vous |t'|pas )*(?:aider|répondre|assister|traiter"
-    r"|capable|en mesure)"
-    # Spanish, Portuguese, Italian
-    r"|(?:lo siento|lo lamento|disculpa|desculpe|sinto muito|lamento|mi dispiace|scusa)\b.{0,20}"
-    r"\b(?:no puedo|no podemos|não posso|non posso|não consigo|non sono in grado)\b"
-    r"|(?:no puedo|não posso|non posso) (?:ayudar|asistir|cumplir|ajudar|atender|aiutar|assister)"
-    # Dutch, Polish, Russian
-    r"|(?:het spijt me|sorry)\b.{0,20}\bik\b.{0,40}\bniet\b"
-    r"|przykro mi\b.{0,20}\bnie mogę\b"
-    r"|(?:извините|простите|к сожалению|мне жаль)\b.{0,20}\b(?:я )?не (?:могу|смогу|в состоянии)\b"
-    r"|я не могу (?:помочь|выполнить|обработать|ответить|предоставить)"
-    # Chinese, Japanese, Korean
-    r"|(?:很|非常|十分)?(?:抱歉|对不起|對不起).{0,12}(?:无法|不能|無法)"
-    r"|我(?:无法|不能|無法)(?:协助|協助|帮助|幫助|提供|满足|处理|處理|回答|完成)"
-    r"|.{0,20}(?:対応|お手伝い|お答え|協力|お応え)(?:すること)?(?:は|が)?(?:でき|いたしかね)"
-    r"|申し訳(?:ありません|ございません).{0,40}(?:でき|かね)"
-    r"|죄송.{0,40}(?:없습니다|어렵습니다)"
 )
 _REFUSES: Final = compile_late(_REFUSALS, re.IGNORECASE)
 

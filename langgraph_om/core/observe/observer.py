@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -18,7 +19,7 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
+from langgraph_om.core.observe.parse_answer import ParsedAnswer, hold_to_size, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
@@ -55,11 +56,12 @@ class ObserverInput:
     """Of the times in the transcript."""
 
 
-def observe(question: AskModel) -> Flow[ParsedAnswer]:
+def observe(question: AskModel, *, is_much: bool = False) -> Flow[ParsedAnswer]:
     """Ask the Observer about one thread, and once more when its answer cannot be used.
 
     Args:
         question: From `build_question`.
+        is_much: Whether more was said than may need no note.
 
     Returns:
         A parsed answer whose status is `ok` or `none`.
@@ -67,16 +69,26 @@ def observe(question: AskModel) -> Flow[ParsedAnswer]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    return (yield from ask_until_usable(question, _read_answer, "observer_retry"))
+    read = partial(_read_answer, is_much=is_much)
+    return (yield from ask_until_usable(question, read, "observer_retry", is_much=is_much))
+
+
+_LEAST: Final = {
+    False: "Where nothing is worth noting, the first block is "
+    "`<observations>(none)</observations>`.",
+    True: "Of whatever was talked about, at least one item says what it was.",
+}
+"""The least that an answer holds, by whether more was said than may need no note."""
 
 
 def ask_until_usable(
-    question: AskModel, read: Callable[[ModelReply], AnswerT], retry: str
+    question: AskModel, read: Callable[[ModelReply], AnswerT], retry: str, *, is_much: bool
 ) -> Flow[AnswerT]:
     """Ask the Observer, and once more when its answer cannot be used.
 
     Args:
         retry: The name of the prompt that asks once more.
+        is_much: As for `observe`.
 
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
@@ -88,7 +100,7 @@ def ask_until_usable(
         quoted: list[BaseMessage] = []
         if answer.status == "malformed":
             quoted.append(AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS)))
-        asked_again = HumanMessage(fill(retry, problem=answer.problem))
+        asked_again = HumanMessage(fill(retry, problem=answer.problem, least=_LEAST[is_much]))
         reply = yield replace(question, messages=[*question.messages, *quoted, asked_again])
         refused, answer = answer, _read_reply(reply, read)
         if answer.status == "none" and refused.status in ("degenerate", "cut_off"):
@@ -169,5 +181,5 @@ def write_hints(hints: Mapping[str, str | None]) -> str:
     return "\n".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in tagged)
 
 
-def _read_answer(reply: ModelReply) -> ParsedAnswer:
-    return parse_output(reply.text, cut_off=reply.cut_off)
+def _read_answer(reply: ModelReply, *, is_much: bool) -> ParsedAnswer:
+    return hold_to_size(parse_output(reply.text, cut_off=reply.cut_off), is_much=is_much)

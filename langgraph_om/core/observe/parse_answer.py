@@ -17,7 +17,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_om.core.additions import added_hints
 from langgraph_om.core.content.text import compile_late, sanitize
-from langgraph_om.core.items import ITEM, ITEM_START, is_date_line, strip_date_marks
+from langgraph_om.core.items import (
+    ITEM,
+    ITEM_START,
+    cut_spans,
+    find_spans,
+    is_date_line,
+    read_head,
+    strip_date_marks,
+)
 from langgraph_om.core.observe.answer_tags import (
     ITEM_LINE,
     LOG,
@@ -29,6 +37,7 @@ from langgraph_om.core.observe.answer_tags import (
     tag_of,
 )
 from langgraph_om.core.observe.non_answers import (
+    denies_all,
     is_blank_form,
     is_refused,
     is_verdict,
@@ -174,10 +183,10 @@ class Lines:
 
     @property
     def are_doubtful(self) -> bool:
-        """Whether they refuse, or are the form not filled in."""
+        """Whether they refuse, tell of nothing, or are the form not filled in."""
         entries = [*self.before, *self.items, *self.after]
         refused = is_refused(self.before, self.items, self.after)
-        return refused or is_blank_form(self.dates, entries)
+        return refused or denies_all(entries) or is_blank_form(self.dates, entries)
 
 
 _CDATA_OPENS: Final = compile_late(r"\s*+(?:<!\[CDATA\[\s*+)+")
@@ -239,7 +248,7 @@ def read_json(text: str) -> Split | None:
     )
 
 
-AnswerStatus = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
+AnswerStatus = Literal["ok", "none", "empty", "silent", "malformed", "degenerate", "cut_off"]
 
 MAX_LINE_CHARS = 10_000
 """A longer line is cut, with a mark that says how many characters were left out."""
@@ -273,7 +282,8 @@ _MAX_NOTHING_CHARS = 40
 _NOTHING = {"none", "n/a"}
 
 _PROBLEMS: dict[AnswerStatus, str] = {
-    "empty": "The answer holds no observations, and does not say `(none)` either.",
+    "empty": "The answer holds no observations.",
+    "silent": "The answer notes nothing of a conversation in which much was said.",
     "malformed": "The answer holds no list of observations inside `<observations>` tags.",
     "degenerate": "The answer repeats itself over and over.",
     "cut_off": "The answer was cut off before its end.",
@@ -292,6 +302,27 @@ class ParsedAnswer:
     problem: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Those that it states, by name."""
+
+
+def hold_to_size(answer: ParsedAnswer, *, is_much: bool) -> ParsedAnswer:
+    """Return an answer, unless it notes nothing where much was said: that is none.
+
+    One or two lines without mark and time are not in the form that is asked for; so does a model
+    write, in any language, that there is nothing, or that it will not.
+
+    Args:
+        is_much: Whether more was said than may need no note.
+    """
+    if not is_much or answer.status not in ("ok", "none"):
+        return answer
+    text = answer.observations
+    heads = [read_head(item) for item in cut_spans(text, find_spans(text))]
+    if len(heads) > _FEW or any(head.mark or head.time for head in heads):
+        return answer
+    return _build_failed("silent")
+
+
+_FEW: Final = 2
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> ParsedAnswer:

@@ -54,6 +54,11 @@ SPEAKER_NAMES: Final = {"user": "User", "assistant": "Assistant"}
 _OWN_LABELS: Final = frozenset({"date", "tool"})
 """Words that our own lines begin with."""
 
+LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
+"""What separates the lines of a transcript: those of a content are indented."""
+MUCH_SAID: Final = 60
+"""Tokens. Greetings, thanks and an "ok" have fewer; who says more tells something."""
+
 _FURTHER_LINE = compile_late(r"\n(?=[^\n])")
 _FURTHER_LINE_INDENT: Final = "\n  "
 _WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
@@ -130,6 +135,19 @@ def transcribe(
     text = escape_tags(written, _WRAPPING_TAG)
     most = writer.bound_tokens(counter, len(text)) if text == written else None
     return Transcript(text, find_attachments(writer.placeholders.parts), most)
+
+
+def says_much(transcript: str, count: Callable[[str], int]) -> bool:
+    """Return whether user and assistant say more in a transcript than may need no note."""
+    said = 0
+    for line in LEFT_EDGE.split(transcript):
+        label, _, body = line.partition(": ")
+        is_speech = label.partition(" ")[0] in SPEAKER_NAMES.values()
+        if is_speech and not label.endswith(" reasoning"):
+            said += count(body)
+            if said > MUCH_SAID:
+                return True
+    return False
 
 
 def format_day(day: date) -> str:

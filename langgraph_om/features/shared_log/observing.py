@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
     Cycle,
@@ -28,6 +28,7 @@ from langgraph_om.core.cycles.cycle import (
 from langgraph_om.core.cycles.observation import (
     apply_reflection,
     build_groups,
+    find_previous_tokens,
     merge_hints,
     sort_notes,
 )
@@ -39,11 +40,13 @@ from langgraph_om.core.cycles.questions import (
     review_answers,
     rewrite_answer,
     show_messages,
+    split_further,
     tell_found,
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.observe.transcript import Transcript, says_much
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
@@ -122,7 +125,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
                 for part in shown.parts
             ]
         )
-    answers, asked, noticed = yield from _ask_in_rounds(cycle, inputs)
+    answers, asked, noticed, further = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in batch:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
@@ -130,45 +133,87 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
     noted = "\n\n".join(parsed.observations for parsed in found.values()).strip()
     if asked is not None and noted:
         noticed = join_found([noticed, (yield from ask_for_values(cycle, asked, noted))])
-    tokens = sum(left_out[thread_id] for thread_id in answers)
+    tokens = further + sum(left_out[thread_id] for thread_id in answers)
     return _BatchAnswer(found, (yield ReadTally()), noticed, left_out_tokens=tokens, said=said)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found]]:
-    """Ask about the first part of each thread, then about the second ones, and so on."""
+) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found, int]]:
+    """Ask about the first part of each thread, then about the second ones, and so on.
+
+    A question that is refused for its length is divided.
+
+    Returns:
+        The answers by thread id, the last question, the entries of features, and about how many
+        tokens no question had room for.
+    """
+    rounds = [[*filter(None, parts)] for parts in zip_longest(*threads)]
+    waiting: list[Sequence[ThreadInput]] = [*reversed(rounds)]
+    lost: set[str] = set()
     said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
     question: AskModel | None = None
     noticed: list[Found] = []
-    for number in range(max(map(len, threads), default=0)):
-        asked: list[ThreadInput] = []
-        for parts in threads:
-            before = said.get(parts[0].thread_id, ())
-            if number < len(parts) and len(before) == number:
-                part = parts[number]
-                hints = merge_hints(part.hints, (answer.hints for answer in before))
-                asked.append(replace(part, hints={name: hints[name] for name in part.hints}))
-        latest = _build_threads_input(cycle, asked, said)
+    room = left_out = 0
+    count = cycle.settings.counter.count_text
+    while waiting:
+        asked = [_carry_on(part, said) for part in waiting.pop() if part.thread_id not in lost]
+        if not asked:
+            continue
+        latest = _build_threads_input(cycle, asked, said, room)
+        question = build_threads_question(latest)
+        much = [own.shown_id for own in asked if says_much(own.transcript, count)]
         try:
-            answers = yield from observe_threads(latest)
+            answers = yield from observe_threads(latest, much)
         except ObserverError as error:
+            room = min(room or error.room, error.room)
+            parts, skipped = _divide(cycle, asked, question, error.room)
+            waiting += reversed(parts or [asked])
+            left_out += skipped
+            if parts:
+                continue
             failure = error
             break
-        question = build_threads_question(latest)
         reviewed, found = yield from review_answers(cycle, question, answers)
         noticed.append(found)
         for thread_id, parsed in reviewed.items():
             said.setdefault(thread_id, []).append(parsed)
-    whole = {
-        parts[0].thread_id: merge_answers(said[parts[0].thread_id])
-        for parts in threads
-        if len(said.get(parts[0].thread_id, ())) == len(parts)
-    }
+        lost |= {part.thread_id for part in asked if part.thread_id not in reviewed}
+    lost |= {part.thread_id for parts in waiting for part in parts}
+    whole = {key: merge_answers(own) for key, own in said.items() if key not in lost}
     if failure is not None and not whole:
         raise failure
-    return whole, question, join_found(noticed)
+    return whole, question, join_found(noticed), left_out
+
+
+def _carry_on(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:
+    """Return a part of a thread with the hints that were stated of those before it."""
+    before = said.get(part.thread_id, ())
+    hints = merge_hints(part.hints, (answer.hints for answer in before))
+    return replace(part, hints={name: hints[name] for name in part.hints})
+
+
+def _divide(
+    cycle: CycleInfo, asked: Sequence[ThreadInput], question: AskModel, room: int
+) -> tuple[list[Sequence[ThreadInput]], int]:
+    """Divide what was refused for its length by its threads, or the text of a single one.
+
+    Returns:
+        What to ask about instead, nothing where that is no use, and about how many tokens are left
+        out of it.
+    """
+    if not room:
+        return [], 0
+    if len(asked) > 1:
+        half = len(asked) // 2
+        return [asked[:half], asked[half:]], 0
+    transcript = Transcript(asked[0].transcript, asked[0].attachments)
+    split = split_further(transcript, question, room, cycle.settings.counter)
+    if split is None:
+        return [], 0
+    parts = [replace(asked[0], transcript=p.text, attachments=p.attachments) for p in split.parts]
+    return [[part] for part in parts], split.left_out_tokens
 
 
 def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
@@ -178,7 +223,10 @@ def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
 
 
 def _build_threads_input(
-    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[ParsedAnswer]]
+    cycle: CycleInfo,
+    inputs: Sequence[ThreadInput],
+    said: Mapping[str, Sequence[ParsedAnswer]],
+    room: int,
 ) -> ThreadsInput:
     settings, features = cycle.settings, cycle.settings.features
     log = apply_reflection(cycle.record)
@@ -193,7 +241,7 @@ def _build_threads_input(
         inputs,
         previous=select_previous_sections(
             [*features.select_log(log), *noted],
-            resolve_previous_tokens(observation, cycle.tokens),
+            find_previous_tokens(cycle, room),
             settings.counter,
             settings.show_id,
             first=[own.thread_id for own in inputs],

@@ -27,7 +27,12 @@ from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
+from langgraph_om.core.observe.parse_answer import (
+    ParsedAnswer,
+    hold_to_size,
+    parse_output,
+    strip_reasoning,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import group_by_thread
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -73,10 +78,13 @@ def read_id(attributes: str) -> str | None:
     return _ENTITY.sub(_unescape_character, ids[0]) if len(ids) == 1 else None
 
 
-def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) -> ThreadAnswers:
+def parse_sections(
+    text: str, known: Collection[str], *, cut_off: bool = False, much: Collection[str] = ()
+) -> ThreadAnswers:
     """Return what an answer says about each thread.
 
     Args:
+        much: The threads in which more was said than may need no note.
         cut_off: Whether the provider said that the answer ended too early; the sections that were
             closed before that are complete.
 
@@ -86,7 +94,7 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     plain = strip_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
     sections = _split_sections(plain)
     if not sections:
-        return _parse_without_sections(plain, known, cut_off=cut_off)
+        return _parse_without_sections(plain, known, much, cut_off=cut_off)
     found: dict[str, ParsedAnswer] = {}
     counts: dict[str, int] = {}
     worst: ParsedAnswer | None = None
@@ -97,6 +105,7 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
         if not section.is_closed or section.is_ambiguous:
             continue
         parsed = parse_output("\n".join(section.lines))
+        parsed = hold_to_size(parsed, is_much=section.shown_id in much)
         if parsed.status in ("ok", "none"):
             found[section.shown_id] = parsed
         else:
@@ -148,9 +157,11 @@ class _Section:
     """Whether it may end earlier or later than it seems."""
 
 
-def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool) -> ThreadAnswers:
+def _parse_without_sections(
+    text: str, known: Collection[str], much: Collection[str], *, cut_off: bool
+) -> ThreadAnswers:
     """Parse an answer without sections, which is usable when only one thread was asked about."""
-    alone = parse_output(text, cut_off=cut_off)
+    alone = hold_to_size(parse_output(text, cut_off=cut_off), is_much=bool(much))
     if alone.status in ("ok", "none") and len(known) == 1:
         return ThreadAnswers("ok", threads={next(iter(known)): alone})
     if alone.status in ("ok", "none", "malformed"):
@@ -281,10 +292,15 @@ class ThreadsInput:
     """Of the times in the transcripts."""
 
 
-def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
+def observe_threads(
+    request: ThreadsInput, much: Collection[str] = ()
+) -> Flow[dict[str, ParsedAnswer]]:
     """Ask the Observer about several threads, and once more when nothing in its answer is usable.
 
     Of an answer that was cut off, the sections that are complete are used.
+
+    Args:
+        much: The shown ids of the threads in which more was said than may need no note.
 
     Returns:
         The answer for each thread id, `ok` or `none`. A thread is missing when its section is
@@ -299,9 +315,11 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, ParsedAnswer]]:
     question = build_threads_question(request)
 
     def read(reply: ModelReply) -> ThreadAnswers:
-        return parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+        return parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off, much=much)
 
-    answers = yield from ask_until_usable(question, read, "observer_threads_retry")
+    answers = yield from ask_until_usable(
+        question, read, "observer_threads_retry", is_much=bool(much)
+    )
     return {thread_ids[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
 
 

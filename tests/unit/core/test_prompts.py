@@ -89,7 +89,10 @@ SAMPLES: dict[str, dict[str, str]] = {
         "forms": '{"profile": {"type": "object"}}',
         "known": '{"profile": null}',
     },
-    "observer_retry": {"problem": "the answer has no `<observations>` block."},
+    "observer_retry": {
+        "problem": "the answer has no `<observations>` block.",
+        "least": "At least one item says what was talked about.",
+    },
     "observer_task": {
         "timezone": "America/New_York",
         "previous_observations": (
@@ -100,7 +103,10 @@ SAMPLES: dict[str, dict[str, str]] = {
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
     },
     "observer_threads_output": {"section_form": SECTION_FORM, **THREADS_HINTS},
-    "observer_threads_retry": {"problem": "the answer holds no `<thread id=...>` section."},
+    "observer_threads_retry": {
+        "problem": "the answer holds no `<thread id=...>` section.",
+        "least": "At least one item says what was talked about.",
+    },
     "observer_threads_task": {
         "timezone": "America/New_York",
         "previous_observations": (
@@ -276,7 +282,7 @@ def test_values_keep_their_blank_lines_and_indentation() -> None:
     [
         ("observer_retry", {}, ["observer_retry", "`problem`", "given none"]),
         ("observer_task", {"conversation": "x"}, ["previous_observations", "hints", "timezone"]),
-        ("observer_retry", {"problem": "x", "hint": "y"}, ["`problem`, and", "`problem`, `hint`"]),
+        ("observer_retry", {"problem": "x", "hint": "y"}, ["`least`, and", "`problem`, `hint`"]),
         ("continuation", {"custom": "x"}, ["slots none", "`custom`"]),
         ("observer_defualt", {}, ["'observer_defualt'", "`observer_default`"]),
         ("../prompts/reflector", {}, ["'../prompts/reflector'"]),

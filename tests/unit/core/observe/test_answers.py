@@ -279,25 +279,17 @@ AROUND = {
 }
 
 NOTHING_SAID = listed("""
-(none) | None | none. | NONE | N/A | n/a | Nil | null | nothing | [none] | <none/>
-No new observations. | No observations | (no observations) | * No new observations.
-Nothing noteworthy. | Nothing worth noting. | Nothing to note here. | Nothing to record
-There are no new observations. | No noteworthy facts in this exchange. | None recorded.
-No new information. | (none - small talk only) | Nothing new. | - (none) | * 🟢 (none)
-**No new observations** | 🟢 No new observations. | * 🟢 (10:00) Nothing noteworthy. | Ｎｏｎｅ
-Ｎ／Ａ | `(none)` | (keine) | Keine neuen Beobachtungen. | Keine Beobachtungen | Nichts Neues.
-nichts | Nichts Bemerkenswertes. | aucune | Aucune nouvelle observation. | Rien à signaler.
-Néant | Pas d'observations. | Pas de nouvelle observation | ninguna | Ninguna observación nueva.
-Sin observaciones. | Nada que anotar. | No hay observaciones nuevas. | nessuna
-Nessuna nuova osservazione. | Niente da segnalare | nenhuma | Nenhuma nova observação.
-Sem novas observações | geen | Geen nieuwe observaties. | Niets te melden | brak
-Brak nowych obserwacji. | нет | Нет новых наблюдений. | Ничего нового. | (нет) | немає | žádné
-Žádná nová pozorování | inga | Inga nya observationer. | Ingen | yok | Yeni gözlem yok. | 无
-（无） | 無 | 没有新的观察。 | 暂无 | 无新观察 | 没有值得记录的内容。 | （なし） | なし | 特になし
-新しい観察はありません。 | 記録すべきことはありません | 없음 | 새로운 관찰 없음 | لا شيء
-لا توجد ملاحظات جديدة | कुछ नहीं | Tidak ada | Không có
+(none) | None | none. | NONE | N/A | n/a | Nil | null | nothing | [none] | <none/> | - (none)
+(no observations) | (none - small talk only) | * 🟢 (none) | Ｎｏｎｅ | Ｎ／Ａ | `(none)` | (keine)
+nichts | aucune | nada | 无 | （无） | （なし） | (暂无) | (нет) | (No conversation was provided.)
 """)
-NOTHING_SAID += ["(none)\n\nNo new observations.", f"{DAY}\n(none)"]
+NOTHING_SAID += ["(none)\n\n(No new observations.)", f"{DAY}\n(none)"]
+
+IN_WORDS = listed("""
+No new observations. | * No new observations. | Nothing noteworthy. | Nothing to note here.
+* 🟢 (10:00) Nothing noteworthy. | * No conversation content was provided.
+* There is nothing to observe in this conversation
+""")
 
 FACTS = listed("""
 * User has none of the keys | * User has no pets | * 🔴 (10:00) User ate nothing
@@ -312,13 +304,6 @@ NO_ANSWER = listed("""
 I'm sorry, but I can't assist with that. | I’m sorry, I cannot help with this request.
 As an AI language model, I can't do that. | I am unable to process this conversation.
 I must decline to summarize this. | Unfortunately, I can't continue with this request.
-Es tut mir leid, aber dabei kann ich nicht helfen. | Ich kann Ihnen dabei nicht helfen.
-Je suis désolé, mais je ne peux pas vous aider. | Je ne peux pas répondre à cette demande.
-Lo siento, pero no puedo ayudar con eso. | No puedo ayudarte con esa solicitud.
-Mi dispiace, ma non posso aiutarti. | Desculpe, mas não posso ajudar com isso.
-Извините, но я не могу помочь с этим. | К сожалению, я не могу выполнить этот запрос.
-很抱歉，我无法协助处理这个请求。 | 我不能提供帮助。 | 対応できません。申し訳ありません。
-申し訳ありませんが、お手伝いできません。 | 죄송하지만 도와드릴 수 없습니다.
 """)
 
 ANSWERS = {
@@ -380,10 +365,6 @@ def test_bare_words_may_be_what_is_left_of_a_failed_call(text: str) -> None:
     assert parse_output(text).status == "malformed"
 
 
-def test_a_short_line_says_nothing_but_a_long_one_may_say_something() -> None:
-    assert parse_output(tagged("no new observations " * 40)).status == "malformed"
-
-
 @pytest.mark.parametrize("text", ["3 nothing", "1.none", "5 no observations", "7 无"])
 def test_a_number_without_the_mark_of_a_list_is_part_of_what_is_said(text: str) -> None:
     assert parse_output(tagged(text)).status == "malformed"
@@ -402,9 +383,9 @@ def test_the_hints_of_an_answer_in_json_are_read() -> None:
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
-def ask(*answers: str) -> tuple[ParsedAnswer, int]:
+def ask(*answers: str, is_much: bool = False) -> tuple[ParsedAnswer, int]:
     """Answer the Observer's questions in order; return what it made of it, and how many it had."""
-    flow = observe(build_question(ObserverInput("User (10:00): hi")))
+    flow = observe(build_question(ObserverInput("User (10:00): hi")), is_much=is_much)
     next(flow)
     try:
         for answer in answers:
@@ -418,6 +399,25 @@ def test_small_talk_is_no_failure() -> None:
     for text in ("<observations/>", *map(tagged, NOTHING_SAID)):
         assert ask(text) == (ParsedAnswer("none"), 1)
     assert parse_output(render_output(ParsedAnswer("none"))) == ParsedAnswer("none")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("<observations/>", *map(tagged, NOTHING_SAID)),
+        *map(tagged, ["* 特になし", "- Keine", "* Det finns inget att notera.", "* -"]),
+        *map(tagged, [f"{DAY}\n* No se ha dicho nada.", "* Je ne peux pas vous aider."]),
+    ],
+)
+def test_of_much_talk_nothing_is_no_answer(text: str) -> None:
+    assert ask(text, GOOD, is_much=True) == (ParsedAnswer("ok", LOG), 2)
+    with pytest.raises(ObserverError, match="notes nothing"):
+        ask(text, text, is_much=True)
+
+
+def test_a_sentence_about_nothing_is_never_an_observation() -> None:
+    for text in map(tagged, IN_WORDS):
+        assert ask(text, tagged("(none)")) == (ParsedAnswer("none"), 2)
 
 
 def test_who_answers_in_prose_is_asked_for_the_form() -> None:

@@ -272,7 +272,7 @@ def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["<observations/>", "<observations>\nNo new observations.\n</observations>", NOTED]
+    "text", ["<observations/>", "<observations>\n(nothing new)\n</observations>", NOTED]
 )
 def test_an_answer_in_sections_is_read_alike(text: str) -> None:
     sections = f'<thread id="A">\n{text}\n</thread>\n<thread id="B">\nI can not.\n</thread>'
