@@ -98,7 +98,8 @@ SCHEMA_DOORS = ("plain", "delta")
 def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     door: str, archive: SQLAlchemyArchive
 ) -> None:
-    agent, reference = ready(door, archive, evict=True), ready(door, None)
+    agent = ready(door, archive, evict=True, retrieval=False)
+    reference = ready(door, None, retrieval=False)
     said = turns(40, lookups=("", "2,1", "1"))
     assert talk(agent.graph, CONFIG, said) == talk(reference.graph, CONFIG, said)
     state, whole = values(agent.graph, CONFIG), values(reference.graph, CONFIG)["messages"]
