@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import convert_to_messages
@@ -20,7 +21,7 @@ from langchain_core.messages import convert_to_messages
 from langgraph_om.cli.main import main
 from langgraph_om.testing import ExtractiveObserver
 from support.pages import DOCS, read_file
-from support.wire_server import Provider, Reply, Request, openai_says, reach, serve
+from support.wire_server import Provider, Reply, Request, openai_responds, openai_says, reach, serve
 
 PAGE = DOCS / "first-agent.md"
 FERRY = "The ferry leaves Kiel on Friday at 18:45, and we are four people."
@@ -32,13 +33,17 @@ class Models(Provider):
 
     def take(self, request: Request) -> Reply:
         self.requests.append(request)
-        messages = convert_to_messages(request.body["messages"])
         if "tools" not in request.body:  # the agent alone has any
+            messages = convert_to_messages(request.body["messages"])
             return openai_says(ExtractiveObserver().reply(messages))
-        _, begin, noted = messages[0].text.partition("<observations>")
+        prompt, *_, last = [_read(each.get("content", "")) for each in request.body["input"]]
+        _, begin, noted = prompt.partition("<observations>")
         known = re.search(r"ferry.* at (\d\d:\d\d)", noted) if begin else None
-        asked = messages[-1].text.endswith("?")
-        return openai_says(f"It goes at {known[1]}." if known and asked else "Noted.")
+        return openai_responds(f"It goes at {known[1]}." if known and last[-1] == "?" else "Noted.")
+
+
+def _read(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 @pytest.fixture
