@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from functools import partial
 from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -19,7 +18,13 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, hold_to_size, parse_output
+from langgraph_om.core.observe.parse_answer import (
+    ParsedAnswer,
+    drop_examples,
+    hold_to_size,
+    list_examples,
+    parse_output,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
@@ -69,7 +74,12 @@ def observe(question: AskModel, *, is_much: bool = False) -> Flow[ParsedAnswer]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    read = partial(_read_answer, is_much=is_much)
+    examples = list_examples(question.messages[0].text)
+
+    def read(reply: ModelReply) -> ParsedAnswer:
+        parsed = parse_output(reply.text, cut_off=reply.cut_off)
+        return hold_to_size(drop_examples(parsed, examples), is_much=is_much)
+
     return (yield from ask_until_usable(question, read, "observer_retry", is_much=is_much))
 
 
@@ -179,7 +189,3 @@ def write_hints(hints: Mapping[str, str | None]) -> str:
     """Return hints by name as lines, each in its tag."""
     tagged = ((tag_of(name), text) for name, text in hints.items() if text)
     return "\n".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in tagged)
-
-
-def _read_answer(reply: ModelReply, *, is_much: bool) -> ParsedAnswer:
-    return hold_to_size(parse_output(reply.text, cut_off=reply.cut_off), is_much=is_much)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Any, Final, Literal, NamedTuple
@@ -24,6 +24,7 @@ from langgraph_om.core.items import (
     find_spans,
     is_date_line,
     read_head,
+    replace_spans,
     strip_date_marks,
 )
 from langgraph_om.core.observe.answer_tags import (
@@ -302,6 +303,37 @@ class ParsedAnswer:
     problem: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Those that it states, by name."""
+
+
+def list_examples(prompt: str) -> frozenset[str]:
+    """Return the words of each line that a prompt shows as an example of an answer."""
+    blocks = [found[1] or found[3] or found[4] for found in _EXAMPLE.finditer(prompt)]
+    return frozenset(_words_of(line) for block in blocks for line in block.split("\n")) - {""}
+
+
+def drop_examples(answer: ParsedAnswer, examples: Collection[str]) -> ParsedAnswer:
+    """Return an answer without the items and hints that small models copy from the examples."""
+    text = answer.observations
+    copied = {
+        span: "" for span in find_spans(text) if _words_of(text.split("\n")[span.start]) in examples
+    }
+    hints = {name: hint for name, hint in answer.hints.items() if hint not in examples}
+    answer = replace(answer, hints=hints)
+    if not copied:
+        return answer
+    left = replace_spans(text, copied)
+    return replace(answer, status=answer.status if left else "none", observations=left)
+
+
+_EXAMPLE = compile_late(
+    r"<example>\n(.*?)\n</example>|<([a-z-]+)>([^<\n]+)</\2>|`(\* [^`\n]+)`", re.DOTALL
+)
+_TAG = compile_late(r"</?[a-z-]+>")
+
+
+def _words_of(line: str) -> str:
+    bare = _TAG.sub("", line)
+    return bare[read_head(bare).end :].strip()
 
 
 def hold_to_size(answer: ParsedAnswer, *, is_much: bool) -> ParsedAnswer:

@@ -19,7 +19,7 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.effects import AskModel, Flow
 from langgraph_om.core.items import LineSpan, replace_spans
 from langgraph_om.core.observe.observer import build_failure, write_hints
-from langgraph_om.core.prompts import fill
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import collect_sources
 from langgraph_om.core.reflect.edits import (
     CheckedEdits,
@@ -195,6 +195,7 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
     """
     log = EditedLog(request.groups, list(request.shown))
     given, progress, problem = log.tokens, "", ""
+    examples = parse_edits(load("reflector").partition("<example>")[2])
     start, most, asked = 0, given, 0
     while asked < (MAX_QUESTIONS if most >= given else _MOST_PARTS):
         stop = _find_stop(log, start, most)
@@ -212,7 +213,9 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
                 raise build_failure(reply, "Reflector") from reply.error
             break
         asked += 1
-        checked = check_edits(parse_edits(reply.text, cut_off=reply.cut_off), items, counter)
+        edits = parse_edits(reply.text, cut_off=reply.cut_off)
+        own = [edit for edit in edits if edit not in examples]
+        checked = check_edits(own, items, counter)
         if checked.counts["edits"]:
             log.apply(checked, items, counter)
             progress = _tell_progress(given - log.tokens, checked.refused)

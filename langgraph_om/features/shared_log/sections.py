@@ -29,7 +29,9 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
+    drop_examples,
     hold_to_size,
+    list_examples,
     parse_output,
     strip_reasoning,
 )
@@ -78,13 +80,10 @@ def read_id(attributes: str) -> str | None:
     return _ENTITY.sub(_unescape_character, ids[0]) if len(ids) == 1 else None
 
 
-def parse_sections(
-    text: str, known: Collection[str], *, cut_off: bool = False, much: Collection[str] = ()
-) -> ThreadAnswers:
+def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) -> ThreadAnswers:
     """Return what an answer says about each thread.
 
     Args:
-        much: The threads in which more was said than may need no note.
         cut_off: Whether the provider said that the answer ended too early; the sections that were
             closed before that are complete.
 
@@ -94,7 +93,7 @@ def parse_sections(
     plain = strip_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
     sections = _split_sections(plain)
     if not sections:
-        return _parse_without_sections(plain, known, much, cut_off=cut_off)
+        return _parse_without_sections(plain, known, cut_off=cut_off)
     found: dict[str, ParsedAnswer] = {}
     counts: dict[str, int] = {}
     worst: ParsedAnswer | None = None
@@ -105,7 +104,6 @@ def parse_sections(
         if not section.is_closed or section.is_ambiguous:
             continue
         parsed = parse_output("\n".join(section.lines))
-        parsed = hold_to_size(parsed, is_much=section.shown_id in much)
         if parsed.status in ("ok", "none"):
             found[section.shown_id] = parsed
         else:
@@ -157,11 +155,9 @@ class _Section:
     """Whether it may end earlier or later than it seems."""
 
 
-def _parse_without_sections(
-    text: str, known: Collection[str], much: Collection[str], *, cut_off: bool
-) -> ThreadAnswers:
+def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool) -> ThreadAnswers:
     """Parse an answer without sections, which is usable when only one thread was asked about."""
-    alone = hold_to_size(parse_output(text, cut_off=cut_off), is_much=bool(much))
+    alone = parse_output(text, cut_off=cut_off)
     if alone.status in ("ok", "none") and len(known) == 1:
         return ThreadAnswers("ok", threads={next(iter(known)): alone})
     if alone.status in ("ok", "none", "malformed"):
@@ -313,9 +309,19 @@ def observe_threads(
     if not thread_ids:
         return {}
     question = build_threads_question(request)
+    examples = list_examples(question.messages[0].text)
 
     def read(reply: ModelReply) -> ThreadAnswers:
-        return parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off, much=much)
+        answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+        held = {
+            shown_id: hold_to_size(drop_examples(parsed, examples), is_much=shown_id in much)
+            for shown_id, parsed in answers.threads.items()
+        }
+        usable = {key: parsed for key, parsed in held.items() if parsed.status in ("ok", "none")}
+        if held and not usable:
+            worst = next(iter(held.values()))
+            return ThreadAnswers(worst.status, problem=worst.problem)
+        return replace(answers, threads=usable)
 
     answers = yield from ask_until_usable(
         question, read, "observer_threads_retry", is_much=bool(much)

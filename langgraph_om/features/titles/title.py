@@ -51,6 +51,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, split_best, tag_of
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import (
+    list_examples,
     read_hint,
     says_nothing,
     strip_reasoning,
@@ -374,7 +375,7 @@ class TitleJob:
         if reply.error is not None:
             raise build_failure(reply, "title's model") from reply.error
         title = None if reply.cut_off else parse_title(reply.text)
-        if title is None:
+        if title is None or title in list_examples(question):
             msg = "the answer holds no title"
             raise ObserverError(msg)
         said = yield from rewrite_by_hook(info, "after_observation", {TITLE: title})

@@ -16,6 +16,7 @@ from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
+from support.flows import with_hints
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
@@ -437,3 +438,15 @@ def test_who_answers_in_prose_is_asked_for_the_form() -> None:
 def test_what_is_nested_too_deep_is_no_answer() -> None:
     text = '{"observations": ' + "[" * 100_000 + "]" * 100_000 + "}"
     assert parse_output(text, cut_off=True).status == "cut_off"
+
+
+def test_the_example_of_the_prompt_becomes_no_memory() -> None:
+    question = build_question(ObserverInput("User (10:00): hi", features=with_hints()))
+    example = question.messages[0].text.partition("<example>\n")[2].partition("\n</example>")[0]
+    mixed = example.replace("<observations>\n", f"<observations>\n{DAY}\n{TEA}\n\n")
+    for text, log in ((example, ""), (mixed, f"{DAY}\n{TEA}")):
+        flow = observe(question)
+        next(flow)
+        with pytest.raises(StopIteration) as done:
+            flow.send(ModelReply(NOW, text))
+        assert done.value.value == ParsedAnswer("ok" if log else "none", log)
