@@ -239,6 +239,9 @@ class ObservedPart(TypedDict):
     """Of these the keys of messages that were put there later and are not observed."""
     overlooked: NotRequired[int]
     """How many more were put there among observed ones, and are read by nobody."""
+    said: NotRequired[str]
+    """Four digits for what each of them said when it was last looked at, so that edits are found.
+    """
 
 
 # --- The record ----------------------------------------------------------------------------------

@@ -458,17 +458,53 @@ def test_edited_window_message_is_counted_anew(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", CHANNELS)
-def test_edited_observed_message_stays_observed(door: str) -> None:
-    agent = talked(door, 13)
-    before = record_of(agent.graph, CONFIG)
-    agent.graph.update_state(
-        CONFIG, {"messages": [HumanMessage("Something else.", id="h0")]}, as_node="agent"
-    )
+@pytest.mark.parametrize("key", ["h0", "h4"])
+def test_edited_observed_message_is_shown_and_observed_again(
+    door: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = InMemorySaver()
+    talk(make_agent(door, saver, log=10_000).graph, CONFIG, turns(13))
+    agent = make_agent(door, saver, log=10_000)
+    edited = HumanMessage("I moved to Ghent, not to Lisbon.", id=key)
+    agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node="agent")
     say(agent.graph, CONFIG, HumanMessage("hi", id="h99"))
+    assert edited.text in [m.text for m in agent.prompts()[-1]]
+    talk(agent.graph, CONFIG, turns(9, start=20))
+    (warning,) = [line for line in caplog.messages if "edited after they were observed" in line]
+    assert repr(key) in warning
+    asked = [call["messages"][-1].text for call in agent.model.calls if call["role"] == "observer"]
+    assert sum(edited.text in text.split("<conversation>")[-1] for text in asked) == 1
+    assert edited.text not in [m.text for m in agent.prompts()[-1]]
+    log = "".join(group["text"] for group in record_of(agent.graph, CONFIG)["log"])
+    assert log.index("moved to Ghent") > log.index(f"trip number {key[1:]}")
+
+
+@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+def test_history_that_is_loaded_late_is_shown_and_observed(door: str) -> None:
+    agent = talked(door, 13)
     state = values(agent.graph, CONFIG)
-    assert state["om"]["log"] == before["log"]
-    assert "Something else." not in [m.text for m in agent.prompts()[-1]]
-    assert uncovered(agent.memory, state) == []
+    late = HumanMessage("I am allergic to walnuts.", id="late")
+    renewed = [RemoveMessage(id=REMOVE_ALL_MESSAGES), late, *state["messages"]]
+    node = "model" if door in MIDDLEWARE else "agent"
+    agent.graph.update_state(CONFIG, {"messages": renewed}, as_node=node)
+    say(agent.graph, CONFIG, HumanMessage("hi", id="h99"))
+    assert late.text in [m.text for m in agent.prompts()[-1]]
+    talk(agent.graph, CONFIG, turns(9, start=20))
+    asked = [call["messages"][-1].text for call in agent.model.calls if call["role"] == "observer"]
+    assert sum(late.text in text.split("<conversation>")[-1] for text in asked) == 1
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+def test_edited_observed_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    agent = talked("agent", 13)
+    edited = AIMessage("[left out]", id="h0-answer")
+    agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node="agent")
+    before = agent.asked("observer")
+    talk(agent.graph, CONFIG, turns(2, start=20))
+    (warning,) = [line for line in caplog.messages if "edited after they were observed" in line]
+    assert "'h0-answer'" in warning
+    assert edited.text not in [m.text for m in agent.prompts()[-1]]
+    assert agent.asked("observer") - before <= 1
 
 
 def test_memory_is_shown_as_text_whatever_the_user_writes() -> None:

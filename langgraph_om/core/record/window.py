@@ -17,11 +17,13 @@ from langgraph_om.core.additions import find_removed, is_shared
 from langgraph_om.core.content.message_keys import (
     Keyed,
     derive_id,
+    fingerprint,
     is_conversation,
     is_reminder,
     key_of,
     keyed_conversation,
 )
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.record.record import CURSOR_TAIL, has_strays, select_valid_counts
 from langgraph_om.core.record.span import (
     Entry,
@@ -426,6 +428,46 @@ def check_observed(
     return found, max(0, grown)
 
 
+def find_edited(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    observed: ObservedPart | None,
+    *,
+    is_again: bool,
+) -> tuple[ObservedPart | None, Keyed]:
+    """Find observed messages that say something else than when they were last looked at.
+
+    Args:
+        observed: What `check_observed` says of the messages before the window.
+        is_again: Whether these were compared just before, so that only new ones are read.
+
+    Returns:
+        What the record shall keep, in which words of the user are strays again, and all that were
+        edited.
+    """
+    if observed is None:
+        return None, []
+    old = record["observed"]
+    known = old.get("said", "") if old is not None else ""
+    before = [each for each in messages[: observed["index"] + 1] if is_conversation(each)]
+    count = len(known) // 4
+    is_aligned = old is not None and 0 < count <= len(before)
+    if not is_aligned or old is None or key_of(before[count - 1]) != old["last"]:
+        return {**observed, "said": "".join(map(fingerprint, before))}, []
+    new = "".join(map(fingerprint, before[count:]))
+    if is_again:
+        return {**observed, "said": known + new}, []
+    said = "".join(map(fingerprint, before[:count]))
+    if said == known:
+        return {**observed, "said": said + new}, []
+    places = [at for at in range(count) if said[4 * at : 4 * at + 4] != known[4 * at : 4 * at + 4]]
+    keyed = keyed_conversation(messages[: observed["index"] + 1])
+    edited = [keyed[at] for at in places]
+    again = [] if is_shared(record) else [key for key, each in edited if role_of(each) == "user"]
+    strays = [*dict.fromkeys([*observed["strays"], *again])]
+    return {**observed, "said": said + new, "strays": strays}, edited
+
+
 def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: int) -> Strays:
     """Return the messages before the window that are not observed."""
     if record["observed"] is None or not has_strays(record):
@@ -441,7 +483,9 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     behind = (
         group["id"]
         for group in record["log"]
-        if any(positions.get(end, -1) > first for ends in group["ranges"] for end in ends)
+        if any(
+            positions.get(start, positions.get(end, -1)) > first for start, end in group["ranges"]
+        )
     )
     rest = keyed_conversation(messages)
     return Strays(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -33,7 +33,12 @@ from langgraph_om.core.plan import (
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.window import Window, check_observed, select_live_chunks
+from langgraph_om.core.record.window import (
+    Window,
+    check_observed,
+    find_edited,
+    select_live_chunks,
+)
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActorWindow,
@@ -291,6 +296,8 @@ def inspect(
         )
         thread_id = step.former["thread_id"] or step.identity.thread_id
         yield Warn(text, (thread_id, step.overlooked))
+    if step.edited:
+        yield Warn(_EDITED, (step.record["thread_id"], [key for key, _ in step.edited]))
     step.apply(list_known(step.record, step.windows, step.messages))
     for collect in features.of("collect", step.record):
         yield from collect(step) or ()
@@ -304,6 +311,13 @@ def inspect(
             step.events.append(_build_tripwire(step.record, step.now))
     for finish in features.of("after", step.record):
         yield from finish(step) or ()
+
+
+_EDITED: Final = (
+    "thread %r: messages were edited after they were observed: %s. A user's new words are observed "
+    "again where no log is shared; what was noted before stays. Where it is wrong, correct it with "
+    "`memory.of(graph, config).correct(...)`, or add a new message instead of an edit"
+)
 
 
 def _note_zone(step: Step) -> None:
@@ -331,13 +345,18 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     step.apply(_open_record(settings, step.record, step.identity))
     window = step.open()
     observed, step.overlooked = check_observed(step.record, step.messages, window.start)
+    observed, step.edited = find_edited(
+        step.record, step.messages, observed, is_again=step.is_again
+    )
+    known = step.record
     if (observed is not None and observed["strays"]) or window.strays.messages:
-        step.record = {**step.record, "observed": observed}
+        step.record = {**known, "observed": observed}
         window = step.open(anew=True)
+        step.record = known  # an event says what has changed, or no state would have it
     step.apply(
         count_new(
             settings,
-            step.record,
+            known,
             step.messages,
             window,
             step.now,

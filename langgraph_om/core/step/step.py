@@ -18,6 +18,7 @@ from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows, Thresholds
+from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import AskModel, EffectFlow
@@ -75,6 +76,8 @@ class Step:
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
+    edited: Keyed = field(default_factory=list)
+    """Observed messages that say something else now."""
     given: Sequence[BaseMessage] = field(init=False)
     """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)

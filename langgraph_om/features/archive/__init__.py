@@ -148,7 +148,7 @@ class Archiving(Feature):
             step.record,
             step.messages,
             step.now,
-            changed={*step.changed, *overlooked},
+            changed={*step.changed, *overlooked, *(key for key, _ in step.edited)},
             request=step.window.request,
             is_final=step.is_final,
         )
