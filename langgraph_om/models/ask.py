@@ -172,7 +172,10 @@ def _retry(
     most = retries_of(leaf) if retries is None else retries
     again, stale, size = 0, 0, calls.count(call)
     key = (call.role, name_of(leaf), str(call.about.get("thread_id", "")))
-    room = models.find_room(key, leaf)
+    try:
+        room = models.find_room(key, leaf)
+    except ConfigurationError as error:  # it cannot be made, as without a key
+        return Tried(error=error)
     if room is not None and size > room:
         msg = f"the question has {size} tokens, and {name_of(leaf)} reads {room}"
         return Tried(error=ObservationalMemoryError(msg), room=room)

@@ -235,11 +235,10 @@ def _make_model(name: str, sampling: Sampling, *, is_bare: bool) -> BoundModel:
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
     settings = fit_to_model(sampling, family, getattr(plain, "profile", None))
     arguments = to_arguments(settings, family)
-    adds_own = family == "google" and "temperature" not in sampling.written
-    if family == "google" and (is_bare or not adds_own):
+    if family == "google":
         arguments.setdefault("temperature", None)  # this client has a temperature of its own
     made = chat_model(name, {**once, **arguments}) if arguments else plain
-    adds = not is_bare and (adds_own or not settings.keys() <= sampling.asked.keys())
+    adds = not settings.keys() <= sampling.asked.keys()
     return BoundModel(made, adds, getattr(made, "profile", None), family_of(made))
 
 

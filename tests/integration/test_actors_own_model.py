@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -27,17 +26,7 @@ from langgraph_om import (
 )
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from support.wire_server import (
-    Provider,
-    Reply,
-    Request,
-    Today,
-    fails,
-    google,
-    openai,
-    reach,
-    serve,
-)
+from support.wire_server import Provider, Today, google, openai, serve
 
 TALK = [f"My boat is red. {at} " * 30 for at in range(4)]
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
@@ -120,30 +109,6 @@ def test_memory_observes_with_the_one_key_that_there_is(
     state = talk(door(MODELS[name](provider), ObservationalMemory(**LIMITS)))
     assert "boat is red" in state["om"]["log"][0]["text"]
     assert not any(asked.get("tools") for asked in provider.observed)
-
-
-class Plain(Today):
-    """Refuses whatever a question is set to."""
-
-    MODELS = (*Today.MODELS, "gemini-of-tomorrow")
-
-    def _answer(self, request: Request) -> Reply:
-        settings = {**request.body, **request.body.get("generationConfig", {})}
-        odd = {"temperature", "maxOutputTokens", "max_completion_tokens"} & settings.keys()
-        if odd and "<conversation>" in json.dumps(request.body):
-            return fails(request.path, 400, "Request contains an invalid argument.")
-        return super()._answer(request)
-
-
-@pytest.mark.parametrize("name", ["google/gemini-of-tomorrow", "openai/gpt-6-luna"])
-def test_settings_that_nobody_asked_for_are_taken_back(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    with serve(Plain()) as provider:
-        reach(provider, monkeypatch)
-        said = [HumanMessage(text, id=text[-9:]) for text in TALK]
-        noted = ObservationalMemory(name, **LIMITS).step(None, said, thread_id="t").record
-    assert "boat is red" in noted["log"][0]["text"]
 
 
 class Heard(BaseCallbackHandler):

@@ -84,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if reply.streams:
             events = [
-                f"event: {chunk.get('type', 'message')}\ndata: {json.dumps(chunk)}\n\n"
+                "".join(f"event: {chunk[name]}\n" for name in ("type",) if name in chunk)
+                + f"data: {json.dumps(chunk)}\n\n"
                 for chunk in reply.body
             ]
             if "chat/completions" in self.path:
@@ -369,9 +370,9 @@ class Today(Provider):
         # Google's client has a temperature of its own, which is taken.
         refused = self.REFUSED[1:] if "enerateContent" in path else self.REFUSED
         if model not in self.MODELS:
-            return fails(path, 404, f"The model {model} is not available.")
+            return _fails(path, 404, f"The model {model} is not available.")
         if any(f'"{each}"' in sent for each in refused):
-            return fails(path, 400, "Request contains an invalid argument.")
+            return _fails(path, 400, "Request contains an invalid argument.")
         note = f"<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) {self.NOTED}\n</observations>"
         polite = "That is noted, and I keep it in mind for the rest of our talk. "
         text = note if "<conversation>" in sent else polite * 2
@@ -396,8 +397,7 @@ class Today(Provider):
         return [body for body in bodies if self.NOTED in json.dumps(body)]
 
 
-def fails(path: str, status: int, text: str) -> Reply:
-    """An error of the provider that is asked at a path."""
+def _fails(path: str, status: int, text: str) -> Reply:
     if "enerateContent" in path:
         return gemini_fails(status, text, "NOT_FOUND" if status == 404 else "INVALID_ARGUMENT")
     return anthropic_fails(status, text) if "/messages" in path else openai_fails(status, text)
