@@ -48,8 +48,6 @@ if _typing.TYPE_CHECKING:
         add_observational_memory,
     )
     from langgraph_om.integrations.worker_graph import worker_graph
-    from langgraph_om.integrations.working import add_working_memory
-    from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
     from langgraph_om.memory import ObservationalMemory, ThreadMemory
     from langgraph_om.models.model_value import ModelByInputTokens
     from langgraph_om.options import MemoryOptions
@@ -107,9 +105,7 @@ __all__ = [
     "TiktokenCounter",
     "TokenCounter",
     "WorkingMemory",
-    "WorkingMemoryMiddleware",
     "add_observational_memory",
-    "add_working_memory",
     "create_memory_agent",
     "redactor",
     "worker_graph",
@@ -142,8 +138,6 @@ _NAMES = {
     "integrations.redaction": ("redactor",),
     "integrations.state_graph": ("ObservationalMemoryState", "add_observational_memory"),
     "integrations.worker_graph": ("worker_graph",),
-    "integrations.working": ("add_working_memory",),
-    "integrations.working_middleware": ("WorkingMemoryMiddleware",),
     "memory": ("ObservationalMemory", "ThreadMemory"),
     "models.model_value": ("ModelByInputTokens",),
     "options": ("MemoryOptions",),
@@ -157,7 +151,7 @@ _NAMES = {
 second, and who handles an error or reads a record needs none of the others."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-_MIDDLEWARE = ("integrations.middleware", "integrations.working_middleware")
+_MIDDLEWARE = ("integrations.middleware",)
 """What needs langchain."""
 
 if _find_spec("langchain") is None:  # a star import takes what can be imported

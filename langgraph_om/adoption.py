@@ -20,8 +20,8 @@ from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
 from langgraph_om.runtime.flows import RunFlow, Work, supervise
-from langgraph_om.runtime.runner import RunScope, StepRunner
-from langgraph_om.runtime.state import read_messages, values_of
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import read_messages
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
 
 
@@ -227,14 +227,8 @@ class ObservingActs(Handle):
         )
         context = replace(runner.context(config), emit=adoption.watch)
         outcome = (yield from supervise(adoption.flow(), context)).result
-        store = getattr(self._graph, "store", None)
-        scope = RunScope(runner, config, values_of(state, runner.messages_key), store)
-        # Features write what waits for a step, so that other threads of the user know it.
-        for write in runner.settings.features.having("settle") if is_on else ():
-            flow = write(scope, outcome.record, outcome.messages)
-            outcome.fold((yield from supervise(flow, runner.context(config))).result)
         if outcome.record != record or outcome.removed:
-            update: dict[str, Any] = {"om": outcome.record, **scope.changes}
+            update: dict[str, Any] = {"om": outcome.record}
             if outcome.removed:
                 removed = [RemoveMessage(id=key) for key in outcome.removed]
                 update[runner.messages_key] = removed

@@ -407,8 +407,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
             working_memory: With that option, the value to show: a text or a JSON object, such as
-                `memory.working_memory.get(store, resource_id)`. Where the Observer keeps it, the
-                result has it as it is then, to be kept.
+                `memory.working_memory.get(store, resource_id)`.
         """
         runner, scope = self._runner, self._scope(config, working_memory=working_memory)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)

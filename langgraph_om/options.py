@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import (
     Hint,
+    Off,
     Preset,
     Seconds,
     Takes,
@@ -172,12 +173,13 @@ class CoreOptions(TypedDict, total=False):
     """Whether messages may use room that observations leave, and the other way round. `None`:
     with a `token_budget` and no threshold beside it."""
     observation: Annotated[
-        ObservationConfig | ObservationOptions | None,
-        Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | None),
-        Hint("an ObservationConfig or a mapping with its keys"),
+        ObservationConfig | ObservationOptions | Literal[False] | None,
+        Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | Off | None),
+        Hint("an ObservationConfig, a mapping with its keys, or False"),
         Preset(None),
     ]
-    """Settings of the Observer, an `ObservationConfig` or a mapping."""
+    """Settings of the Observer, an `ObservationConfig` or a mapping. `False`: nothing is observed
+    or reflected, and the rest of memory works."""
     reflection: Annotated[
         ReflectionConfig | ReflectionOptions | None,
         Takes(InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None),
@@ -377,7 +379,8 @@ def _resolve_limits(
     )
     if budget is not None:
         observation, reflection = split_budget(budget, observation, reflection, resolve)
-    return observation, reflection, resolve(observation, reflection)
+    limits = resolve(observation, reflection)
+    return observation, reflection, replace(limits, observes=given["observation"] is not False)
 
 
 def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int], Settings] | None:

@@ -89,6 +89,8 @@ def plan(
     Args:
         now: The current time; a later one never turns work into no work.
     """
+    if not thresholds.observes:
+        return PROCEED
     if has_tripped(record, window):
         return ABORT
     live = select_live_chunks(record, window)
@@ -112,6 +114,8 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
         To activate all chunks, to observe a batch of messages, to bring the log below its
         threshold, or to proceed where nothing is left to do.
     """
+    if not thresholds.observes:
+        return PROCEED
     ready = select_ready_chunks(select_live_chunks(record, window), window, thresholds)
     if ready:
         return Decision("activate", "observation", len(ready), "request")
@@ -130,7 +134,9 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
 
 def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
     """Decide what is done while a conversation pauses: all of it is buffered, however little."""
-    if window.strays.messages or not may_begin(record, "observation", window.tokens):
+    if not thresholds.observes or window.strays.messages:
+        return PROCEED
+    if not may_begin(record, "observation", window.tokens):
         return PROCEED
     end = find_chunk_end(
         window,

@@ -12,7 +12,6 @@ from langgraph_om.core import additions, prompts
 from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
@@ -49,7 +48,7 @@ from langgraph_om.features.titles import (
     TitleOptions,
     TitleUpdates,
 )
-from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions, WorkingText
+from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions
 from langgraph_om.runtime.acting import Handle, Updates
 from langgraph_om.runtime.runner import StepRunner
 
@@ -63,7 +62,6 @@ FEATURES: tuple[type[Feature], ...] = (
     Meaning,
     Recall,
     KnownOfUser,
-    WorkingText,
     Extract,
     Check,
     Standing,
@@ -212,23 +210,7 @@ def choose_features(setup: Setup) -> Features:
         feature = kind.build(setup)
         if feature is not None:
             setup.built.append(feature)
-    features = Features(tuple(setup.built))
-    check_value_names(features)
-    return features
-
-
-def check_value_names(features: Features) -> None:
-    """Refuse two values of the same name in the question beside an observation."""
-    known: dict[str, str] = {}
-    for names in features.having("value_names"):
-        for name, words in names.items():
-            if name in known:
-                msg = (
-                    f"{words} has the name {name!r}, which is that of {known[name]}; call the "
-                    f"value something else"
-                )
-                raise ConfigurationError(msg)
-            known[name] = words
+    return Features(tuple(setup.built))
 
 
 def list_keepers(features: Features) -> list[Feature]:

@@ -273,12 +273,6 @@ class Extract(Feature):
         observed, reflected = _read_wanted(setup.observation), _read_wanted(setup.reflection)
         return cls(observed, reflected) if observed or reflected else None
 
-    @property
-    def value_names(self) -> Mapping[str, str]:
-        """Return the names of the values, each with the option that it stands in."""
-        reflected = dict.fromkeys(self._reflected, "`reflection.extract`")
-        return {**reflected, **dict.fromkeys(self._observed, "`observation.extract`")}
-
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values; other threads ask for their own."""
         wanted = self._list_wanted(info)

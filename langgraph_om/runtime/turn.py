@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
@@ -107,8 +107,6 @@ class StepResult:
     """Whether a failure ended the turn (`on_error="abort"`)."""
     evicted: list[str] = field(default_factory=list)
     """With `evict=True`: ids of the messages that need not be handed in any more."""
-    working_memory: Any = None
-    """The working memory that was handed in, with what the Observer found where it keeps that."""
 
 
 def take_step(
@@ -129,17 +127,17 @@ def take_step(
     memory, conversation = complete_record(record), read_messages(messages)
     access = runner.runs.access(scope.config)
     if access == "none":
-        return StepResult(memory, [], list(conversation), aborted=False, **read_values(scope))
+        return StepResult(memory, [], list(conversation), aborted=False)
     identity = runner.identity(scope.config, thread_id=thread_id)
     if access == "read":
         texts = (yield from runner.read(scope, memory, conversation, identity)).texts
         view = runner.actor_input(runner.look(memory, conversation, texts, scope.config))
-        return StepResult(memory, [], view, aborted=False, **read_values(scope))
+        return StepResult(memory, [], view, aborted=False)
     outcome = yield from turn(runner, memory, conversation, identity, scope, is_final=is_final)
-    return conclude(runner, outcome, scope)
+    return conclude(runner, outcome)
 
 
-def conclude(runner: StepRunner, outcome: Outcome, scope: RunScope | None = None) -> StepResult:
+def conclude(runner: StepRunner, outcome: Outcome) -> StepResult:
     """Say what a turn outside of any graph came to."""
     parts = [part for event in outcome.events if (part := to_part(event)) is not None]
     view: list[BaseMessage] = []
@@ -155,11 +153,4 @@ def conclude(runner: StepRunner, outcome: Outcome, scope: RunScope | None = None
         view,
         aborted=outcome.is_aborted,
         evicted=outcome.removed,
-        **read_values(scope),
     )
-
-
-def read_values(scope: RunScope | None) -> dict[str, Any]:
-    """Return what features hand back to the caller of a step."""
-    kept = scope.kept if scope is not None else {}
-    return {name: source.value for name, source in kept.items() if hasattr(source, "value")}

@@ -24,11 +24,9 @@ from langgraph_om import (
     ObservationalMemory,
     WorkingMemory,
     add_observational_memory,
-    add_working_memory,
     create_memory_agent,
 )
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
-from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.reasoning import misplaced, thinking, thoughts_of
 
@@ -68,48 +66,31 @@ def observing(model: ScriptedChatModel, working: WorkingMemory, **options: Any) 
     return ObservationalMemory(model, working_memory=working, **options)
 
 
-def graph_door(
-    model: ScriptedChatModel, working: WorkingMemory, memory: ObservationalMemory | None
-) -> StateGraph[Any, Any, Any, Any]:
-    """The nodes and edges that a user draws."""
-    tools = (working if memory is None else memory).tools
+def build(door: str, model: ScriptedChatModel, working: WorkingMemory, **kept: Any) -> Any:
+    """An agent; "alone" is one that observes nothing."""
+    kept = {"checkpointer": InMemorySaver(), "store": InMemoryStore(), **kept}
+    options: dict[str, Any] = {"observation": False} if "alone" in door else {}
+    memory = observing(model, working, **options)
+    if "agent" in door:
+        return create_memory_agent(model, memory=memory, **kept)
+    if "middleware" in door:
+        around: Any = ObservationalMemoryMiddleware(memory)
+        return create_agent(model, middleware=[around], context_schema=MemoryContext, **kept)
 
     def agent(state: State) -> dict[str, Any]:
-        view = (working if memory is None else memory).llm_input_messages(state)
-        return {"messages": [model.bind_tools(tools).invoke(view)]}
+        view = memory.llm_input_messages(state)
+        return {"messages": [model.bind_tools(memory.tools).invoke(view)]}
 
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     builder.add_node("agent", agent)
-    builder.add_node("tools", ToolNode(tools))
-    if memory is None:
-        start = add_working_memory(builder, working)
-        builder.add_edge("tools", "agent")
-    else:
-        start = add_observational_memory(builder, memory)
-        builder.add_edge("tools", start)
-    builder.add_edge(START, start)
+    builder.add_node("tools", ToolNode(memory.tools))
+    builder.add_edge(START, start := add_observational_memory(builder, memory))
+    builder.add_edge("tools", start)
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: END})
-    return builder
+    return builder.compile(**kept)
 
 
-def build(door: str, model: ScriptedChatModel, working: WorkingMemory, **kept: Any) -> Any:
-    kept = {"checkpointer": InMemorySaver(), "store": InMemoryStore(), **kept}
-    match door:
-        case "agent":
-            return create_memory_agent(model, memory=observing(model, working), **kept)
-        case "middleware":
-            around: Any = ObservationalMemoryMiddleware(observing(model, working))
-            return create_agent(model, middleware=[around], context_schema=MemoryContext, **kept)
-        case "alone middleware":
-            around = WorkingMemoryMiddleware(working)
-            return create_agent(model, middleware=[around], context_schema=MemoryContext, **kept)
-        case "graph":
-            return graph_door(model, working, observing(model, working)).compile(**kept)
-        case _:
-            return graph_door(model, working, None).compile(**kept)
-
-
-DOORS = ["agent", "middleware", "graph", "alone middleware", "alone graph"]
+DOORS = ["agent", "middleware", "graph", "agent alone", "middleware alone", "graph alone"]
 every_door = pytest.mark.parametrize("door", DOORS)
 
 
@@ -395,15 +376,11 @@ def test_reasoning_of_a_read_only_run_is_not_taken_for_that_of_another_prefix(do
         say(graph, f"turn {number}", on(om_read_only=number in (2, 3)))
 
 
-def test_observations_beside_the_middleware_of_a_working_memory_show_it_too() -> None:
-    model, working, store = ScriptedChatModel(actor="ok"), WorkingMemory(PROFILE), InMemoryStore()
-    middleware: list[Any] = [
-        WorkingMemoryMiddleware(working),
-        ObservationalMemoryMiddleware(ObservationalMemory(ScriptedChatModel())),
-    ]
-    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver(), store=store)
-    working.update(store, "ana", FILLED)
-    config: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
-    for said in ("Hello", "And again"):
-        agent.invoke({"messages": [HumanMessage(said)]}, config)
-    assert [shown(call["messages"]) for call in model.calls] == [FILLED, FILLED]
+@pytest.mark.parametrize("door", ["agent alone", "middleware alone", "graph alone"])
+def test_where_nothing_is_observed_the_rest_of_memory_works(door: str) -> None:
+    model = ScriptedChatModel(actor="Noted.")
+    graph = build(door, model, WorkingMemory(PROFILE))
+    for number in range(30):
+        say(graph, f"{number}: " + "word " * 4000, on())
+    assert {call["role"] for call in model.calls} == {"actor"}
+    assert len(model.calls[-1]["messages"]) > 59

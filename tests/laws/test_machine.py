@@ -22,7 +22,6 @@ from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
 from support.laws.world import (
     HAS_PINS,
-    HAS_WORKING,
     MAX_PINS,
     Rules,
     Thread,
@@ -61,7 +60,7 @@ RULES = st.builds(
     activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
-    keeps=st.sampled_from([False, HAS_WORKING]),
+    keeps=st.booleans(),
     scope=st.sampled_from(SCOPES),
     naming=NAMINGS,
 )

@@ -58,7 +58,7 @@ TESTING_APART = (
 LANGGRAPH = "Only integrations, cli, runtime.tools and features import langgraph."
 WITH_LANGGRAPH = ("runtime.tools", "features.")
 LANGCHAIN = (
-    "Only integrations.middleware, integrations.working_middleware and, inside functions, "
+    "Only integrations.middleware and, inside functions, "
     "models.providers import langchain, which is optional."
 )
 SQLALCHEMY = (
@@ -191,8 +191,7 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
-        inside in {"integrations.middleware", "integrations.working_middleware"}
-        or (inside == "models.providers" and found.is_late)
+        inside == "integrations.middleware" or (inside == "models.providers" and found.is_late)
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (

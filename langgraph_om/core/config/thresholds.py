@@ -114,7 +114,7 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     """
     if isinstance(value, kind):
         return value
-    given: Mapping[Any, Any] = {} if value is None else value
+    given: Mapping[Any, Any] = value or {}
     known = sorted(entry.name for entry in fields(cast("Any", kind)))
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
@@ -193,6 +193,8 @@ class Thresholds:
     """The same for a reflection."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
+    observes: bool = True
+    """Whether anything is observed or reflected."""
     deadline: float | None = None
     """Seconds that one call of the Actor waits at most; `None`: for as long as it takes."""
     scaled_from: int | None = None

@@ -284,17 +284,6 @@ class Feature:
             ConfigurationError: When it cannot be meant.
         """
 
-    def settle(
-        self, scope: Any, record: MemoryRecord, messages: Sequence[BaseMessage]
-    ) -> EffectFlow[Sequence[Event]]:
-        """Write what waits for a step, where a graph's thread was observed outside of its turns.
-
-        What changes in the graph's state is put into `scope.changes`.
-
-        Returns:
-            Events that change the record.
-        """
-
     def enter(self, step: Step) -> EffectFlow[None] | None:
         """Look at the conversation before anything of it is counted."""
 
@@ -400,10 +389,6 @@ class Feature:
 
         A break stands in `before` of the message behind it.
         """
-
-    @property
-    def value_names(self) -> Mapping[str, str]:
-        """Names of values that `values` may ask for, each with the words for it in an error."""
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values to ask for, beside an observation or after a reflection.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
@@ -27,26 +26,24 @@ from langgraph_om.core.forms import (
 )
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.record import (
-    MESSAGE_ID,
-    WORKING_NAME,
-    JoinedUpdates,
-    WorkingUpdate,
-    join_updates,
-)
 from langgraph_om.features.working.storage import (
     ConflictError,
     check_resource_id,
     check_store,
-    join_stored,
     put_stored,
     read_stored,
     update_stored,
 )
 from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
-from langgraph_om.runtime.state import channel_of, conversation_of, values_of
+from langgraph_om.runtime.state import channel_of
 from langgraph_om.runtime.tools import MemoryTool
+
+WORKING_NAME = "working_memory"
+"""The feature's name, and the state's key of the value."""
+
+MESSAGE_ID: Final = "om-working-memory"
+"""Id of the message that shows the Actor the memory."""
 
 PATCH = "om_patch"
 """The key of an update in a graph's state that is merged; any other value replaces what is there.
@@ -128,11 +125,6 @@ def choose_form(template: object, schema: Any) -> Form:
     return TemplateForm(template.strip())
 
 
-def write_message(text: str) -> HumanMessage | None:
-    """Return the message that shows a block; `None` without one."""
-    return HumanMessage(text, id=MESSAGE_ID) if text else None
-
-
 VALUE_KEY = WORKING_NAME
 """The state's key of the value: what the Actor knows of it."""
 SHOWN_KEY = "om_working"
@@ -143,8 +135,7 @@ class WorkingMemory:
     """What is always known: a user's profile, a list of tasks, the state of a project.
 
     The Actor is shown it in every call and keeps it up to date with the tool
-    `update_working_memory`. Pass it as `ObservationalMemory(..., working_memory=...)`, or use it
-    alone, with `WorkingMemoryMiddleware` or `add_working_memory`.
+    `update_working_memory`. Pass it as `ObservationalMemory(..., working_memory=...)`.
 
     Args:
         template: Markdown that the Actor fills in; it writes the whole text anew with each update.
@@ -156,13 +147,10 @@ class WorkingMemory:
             `update_state` may put it too; it follows forks and time travel.
         read_only: Whether the Actor is shown it and cannot change it. `om_read_only` says the same
             for one run.
-        managed_by: Who keeps it up to date: `"actor"`, with the tool, or `"observer"`: what
-            changes in it is one more question to the Observer, after each observation and on the
-            same prompt, and the Actor is given no tool. Only in an `ObservationalMemory`.
 
     Raises:
         ConfigurationError: When both `template` and `schema` are given, or an option is out of
-            range, or the Observer is to keep what is read-only.
+            range.
     """
 
     def __init__(
@@ -172,27 +160,16 @@ class WorkingMemory:
         schema: Any = None,
         scope: Literal["resource", "thread"] = "resource",
         read_only: bool = False,
-        managed_by: Literal["actor", "observer"] = "actor",
     ) -> None:
         if scope not in ("resource", "thread"):
             msg = f"`scope` is {scope!r}; pass 'resource' or 'thread'"
             raise ConfigurationError(msg)
-        if managed_by not in ("actor", "observer"):
-            msg = f"`managed_by` is {managed_by!r}; pass 'actor' or 'observer'"
-            raise ConfigurationError(msg)
-        if check_flag("read_only", read_only) and managed_by == "observer":
-            msg = "`read_only` is True and `managed_by` is 'observer', who writes; leave one out"
-            raise ConfigurationError(msg)
         self.scope = scope
-        self.read_only = read_only
-        self.managed_by = managed_by
+        self.read_only = check_flag("read_only", read_only)
         self.form = choose_form(template, schema)
 
     def __repr__(self) -> str:
-        return (
-            f"WorkingMemory(scope={self.scope!r}, read_only={self.read_only}, "
-            f"managed_by={self.managed_by!r})"
-        )
+        return f"WorkingMemory(scope={self.scope!r}, read_only={self.read_only})"
 
     # --- What programs ask -----------------------------------------------------------------------
 
@@ -288,50 +265,6 @@ class WorkingMemory:
             raise ConfigurationError(msg)
         return check_store(store), check_resource_id(resource_id)
 
-    # --- In a graph ------------------------------------------------------------------------------
-
-    @property
-    def tools(self) -> list[BaseTool]:
-        """The tool to bind to the Actor's model; none where the Actor cannot write."""
-        return Working(self).tools
-
-    @property
-    def has_tool(self) -> bool:
-        """Whether the Actor keeps it up to date."""
-        return not self.read_only and self.managed_by == "actor"
-
-    def llm_input_messages(
-        self,
-        state: Any,
-        *,
-        system: str | SystemMessage | None = None,
-        messages_key: str = "messages",
-    ) -> list[BaseMessage]:
-        """Return what the Actor's model is called with, for a graph with `add_working_memory`.
-
-        Args:
-            state: What a node is given.
-            system: The agent's own system prompt, when it is not among the messages.
-            messages_key: The state's key of the conversation.
-
-        Returns:
-            The conversation, with the memory before the newest message of the user.
-        """
-        head = SystemMessage(system) if isinstance(system, str) else system
-        messages = conversation_of(values_of(state, messages_key), messages_key)
-        view = insert_block(messages, read_shown(state))
-        return [*([head] if head is not None else []), *view]
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshment:
-    """What it came to when a memory was written and read."""
-
-    changes: dict[str, Any]
-    """What changes in the graph's state."""
-    joined: JoinedUpdates | None = None
-    """What was read, and what was written before; `None` where nothing was read."""
-
 
 class Working:
     """A working memory as the runs of one agent have it."""
@@ -345,8 +278,8 @@ class Working:
 
     @property
     def tools(self) -> list[BaseTool]:
-        """The tool to bind to the Actor's model; none where the Actor cannot write."""
-        if not self.memory.has_tool:
+        """The tool to bind to the Actor's model; none for a memory that is only read."""
+        if self.memory.read_only:
             return []
         form = self.memory.form
 
@@ -376,14 +309,9 @@ class Working:
         return self.memory.read_only or self.runs.is_read_only(config)
 
     def refresh_working_memory(
-        self,
-        state: Any,
-        messages: Sequence[BaseMessage],
-        config: RunnableConfig,
-        store: Any,
-        updates: Sequence[WorkingUpdate] = (),
-    ) -> Refreshment:
-        """Write what observations found, and read the memory where a turn begins.
+        self, state: Any, messages: Sequence[BaseMessage], config: RunnableConfig, store: Any
+    ) -> dict[str, Any]:
+        """Read the memory where a turn begins; return what changes in the graph's state.
 
         Within a turn the block holds still: reasoning may be bound to all that stands before it.
 
@@ -392,24 +320,18 @@ class Working:
                 state does not have the form.
         """
         shown, known = read_shown(state), read_state_value(channel_of(state, VALUE_KEY))
-        is_within = bool(
-            shown is not None and messages and not isinstance(messages[-1], HumanMessage)
-        )
-        if is_within and not updates:
-            return Refreshment({})
+        if shown is not None and messages and not isinstance(messages[-1], HumanMessage):
+            return {}
         if self.memory.scope == "thread":
-            joined = join_updates(self.memory.form, self.memory.check(known), updates)
+            value = self.memory.check(known)
         else:
             who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
-            joined = join_stored(self.memory.form, there, who, updates)
-        changes: dict[str, Any] = {}
-        # Within a turn the state has what the Actor knows; with a memory of the thread, all of it.
-        if joined.value != known and (self.memory.scope == "thread" or not is_within):
-            changes[VALUE_KEY] = joined.value or {}
-        text = self.render(joined.value, config)
-        if not is_within and text != (shown or ""):
-            changes[SHOWN_KEY] = text
-        return Refreshment(changes, joined)
+            value = read_stored(self.memory.form, there, who)
+        text = self.render(value, config)
+        return {
+            **({VALUE_KEY: value or {}} if value != known else {}),
+            **({SHOWN_KEY: text} if text != (shown or "") else {}),
+        }
 
     def render(self, value: Any, config: RunnableConfig | None) -> str:
         """Render the block for a value that the form allows.
@@ -419,7 +341,7 @@ class Working:
         """
         form, kept = self.memory.form, read_state_value(value)
         content, purpose = form.write(kept), ""
-        if self.memory.has_tool and not self.is_read_only(config):
+        if not self.is_read_only(config):
             kind = "text" if isinstance(form, TemplateForm) else "json"
             purpose = load(f"working_memory_{kind}")
             content = "{}" if not kept and kind == "json" else content
@@ -463,38 +385,10 @@ class Working:
         return _DONE, patch if isinstance(patch, str) else {PATCH: patch}
 
 
-def check_working(value: object) -> WorkingMemory:
-    """Read a working memory that is used by itself.
-
-    Raises:
-        ConfigurationError: When it is something else, or there is no Observer to keep it.
-    """
-    if not isinstance(value, WorkingMemory):
-        msg = f"`working` is {value!r}; pass a WorkingMemory(...)"
-        raise ConfigurationError(msg)
-    if value.managed_by == "observer":
-        msg = (
-            "`managed_by` is 'observer', and there is none without observations; pass "
-            "ObservationalMemory(working_memory=...), or leave `managed_by` out"
-        )
-        raise ConfigurationError(msg)
-    return value
-
-
 def read_shown(state: Any) -> str | None:
     """Return the block of a state; `None` where nothing was shown yet."""
     shown = channel_of(state, SHOWN_KEY)
     return shown if isinstance(shown, str) else None
-
-
-def insert_block(messages: Sequence[BaseMessage], text: str | None) -> list[BaseMessage]:
-    """Return a conversation with the block before its newest message of the user."""
-    block = write_message(text or "")
-    if block is None:
-        return list(messages)
-    said = (at for at in range(len(messages) - 1, -1, -1) if messages[at].type == "human")
-    at = next(said, 0)
-    return [*messages[:at], block, *messages[at:]]
 
 
 def _refused(error: InvalidError) -> ConfigurationError:

@@ -32,12 +32,6 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.working.record import (
-    JoinedUpdates,
-    WorkingUpdate,
-    join_texts,
-    join_updates,
-)
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
@@ -111,26 +105,6 @@ def update_stored(
         form.check(merged)
         _write(store, namespace, leaves, merged)
         return merged or None
-
-
-def join_stored(
-    form: Form, store: BaseStore, resource_id: str, updates: Sequence[WorkingUpdate]
-) -> JoinedUpdates:
-    """Merge what observations found into what is kept of a resource.
-
-    What somebody else has changed since the Observer was shown it is never replaced. Merging the
-    same once more changes nothing, so that a step may be repeated.
-
-    Args:
-        updates: What was found, oldest first.
-    """
-    namespace = build_namespace(form, resource_id)
-    with _lock(namespace):
-        leaves = _read_leaves(store, namespace)
-        joined = join_updates(form, _join(leaves), updates)
-        if joined.value != joined.previous:
-            _write(store, namespace, leaves, joined.value)
-        return joined
 
 
 def put_stored(form: Form, store: BaseStore, resource_id: str, value: Value) -> None:
@@ -290,6 +264,13 @@ def _join(leaves: Sequence[_Leaf]) -> Value:
     for path in sorted(joined, key=len):
         _set_at(whole, path, joined[path])
     return whole or None
+
+
+def join_texts(there: str, given: str, shown: str) -> str:
+    """Return a text with the lines of another behind it, those that were shown left out."""
+    seen = {*there.split("\n"), *shown.split("\n")}
+    new = [line for line in given.split("\n") if line not in seen]
+    return "\n".join([there, "", *new]) if new else there
 
 
 def _set_at(whole: dict[str, Any], path: Path, value: Any) -> None:

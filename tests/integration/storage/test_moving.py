@@ -321,10 +321,9 @@ def test_what_was_deleted_under_the_former_owner_does_not_come_back(
     assert kept[0] == "h40"
 
 
-@pytest.mark.parametrize("managed_by", ["actor", "observer"])
 @pytest.mark.parametrize("with_state", [False, True])
 def test_what_is_known_of_the_former_owner_is_not_shown_to_the_new_one(
-    archive: SQLAlchemyArchive, *, managed_by: Any, with_state: bool
+    archive: SQLAlchemyArchive, *, with_state: bool
 ) -> None:
     """Nor what was found in other threads of theirs for the last request."""
     store = InMemoryStore()
@@ -333,7 +332,7 @@ def test_what_is_known_of_the_former_owner_is_not_shown_to_the_new_one(
         store=store,
         messages=9000,
         retrieval={"scope": "resource", "inject": True},
-        working_memory=WorkingMemory(managed_by=managed_by),
+        working_memory=WorkingMemory(),
     )
     working = agent.memory.working_memory
     assert working is not None
@@ -547,10 +546,7 @@ def test_a_job_of_the_former_owner_is_done_for_the_new_one(
     """It stands still while the thread is moved, and what it finds is nobody's then."""
     saver = InMemorySaver()
     small = {"message_tokens": 1000, "buffer_tokens": 0.2}
-    options: dict[str, Any] = {
-        "observation": small,
-        "working_memory": WorkingMemory(managed_by="observer"),
-    }
+    options: dict[str, Any] = {"observation": small}
     with (
         closing(Worker(url, saver, "observer", buffering=BackgroundBuffering(), **options)) as a,
         closing(Worker(url, saver, buffering=BackgroundBuffering(), **options)) as b,
@@ -577,10 +573,6 @@ def test_a_job_of_the_former_owner_is_done_for_the_new_one(
         assert set(rows("om_groups")) == {"ben"}
         assert set(rows("om_jobs")) <= {"ben"}
         assert b.memory.search(WORD, resource_id="ana") == []
-        working = b.memory.working_memory
-        assert working is not None
-        assert WORD not in str(working.get(a.store, "ana"))
-        assert WORD not in str(working.get(b.store, "ana"))
 
 
 def test_a_thread_in_the_middle_of_a_run_is_not_moved_with_its_state(url: str) -> None:

@@ -22,7 +22,6 @@ from langgraph_om import (
     ObservationalMemory,
     ObservationalMemoryMiddleware,
     WorkingMemory,
-    WorkingMemoryMiddleware,
     create_memory_agent,
 )
 from langgraph_om.features.working import storage
@@ -115,21 +114,6 @@ def test_lists_that_grow_at_once_lose_no_item(race: Any) -> None:
     assert sorted(working.get(race(write), "u")["tasks"]) == [*range(2 * ROUNDS)]
 
 
-@pytest.mark.parametrize("kind", ["json", "text"])
-def test_what_two_observers_find_at_once_is_all_there(race: Any, kind: str) -> None:
-    """Both were shown nothing, and neither can be asked anew."""
-    working = WorkingMemory("- Notes:") if kind == "text" else WorkingMemory(schema=SCHEMA)
-
-    def write(store: BaseStore, number: int) -> None:
-        patch: Any = {"likes": [number]} if kind == "json" else f"- Notes:\n<{number}>"
-        found: Any = {"cycle_id": "c", "resource_id": "u", "known": None, "patch": patch}
-        storage.join_stored(working.form, store, "u", [found])
-
-    kept = str(working.get(race(write), "u"))
-    marks = [f"<{n}>" if kind == "text" else f"{n}" for n in range(2 * ROUNDS)]
-    assert [mark for mark in marks if mark not in kept] == []
-
-
 def test_texts_that_are_written_at_once_lose_no_line(race: Any) -> None:
     working = WorkingMemory("- Notes:")
 
@@ -193,13 +177,11 @@ def test_text_that_a_database_refuses_is_kept_without_it(
     working, store = WorkingMemory(schema=SCHEMA), open_store()
     working.update(store, "u", r'{"na\u0000me": "S\u0000am", "said": ["\ud800"]}')
     assert working.get(store, "u") == {"name": "Sam", "said": ["\ufffd"]}
-    found: Any = {"cycle_id": "c", "resource_id": "u", "known": None}
-    patch = working.form.read_patch({"note": "\x00x"})
-    storage.join_stored(working.form, store, "u", [{**found, "patch": patch}])
+    working.update(store, "u", {"note": "\x00x"})
     assert working.get(store, "u")["note"] == "x"
 
 
-@pytest.mark.parametrize("door", ["agent", "middleware", "alone"])
+@pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_asynchronous_stores_are_never_called_on_the_loop(
     door: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -218,11 +200,7 @@ async def test_asynchronous_stores_are_never_called_on_the_loop(
             graph = create_memory_agent(model, memory=memory, store=store)
         else:
             memory = ObservationalMemory(model, working_memory=working)
-            around: Any = (
-                WorkingMemoryMiddleware(working)
-                if door == "alone"
-                else ObservationalMemoryMiddleware(memory)
-            )
+            around: Any = ObservationalMemoryMiddleware(memory)
             graph = create_agent(model, middleware=[around], store=store)
         config: Any = {"configurable": {"thread_id": "t", "resource_id": "sam"}}
         for text in ("I am Sam.", "Who am I?"):

@@ -352,7 +352,7 @@ class Oracle:
         if self.observer in SILENT:
             return AIMessage("I do not know.")
         read = {f"u{number}": 1 for number in spoken("\n".join(m.text for m in messages[:-2]))}
-        return AIMessage(json.dumps({"working_memory": {"read": read}}))
+        return AIMessage(json.dumps({"seen": {"read": read}}))
 
 
 _LINES = re.MULTILINE | re.DOTALL

@@ -20,7 +20,6 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
@@ -461,22 +460,20 @@ def others_among_own(now: Moment) -> list[str]:
 
 
 def kept_of_others(now: Moment) -> list[str]:
-    """Requests in the working memory that were never made in this conversation."""
+    """Requests in the extracted value that were never made in this conversation."""
     told = {label_of(message).partition(".")[0] for message in now.told.messages.values()}
     told |= now.told.replaced  # what was kept of the former words may stay
     return [f"{label} was not said here, and is kept" for label in _kept(now) if label not in told]
 
 
 def kept_no_more(before: Moment, now: Moment) -> list[str]:
-    """What is gone from the working memory, from which nobody took anything."""
+    """What is gone from the extracted value, from which nobody took anything."""
     return [f"{label} is kept no more" for label in _kept(before) if label not in _kept(now)]
 
 
 def _kept(now: Moment) -> list[str]:
-    from langgraph_om.features.working.record import find_known  # noqa: PLC0415 may be taken out
-
-    value = find_known(cast("MemoryRecord", now.record))
-    return [*value["read"]] if isinstance(value, dict) else []
+    kept: Any = cast("Any", now.record).get("extracted", {}).get("seen", {})
+    return [*(kept.get("value") or {}).get("read", ())]
 
 
 # --- What the user ordered holds until somebody ends it -------------------------------------------

@@ -28,7 +28,6 @@ from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
 from support.laws.world import (
     HAS_PINS,
-    HAS_WORKING,
     MAX_PINS,
     Point,
     Rules,
@@ -109,7 +108,7 @@ class Episode:
             buffer_activation=pick([0.3, 0.8, 1.0]),
             scope=scope,
             naming=Naming(self.random.randrange(1, 2**16)),
-            keeps=HAS_WORKING and not shares and door != "step" and self.random.random() < 0.5,
+            keeps=not shares and door != "step" and self.random.random() < 0.5,
         )
 
     def run(self, turns: int = TURNS) -> None:

@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
-from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om import InlineBuffering, ObservationalMemory, WorkingMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.memory import runner_of
@@ -65,22 +65,10 @@ HAS_PINS = find_spec("langgraph_om.features.pinned") is not None
 MAX_PINS = 2
 """So many have room, however long an edit makes them."""
 
-HAS_WORKING = find_spec("langgraph_om.features.working") is not None
-"""Whether the package has working memories."""
 _READ = {"type": "object", "additionalProperties": {"type": "integer"}}
-_KEPT = {"type": "object", "properties": {"read": _READ}, "additionalProperties": False}
-"""The form of what the Observer keeps: the requests that were observed."""
-
-
-def choose_working(rules: Rules) -> Any:
-    """Return the working memory of an agent; `None` where it has none."""
-    if not HAS_WORKING or not (rules.keeps or rules.knows):
-        return None
-    from langgraph_om import WorkingMemory  # noqa: PLC0415 a feature that may be taken out
-
-    if rules.keeps:
-        return WorkingMemory(schema=_KEPT, scope="thread", managed_by="observer")
-    return WorkingMemory("# The user\n\n- Likes: long walks", scope="thread")
+LIKES = "# The user\n\n- Likes: long walks"
+KEPT = {"type": "object", "properties": {"read": _READ}, "additionalProperties": False}
+"""The form of a value that is extracted: the requests that were observed."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +102,7 @@ class Rules:
     knows: bool = False
     """Whether the Actor is also shown a working memory, which it leaves as it is."""
     keeps: bool = False
-    """Whether the Observer keeps a working memory of the thread."""
+    """Whether the Observer also extracts a value."""
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
     naming: Naming = field(default_factory=Naming)
@@ -245,6 +233,7 @@ class World:
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
+                **({"extract": {"seen": KEPT}} if rules.keeps else {}),
             },
             reflection={} if rules.token_budget else {"observation_tokens": rules.log},
             archive=self.archive,
@@ -254,7 +243,7 @@ class World:
             max_input_tokens=rules.max_input_tokens,
             gap_markers=rules.marks_gaps,
             continuation_hints=rules.hints,
-            **({"working_memory": working} if (working := choose_working(rules)) else {}),
+            working_memory=WorkingMemory(LIKES, scope="thread") if rules.knows else None,
             buffering=buffering,
             token_counter=Words(),
             clock=self.clock,

@@ -177,7 +177,6 @@ def test_no_text_becomes_markup(texts: list[str]) -> None:
         resource_id=resource,
         attempts={"observation": attempt},
         tripwire={"operation": "observation", "reason": error, "last_message": None},
-        working={"resource_id": resource, "value": told, "updates": [], "error": error},
         extracted={title: {**FOUND, "value": {thread: task}, "error": error}},
     )
     own = fold(own, [PERSON.updates.remember(f"x{told}")])
@@ -227,29 +226,21 @@ def test_the_rules_of_a_notebook_do_not_break_its_labels(tmp_path: Path) -> None
     assert float(seen.partition("<title>")[2].partition("<")[0]) < 30  # one line
 
 
-def test_values_and_working_memory_stand_below_the_log() -> None:
-    updates = [{"cycle_id": "c", "resource_id": None, "known": None, "patch": {"city": "Cork"}}]
-    working = {
-        "resource_id": None,
-        "value": {"name": "Ana <b>"},
-        "updates": updates,
+def test_values_stand_below_the_log() -> None:
+    trip = {"to": "Oslo <b>"}
+    found = {
+        "value": trip,
+        "previous": None,
+        "cycle_id": "c",
+        "at": "",
         "error": "`age`: no Number",
     }
-    trip = {"value": {"to": "Oslo"}, "previous": None, "cycle_id": "c", "at": "", "error": None}
-    own = record(working=working, extracted={"Trip": trip})
+    own = record(extracted={"Trip": found})
     text = Reader(page_of(own)).text
-    for said in ('"name": "Ana <b>"', '"city": "Cork"', "1 change found", "`age`: no Number"):
-        assert said in text
-    assert (
-        text.index("Tea") < text.index("working memory") < text.index("Trip") < text.index("Oslo")
-    )
+    assert text.index("Tea") < text.index("Trip") < text.index('"to": "Oslo <b>"')
+    assert "`age`: no Number" in text
     assert "Beside the observations" not in Reader(page_of(record())).text
-
-
-def test_the_text_shows_values_and_working_memory_too() -> None:
-    working = {"resource_id": None, "value": "- Name: Ana", "updates": [], "error": None}
-    said = str(PERSON.view({"om": record(working=working), "messages": []}))
-    assert said.endswith("\n\nworking memory:\n- Name: Ana")
+    assert "Oslo <b>" in str(PERSON.view({"om": own, "messages": []}))
 
 
 LIGHT, DARK = (
