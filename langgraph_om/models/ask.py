@@ -174,8 +174,8 @@ def _retry(
     key = (call.role, name_of(leaf), str(call.about.get("thread_id", "")))
     try:
         room = models.find_room(key, leaf)
-    except ConfigurationError as error:  # it cannot be made, as without a key
-        return Tried(error=error)
+    except ConfigurationError as missing:  # it cannot be made, as without a key
+        return Tried(error=missing)
     if room is not None and size > room:
         msg = f"the question has {size} tokens, and {name_of(leaf)} reads {room}"
         return Tried(error=ObservationalMemoryError(msg), room=room)
