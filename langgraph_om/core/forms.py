@@ -50,6 +50,13 @@ def merge(value: Any, patch: Any) -> Any:
     return merged
 
 
+def join(first: Any, second: Any) -> Any:
+    """Return the update that does what one update does, and then another."""
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return second
+    return {**first, **{key: join(first.get(key), given) for key, given in second.items()}}
+
+
 def list_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield each leaf of a value with its path; an empty object below the top is a leaf too."""
     if isinstance(value, Mapping):

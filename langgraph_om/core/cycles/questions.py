@@ -40,7 +40,7 @@ from langgraph_om.core.effects import (
     LateError,
     ModelReply,
 )
-from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
+from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, join, merge
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import (
@@ -501,7 +501,7 @@ def ask_for_values(
     wanted = {values.__self__: values(info, chunks) for values in hooks}
     answers = dict[str, ValueAnswer]()
     hook = "after_reflection" if asked is None else "after_observation"
-    for answer in (yield from _ask(asked, text, [*chain.from_iterable(wanted.values())])):
+    for answer in (yield from _ask(info, asked, text, [*chain.from_iterable(wanted.values())])):
         is_told = answer.error is not None
         kept = answer if is_told else (yield from _redact(info, answer, hook))
         answers[answer.value.name] = kept
@@ -518,37 +518,60 @@ def ask_for_values(
 
 
 def _ask(
-    asked: AskModel | None, text: str, wanted: Sequence[AskedValue]
+    info: CycleInfo, asked: AskModel | None, text: str, wanted: Sequence[AskedValue]
 ) -> Flow[list[ValueAnswer]]:
     """Ask for values; whatever goes wrong is told in the answers.
+
+    Where the conversation is too long, what was observed of it is asked about, part by part.
 
     Returns:
         An answer for each value that changes or that cannot be told.
     """
     if not wanted:
         return []
-    schemas = {value.name: value.form.json_schema for value in wanted}
-    shown = {value.name: _show(value) for value in wanted}
-    told = {"forms": _write(schemas), "known": escape(_write(shown))}
-    log = f"<observations>\n{escape(text)}\n</observations>"
-    if asked is None:
-        task = HumanMessage(fill("reflector_values", log=log, **told))
-        question, model = AskModel("reflector", [task]), "Reflector"
-    else:
-        task = HumanMessage(fill("observer_values", **told))
-        question = replace(asked, messages=[*asked.messages, AIMessage(log), task])
-        model = "Observer"
-    reply: ModelReply = yield question
-    if reply.room and asked is not None:  # the observations say what the messages did
-        task = HumanMessage(fill("reflector_values", log=log, **told))
-        reply = yield AskModel("observer", [task])
-    for _ in range(_HALVES):
+    if asked is not None:
+        log, task = _write_log(text), HumanMessage(fill("observer_values", **_tell(wanted)))
+        reply: ModelReply = yield replace(asked, messages=[*asked.messages, AIMessage(log), task])
         if not reply.room:
-            break
-        text = _newest_half(text)
-        log = f"<observations>\n{escape(text)}\n</observations>"
-        task = HumanMessage(fill("reflector_values", log=log, **told))
-        reply = yield AskModel(question.role, [task])
+            return _read_answers(reply, "Observer", wanted)
+    role = "observer" if asked is not None else "reflector"
+    waiting, found = [text], dict[str, ValueAnswer]()
+    values = {value.name: value for value in wanted}
+    while waiting:
+        part = waiting.pop()
+        told = _tell([*values.values()])
+        task = HumanMessage(fill("reflector_values", log=_write_log(part), **told))
+        question = AskModel(role, [task])
+        reply = yield question
+        split = split_further(Transcript(part, ()), question, reply.room, info.settings.counter)
+        if split is not None:
+            waiting += [each.text for each in reversed(split.parts)]
+            continue
+        for answer in _read_answers(reply, role.capitalize(), [*values.values()]):
+            value = answer.value
+            found[value.name] = _join_answers(found.get(value.name), answer)
+            if answer.error is None:
+                values[value.name] = replace(value, known=merge(value.known, answer.patch))
+    return [replace(found[value.name], value=value) for value in wanted if value.name in found]
+
+
+def _join_answers(first: ValueAnswer | None, then: ValueAnswer) -> ValueAnswer:
+    if first is None or then.error is not None:
+        return then
+    return first if first.error is not None else replace(then, patch=join(first.patch, then.patch))
+
+
+def _write_log(text: str) -> str:
+    return f"<observations>\n{escape(text)}\n</observations>"
+
+
+def _tell(wanted: Sequence[AskedValue]) -> dict[str, str]:
+    """Return what a question says of values: the form of each, and what it is so far."""
+    forms = {value.name: value.form.json_schema for value in wanted}
+    return {"forms": _write(forms), "known": escape(_write({v.name: _show(v) for v in wanted}))}
+
+
+def _read_answers(reply: ModelReply, model: str, wanted: Sequence[AskedValue]) -> list[ValueAnswer]:
     if reply.error is not None:
         error = str(build_failure(reply, model))
         return [ValueAnswer(value, error=error) for value in wanted]
@@ -558,17 +581,8 @@ def _ask(
     return [
         _read(value, said[value.name])
         for value in wanted
-        if said.get(value.name) and said[value.name] != shown[value.name]
+        if said.get(value.name) and said[value.name] != _show(value)
     ]
-
-
-_HALVES: Final = 4
-"""How often a question is asked again whose log is refused for its length."""
-
-
-def _newest_half(text: str) -> str:
-    lines = text.splitlines()
-    return "\n".join(lines[len(lines) // 2 :])
 
 
 def _read(value: AskedValue, given: Any) -> ValueAnswer:
