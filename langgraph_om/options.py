@@ -313,8 +313,6 @@ def read_options(given: Mapping[str, Any]) -> StepRunner:
         settings.observation,
         settings.reflection,
         is_checked=given["enabled"],
-        thresholds=settings.thresholds,
-        counter=settings.counter,
         features=settings.features,
     )
     if settings.features.storage is None and isinstance(given["buffering"], ServerBuffering):

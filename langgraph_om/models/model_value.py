@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeGuard
 
 from langchain_core.language_models import BaseChatModel
@@ -51,10 +50,6 @@ class ModelByInputTokens:
         for limit, target in self._tiers.items():
             for _ in leaves_of(f"up_to[{limit}]", target):
                 pass
-            if not covers(target, limit):
-                shown = show_model(target)
-                msg = f"`up_to[{limit}]` is {shown}, which does not reach up to {limit} tokens"
-                raise ConfigurationError(msg)
 
     @property
     def thresholds(self) -> list[int]:
@@ -106,27 +101,9 @@ def name_object(model: object) -> str:
     return f"{kind}({name})" if isinstance(name, str) else kind
 
 
-def show_model(value: object, parents: tuple[int, ...] = ()) -> str:
-    """Write a model value into an error: objects by class and name, all else as code.
-
-    Args:
-        parents: Lists that it stands in, by `id`; one of them is not written again.
-    """
-    if id(value) in parents:
-        return "[...]"
-    inside = (*parents, id(value))
-    if isinstance(value, Runnable):
-        return name_object(value)
-    if isinstance(value, ModelByInputTokens):
-        tiers = {limit: value.resolve(limit) for limit in value.thresholds}
-        return f"ModelByInputTokens({show_model(tiers, inside)})"
-    if isinstance(value, dict):
-        pairs = (f"{key!r}: {show_model(entry, inside)}" for key, entry in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, list | tuple):
-        entries = ", ".join(show_model(entry, inside) for entry in value)
-        return f"[{entries}]" if isinstance(value, list) else f"({entries})"
-    return repr(value)
+def show_model(value: object) -> str:
+    """Write a model value into an error: a model as an object by its name, all else as code."""
+    return name_object(value) if isinstance(value, Runnable) else repr(value)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
@@ -148,17 +125,6 @@ def has_choice(value: object) -> bool:
     return is_choice(value)
 
 
-def covers(value: object, input_tokens: int) -> bool:
-    """Return whether a checked value has a model for an input; a function may have one."""
-    if isinstance(value, ModelByInputTokens):
-        return input_tokens <= value.thresholds[-1] and covers(
-            value.resolve(input_tokens), input_tokens
-        )
-    if is_list(value):
-        return any(covers(entry, input_tokens) for entry, _ in entries_of(value, None))
-    return True
-
-
 def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int | None]]:
     """Return the model values of a list, each with its retries.
 
@@ -173,8 +139,11 @@ def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int
     ]
 
 
-def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
+def leaves_of(option: str, value: object, within: tuple[int, ...] = ()) -> Iterator[_Named]:
     """Yield every model in a value that is known without calling anything.
+
+    Args:
+        within: The values that it stands in, by `id`.
 
     Yields:
         The beginning of an error about a model, and the model.
@@ -183,69 +152,39 @@ def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
         ConfigurationError: For anything that is not a model value, and for a list that contains
             itself.
     """
-    for place, leaf in _walk_leaves(_Place(option, value), value, ()):
-        yield str(place), leaf
-
-
-_HINT = (
-    f"pass a name such as {EXAMPLE!r}, a chat model, a runnable over messages, a function "
-    "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a value is in a setting."""
-
-    option: str
-    root: object
-    steps: str = ""
-    value: object = None
-
-    def at(self, step: object, value: object) -> _Place:
-        return replace(self, steps=f"{self.steps}[{step!r}]", value=value)
-
-    def __str__(self) -> str:
-        setting = f"`{self.option}` is {show_model(self.root)}"
-        if not self.steps:
-            return setting
-        return f"{setting}, where `{self.option}{self.steps}` is {show_model(self.value)}"
-
-    def refuse(self, why: str) -> ConfigurationError:
-        return ConfigurationError(f"{self}; {why}")
-
-
-def _walk_leaves(
-    place: _Place, value: object, path: tuple[int, ...]
-) -> Iterator[tuple[_Place, Leaf]]:
     if is_leaf(value):
-        yield place, value
+        yield f"`{option}` is {show_model(value)}", value
         return
     if is_choice(value):
         return
-    if id(value) in path:
-        why = "that is a list that contains itself; pass one that ends"
-        raise place.refuse(why)
-    inside: Iterator[tuple[object, object]]
+    inside: list[tuple[object, object]] = []
     if isinstance(value, ModelByInputTokens):
-        inside = iter([(limit, value.resolve(limit)) for limit in value.thresholds])
-    elif is_list(value) and value:
-        inside = enumerate(value)
-    else:
-        raise place.refuse(_HINT)
+        inside = [(limit, value.resolve(limit)) for limit in value.thresholds]
+    elif is_list(value):
+        inside = [(at, _read_entry(f"{option}[{at}]", entry)) for at, entry in enumerate(value)]
+    if not inside or id(value) in within:
+        msg = f"`{option}` is {show_model(value)}; {_HINT}"
+        raise ConfigurationError(msg)
     for step, entry in inside:
-        there = place.at(step, entry)
-        target = _read_entry(there, entry) if is_list(value) else entry
-        yield from _walk_leaves(there, target, (*path, id(value)))
+        yield from leaves_of(f"{option}[{step!r}]", entry, (*within, id(value)))
 
 
-def _read_entry(place: _Place, entry: object) -> object:
+_Named = tuple[str, Leaf]
+_HINT = (
+    f"pass a name such as {EXAMPLE!r}, a chat model, a runnable over messages, a function "
+    "of the run's configuration, a list of fallbacks that does not contain itself, or a "
+    "ModelByInputTokens"
+)
+
+
+def _read_entry(option: str, entry: object) -> object:
     """Return the model value of an entry of a list, whose retries are checked."""
     if not isinstance(entry, Mapping):
         return entry
     retries = entry.get("max_retries", 0)
     is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
     if "model" not in entry or not entry.keys() <= {"model", "max_retries"} or not is_count:
-        why = f"pass a model, or {{'model': {EXAMPLE!r}, 'max_retries': 2}}"
-        raise place.refuse(why)
+        wanted = {"model": EXAMPLE, "max_retries": 2}
+        msg = f"`{option}` is {entry!r}; pass a model, or {wanted}"
+        raise ConfigurationError(msg)
     return entry["model"]

@@ -5,7 +5,6 @@ A model that is named by a string is made once per role; what it refuses is reme
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,20 +21,14 @@ from langgraph_om.core.config.options import (
     Role,
     is_default,
 )
-from langgraph_om.core.config.settings import NO_FEATURES, Features
-from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.content.parts import Attachment, is_profiled
-from langgraph_om.core.observe.observer import ObserverInput, build_question
-from langgraph_om.core.prompts import load
-from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.models.model_value import (
     Leaf,
     ModelValue,
-    covers,
     leaves_of,
     name_object,
-    show_model,
 )
 from langgraph_om.models.providers import (
     Family,
@@ -266,8 +259,6 @@ def choose_models(
     reflecting: ReflectionConfig,
     *,
     is_checked: bool,
-    thresholds: Thresholds,
-    counter: TokenCounter,
     features: Features,
 ) -> ModelPool:
     """Choose and check the Observer's and the Reflector's model, and those that features ask.
@@ -310,7 +301,6 @@ def choose_models(
         for role, owner in (("observer", "observation"), ("reflector", "reflection")):
             for _, leaf in leaves_of("model", models.values[role]):
                 _check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
-        _check_tiers(models, observing, reflecting, thresholds, counter, features=features)
     return models
 
 
@@ -321,8 +311,8 @@ def select_models(
     for option, nested in (("observation", observation), ("reflection", reflection)):
         if top is not None and nested.model is not None:
             msg = (
-                f"`{option}.model` is {show_model(nested.model)} while `model` is "
-                f"{show_model(top)}; pass either `model` for both agents or the nested ones"
+                f"`{option}.model` and `model` are both given; pass either `model` for both agents "
+                "or the nested ones"
             )
             raise ConfigurationError(msg)
     observer = _first(top, observation.model, reflection.model)
@@ -337,60 +327,3 @@ def _first(*models: object) -> Any:
 def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampling:
     """Return a role's settings; what was left out is not asked for by the user."""
     return Sampling(defaults, {} if is_default(settings) else settings)
-
-
-def _check_tiers(
-    models: ModelPool,
-    observing: ObservationConfig,
-    reflecting: ReflectionConfig,
-    thresholds: Thresholds,
-    counter: TokenCounter,
-    *,
-    features: Features,
-) -> None:
-    """Refuse tiers without one for the largest question that is sure to be asked."""
-    for role in ("observer", "reflector"):
-        value = models.values[role]
-        if covers(value, sys.maxsize):
-            continue
-        tokens = (
-            count_observer_question(observing, thresholds, counter, features)
-            if role == "observer"
-            else count_reflector_question(reflecting, thresholds, counter)
-        )
-        if not covers(value, tokens):
-            msg = (
-                f"the model of the {role.capitalize()} is {show_model(value)}, and with these "
-                f"thresholds its input reaches {tokens} tokens, prompt included; add a tier with "
-                f"room to spare, such as {2 * tokens}"
-            )
-            raise ConfigurationError(msg)
-
-
-def count_observer_question(
-    config: ObservationConfig,
-    thresholds: Thresholds,
-    counter: TokenCounter,
-    features: Features = NO_FEATURES,
-) -> int:
-    """Return the size of the Observer's question when the turn begins to wait for it."""
-    shown = resolve_previous_tokens(config)
-    previous = thresholds.observation_tokens if shown is False else shown
-    empty = ObserverInput(
-        transcript="",
-        instruction=config.instruction,
-        prompt=config.prompt,
-        features=features,
-    )
-    prompt = count_messages(counter, build_question(empty).messages)
-    return prompt + previous + thresholds.block_messages_at(previous)
-
-
-def count_reflector_question(
-    config: ReflectionConfig,
-    thresholds: Thresholds,
-    counter: TokenCounter,
-) -> int:
-    """Return the size of the Reflector's question when the turn begins to wait for it."""
-    prompt = f"{load('reflector')}{load('reflector_task')}{config.instruction or ''}"
-    return counter.count_text(prompt) + thresholds.block_observations_at(0)

@@ -108,7 +108,7 @@ def test_an_observer_of_any_window_keeps_up(window: int, says: str) -> None:
 
 def test_the_largest_tier_bounds_the_questions() -> None:
     small = Small(8000, "")
-    _, agent, sizes = build(lambda _: ModelByInputTokens({8000: small.model}))
+    _, agent, sizes = build(ModelByInputTokens({8000: small.model}))
     talk(agent, 110)
     assert max(sizes) < 50_000
     assert not small.refused

@@ -45,9 +45,9 @@ ENDLESS.append(ENDLESS)
     ("value", "said"),
     [
         ([], "`model` is []; pass a name such as 'openai:gpt-6-luna'"),
-        (["gpt-6-sol"], "where `model[0]` is 'gpt-6-sol'; pass 'provider/model'"),
-        ([answering(), 5], "where `model[1]` is 5; pass a name"),
-        ([[answering(), None]], "where `model[0][1]` is None; pass a name"),
+        (["gpt-6-sol"], "`model[0]` is 'gpt-6-sol'; pass 'provider/model'"),
+        ([answering(), 5], "`model[1]` is 5; pass a name"),
+        ([[answering(), None]], "`model[0][1]` is None; pass a name"),
         ([{"name": "openai/gpt-6-sol"}], "pass a model, or {'model': "),
         ([{"model": answering(), "retries": 1}], "pass a model, or {'model': "),
         ([{"model": answering(), "max_retries": -1}], "pass a model, or {'model': "),
@@ -56,7 +56,7 @@ ENDLESS.append(ENDLESS)
         ({"model": "openai/gpt-6-luna"}, "pass a name such as"),
         (b"openai/gpt-6-luna", "pass a name such as"),
         (ScriptedChatModel, "pass a name such as"),
-        (ENDLESS, "contains itself"),
+        (ENDLESS, "does not contain itself"),
         ("xai/model", "'langchain_xai'; install it with `pip install 'langgraph-om[agents]'"),
         (["mistralai:model"], "langchain-mistralai`"),
         (
@@ -71,7 +71,7 @@ def test_what_is_no_model_value_is_refused(value: object, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(value)  # type: ignore[arg-type]
     assert said in str(caught.value)
-    assert str(caught.value).startswith("`model` is ")
+    assert str(caught.value).startswith("`model")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,6 @@ def test_what_is_no_model_value_is_refused(value: object, said: str) -> None:
         ({10: 5}, "`up_to[10]` is 5"),
         ({10: []}, "`up_to[10]` is []"),
         ({10: {"model": "openai/gpt-6-sol"}}, "pass a name such as"),
-        ({100: ModelByInputTokens({50: "openai/gpt-6-sol"})}, "does not reach up to 100 tokens"),
     ],
 )
 def test_tiers_that_can_not_be_meant_are_refused(tiers: Any, said: str) -> None:
@@ -165,39 +164,6 @@ def test_the_smallest_tier_that_covers_the_input_is_taken(
         tiers.resolve(tokens)
     assert str(tokens) in str(caught.value)
     assert str(max(limits)) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "largest", "who"),
-    [
-        ({}, 39_000, "Observer"),
-        ({"observation": {"previous_observer_tokens": 0}}, 37_900, "Observer"),
-        ({"observation": {"previous_observer_tokens": False}}, 76_000, "Observer"),
-        ({"observation": {"block_after": 90_000}}, 92_000, "Observer"),
-        ({"observation": {"instruction": "Be brief. " * 5000}}, 50_000, "Observer"),
-        ({"share_token_budget": True}, 76_000, "Observer"),
-        ({}, 48_000, "Reflector"),
-        ({"reflection": {"observation_tokens": 100_000}}, 120_000, "Reflector"),
-        ({"reflection": {"block_after": 90_000}}, 90_000, "Reflector"),
-    ],
-)
-def test_tiers_have_to_reach_what_the_thresholds_ask(
-    options: dict[str, Any], largest: int, who: str
-) -> None:
-    owner, other = ("observation", "reflection")[:: 1 if who == "Observer" else -1]
-    tiers = ModelByInputTokens({1000: answering(), largest: answering()})
-    given_options = {name: value for name, value in options.items() if name not in (owner, other)}
-    given_options[other] = {"model": answering(), **options.get(other, {})}
-    given_options[owner] = {"model": tiers, **options.get(owner, {})}
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(**given_options)
-    assert f"the model of the {who} is ModelByInputTokens(" in str(caught.value)
-    needed = int(str(caught.value).split("reaches ")[1].split()[0])
-    assert largest < needed < largest + 30_000
-    given_options[owner]["model"] = ModelByInputTokens({needed: answering()})
-    ObservationalMemory(**given_options)
-    given_options[owner]["model"] = [tiers, answering()]
-    ObservationalMemory(**given_options)
 
 
 @both_ways

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 
 from langgraph_om import (
     ConfigurationError,
@@ -240,8 +238,7 @@ def test_one_model_for_both_and_one_of_its_own_contradict(option: str) -> None:
     options: dict[str, Any] = {option: {"model": OTHER}}
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(MODEL, **options)
-    assert f"`{option}.model` is ScriptedChatModel while" in str(caught.value)
-    assert "`model` is ScriptedChatModel;" in str(caught.value)
+    assert f"`{option}.model` and `model` are both given" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -277,17 +274,6 @@ def test_a_flag_for_a_model_leads_to_what_was_meant(value: Any, call: str) -> No
     assert f"`model` is {value}; call {call}" in str(caught.value)
 
 
-def test_a_model_in_an_error_is_shown_by_its_class_and_name() -> None:
-    model = ChatOpenAI(model="gpt-6-luna", api_key=SecretStr("dummy"))
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory([{"model": model}, (model, model), 5])
-    shown = str(caught.value).partition(", where")[0]
-    assert shown == (
-        "`model` is [{'model': ChatOpenAI(gpt-6-luna)}, (ChatOpenAI(gpt-6-luna), "
-        "ChatOpenAI(gpt-6-luna)), 5]"
-    )
-
-
 def test_host_options_need_no_model() -> None:
     memory = ObservationalMemory(enabled=False, timezone="Europe/Berlin", on_error="abort")
     assert runner_of(memory).settings.on_error == "abort"
@@ -308,7 +294,8 @@ def test_a_model_that_can_never_work_is_refused_at_construction(
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(**options)
     option = f"{owner}.model" if owner else "model"
-    assert f"`{option}` is {value!r}" in str(caught.value)
+    inner = f"[0]` is {value[0]!r}" if isinstance(value, list) else f"` is {value!r}"
+    assert f"`{option}{inner}" in str(caught.value)
     assert EXAMPLE in str(caught.value)
 
 
