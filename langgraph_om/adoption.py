@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.additions import waits_to_send
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.plan import PROCEED, Decision
@@ -23,6 +24,9 @@ from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
+
+MOST_RUNS: Final = 1000
+"""How many runs of a thread are asked when they began; older messages stay without a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,8 @@ class ObservingActs(Handle):
         if waiting := [name for name in state.next if name != FINISH]:
             raise ConfigurationError(_describe_waiting(self.thread_id, waiting))
         messages, record = runner.conversation(state), runner.record(state)
+        if is_on and not record["id"]:  # memory has not watched
+            record = {**record, "stamps": (yield from self._find_first_seen(messages))}
         identity = runner.identity(config)
         adoption = Adoption(
             runner, record, messages, identity, progress, everything, reflection, is_on
@@ -242,6 +248,28 @@ class ObservingActs(Handle):
             if not self._is_fork:
                 yield from self._stay_at_rest(config)
         return adoption.report(outcome)
+
+    def _find_first_seen(self, messages: Sequence[BaseMessage]) -> Requests[dict[str, str]]:
+        """Return, by key, when the runs began that brought messages which name no time.
+
+        What several requests came with, such as an import, tells nothing of when they were said.
+        """
+        settings, keyed = self._runner.settings, keyed_conversation(messages)
+        undated = {key: each for key, each in keyed if settings.time_of(key, each, {}) is None}
+        if not any(isinstance(each, AIMessage) for each in undated.values()):
+            return {}  # answers date their requests
+        first, waiting = dict[str, str](), {*undated}
+
+        def note(state: Any) -> bool:
+            """Take what is not there yet as a run begins, and is there as the next one does."""
+            held = {each.id for each in self._runner.conversation(state)}
+            first.update(dict.fromkeys(waiting - held, state.created_at))
+            waiting.intersection_update(held)
+            return bool(waiting)
+
+        yield from self._walk(note, filter={"source": "input"}, limit=MOST_RUNS)
+        requests = [first.get(key) for key, each in keyed if isinstance(each, HumanMessage)]
+        return {key: at for key, at in first.items() if at and requests.count(at) == 1}
 
 
 def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:

@@ -545,28 +545,16 @@ class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
 
     def _list_generations(self, limit: int) -> Requests[list[Any]]:
         """Return the newest state of each generation; no more are read than are needed."""
+        found: list[Any] = []
 
-        def take(state: Any, found: list[Any]) -> bool:
+        def take(state: Any) -> bool:
             numbers = [self._runner.stored_record(each)["generation"] for each in (*found, state)]
             if numbers[-1] not in numbers[:-1]:
                 found.append(state)
             return len(found) <= limit
 
-        def read() -> list[Any]:
-            found: list[Any] = []
-            for state in self._graph.get_state_history(self._config):
-                if not take(state, found):
-                    break
-            return found
-
-        async def aread() -> list[Any]:
-            found: list[Any] = []
-            async for state in self._graph.aget_state_history(self._config):
-                if not take(state, found):
-                    break
-            return found
-
-        return call_function(read, "om_graph", aread)
+        yield from self._walk(take)
+        return found
 
     def delete(self) -> list[str]:
         """Delete the thread: messages, observations, search entries, jobs and checkpoints.

@@ -100,6 +100,21 @@ class Handle:
     def _call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
         return call_graph(self._graph, method, *arguments, as_node=as_node)
 
+    def _walk(self, take: Callable[[Any], bool], **options: Any) -> Requests[None]:
+        """Read the thread's states, newest first, as long as a function takes more."""
+
+        def read() -> None:
+            for state in self._graph.get_state_history(self._config, **options):
+                if not take(state):
+                    break
+
+        async def aread() -> None:
+            async for state in self._graph.aget_state_history(self._config, **options):
+                if not take(state):
+                    break
+
+        yield from call_function(read, "om_graph", aread)
+
     def _read(self, also_of: str | None = None) -> Requests[Any]:
         """Return the thread's state, where it is the user's whom `config` names.
 

@@ -108,6 +108,57 @@ def test_an_adopted_thread_is_dated_by_its_answers() -> None:
     assert all(heading == said for heading, said in found), found
 
 
+class CalendarSaver(InMemorySaver):
+    """Writes checkpoints when the calendar says."""
+
+    def __init__(self, calendar: Calendar) -> None:
+        super().__init__()
+        self.calendar = calendar
+
+    def put(self, config: Any, checkpoint: Any, *args: Any) -> Any:
+        return super().put(config, {**checkpoint, "ts": self.calendar().isoformat()}, *args)
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+async def test_a_thread_without_times_is_adopted_by_those_of_its_checkpoints(
+    *, is_imported: bool
+) -> None:
+    calendar = Calendar()
+    memory, observer = remembering(calendar)
+    actor = Actor(calendar=calendar, is_timed=False)
+    saver = CalendarSaver(calendar)
+    graph = create_memory_agent(actor, memory=memory, checkpointer=saver)
+    said = talk(graph, calendar, 15, OFF)
+    calendar.pass_days(30)
+    config = CONFIG
+    if is_imported:  # all in one go: nobody knows when it was said
+        config = {"configurable": {"thread_id": "copy", "resource_id": "ana"}}
+        graph.update_state(config, {"messages": said}, as_node="__start__")
+        graph.update_state(config, None, as_node="__end__")
+    thread = memory.of(graph, config)
+    report = await thread.aadopt() if is_imported else thread.adopt()
+    assert report.observed_tokens > 300
+    found = headings(transcripts(observer))
+    assert len(found) > 15
+    if is_imported:
+        assert not any("May" in heading or "Jun" in heading for heading, _ in found), found
+    else:
+        assert all(heading == said for heading, said in found), found
+
+
+def test_a_time_in_a_form_that_is_not_read_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory, record, said = remembering(Calendar())[0], None, list[BaseMessage]()
+    for at in range(3):
+        extra = {"created_at": {"seconds": at}}
+        said += [HumanMessage("hi", id=f"u{at}", additional_kwargs=extra), AIMessage("ok")]
+        record = memory.step(record, said[:-1], thread_id="t").record
+    [line] = [each for each in caplog.messages if "`created_at`" in each]
+    assert "{'seconds': 0}" in line
+    assert "message_time=" in line
+
+
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_runs_without_memory_get_no_false_dates(*, is_timed: bool) -> None:
     calendar = Calendar()

@@ -311,20 +311,29 @@ def _fill_in_exchanges(
             last = known
 
 
+def find_unread_time(message: BaseMessage, timezone: tzinfo) -> object:
+    """Return the `created_at` of a message that is not read as a time; `None` without one."""
+    sources = (message.additional_kwargs, message.response_metadata)
+    said = [source["created_at"] for source in sources if source.get("created_at")]
+    is_read = any(_read_time(each, timezone) is not None for each in said)
+    return None if is_read or not said else said[0]
+
+
 def _read_time(value: object, timezone: tzinfo) -> datetime | None:
     """Return a time given as a datetime, ISO, RFC 2822, or seconds or milliseconds since 1970."""
     if isinstance(value, str):
         value = _parse_time(value[:_MAX_TIME_CHARS])
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = _from_epoch(value)
-    if not isinstance(value, datetime):
+    if not isinstance(value, datetime) or not _UNSET_YEAR < value.year < _LAST_YEAR:
         return None
     return value if value.tzinfo else value.replace(tzinfo=timezone)
 
 
 def _parse_time(text: str) -> datetime | float | None:
-    reads: Sequence[Callable[[str], datetime | float]]
-    reads = (datetime.fromisoformat, float, parsedate_to_datetime)
+    reads: list[Callable[[str], datetime | float]] = [datetime.fromisoformat, float]
+    if _MAIL_TIME.fullmatch(text):  # of other texts the parser leaves out what it does not know
+        reads.append(parsedate_to_datetime)
     for read in reads:
         try:
             return read(text)
@@ -340,6 +349,11 @@ def _from_epoch(value: float) -> datetime | None:
     return None
 
 
+_MAIL_TIME = compile_late(
+    r"(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,4})"
+)
+_UNSET_YEAR, _LAST_YEAR = 1970, 2100
+"""Programs write the year 1 or 1970 where they know no time."""
 _MAX_TIME_CHARS = 64
 """Read of a time: more than any of the forms has."""
 

@@ -7,7 +7,7 @@ which ones were left behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any, Final, Literal
@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.actor.prompt import track_head
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
-from langgraph_om.core.content.dates import find_own_time, name_zone
+from langgraph_om.core.content.dates import find_own_time, find_unread_time, name_zone
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
@@ -298,6 +298,7 @@ def inspect(
         yield Warn(text, (thread_id, step.overlooked))
     if step.edited:
         yield Warn(_EDITED, (step.record["thread_id"], [key for key, _ in step.edited]))
+    yield from _warn_of_unread_times(step)
     step.apply(list_known(step.record, step.windows, step.messages))
     for collect in features.of("collect", step.record):
         yield from collect(step) or ()
@@ -318,6 +319,29 @@ _EDITED: Final = (
     "again where no log is shared; what was noted before stays. Where it is wrong, correct it with "
     "`memory.of(graph, config).correct(...)`, or add a new message instead of an edit"
 )
+
+
+def _warn_of_unread_times(step: Step) -> EffectFlow[None]:
+    """Warn of the first message that says when it was written in a form that is not read."""
+    settings, counted = step.settings, step.former["token_cache"]["counts"]
+    if settings.message_time is not None:
+        return
+
+    def find(entries: Iterable[Entry]) -> object:
+        found = (find_unread_time(each.message, settings.timezone) for each in entries)
+        return next((value for value in found if value is not None), None)
+
+    value = find(each for each in step.window.entries if each.key not in counted)
+    if (
+        value is not None
+        and find(each for each in step.window.entries if each.key in counted) is None
+    ):
+        text = (
+            "thread %r: `created_at` is %.100r, which is not read as a time, so the message is "
+            "dated as it was first seen; write ISO 8601 or seconds since 1970, or pass "
+            "`message_time=`"
+        )
+        yield Warn(text, (step.record["thread_id"], value))
 
 
 def _note_zone(step: Step) -> None:

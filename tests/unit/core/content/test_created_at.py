@@ -31,7 +31,13 @@ def test_each_form_of_a_time_is_read(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["yesterday", float("nan"), float("inf"), 10**400, -5, True, [1], "9" * 9000, "\0,"]
+    "value",
+    [
+        *("yesterday", float("nan"), float("inf"), 10**400, -5, True, [1], "9" * 9000, "\0,"),
+        "May 4, 2026 2:30 PM",  # read without its PM by a lenient parser
+        "Mon May 04 2026 14:30:00 GMT+0200 (CEST)",  # without its zone
+        *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),  # not set
+    ],
 )
 def test_a_time_that_cannot_be_read_is_unknown(value: object) -> None:
     """It neither raises nor becomes a wrong date."""
