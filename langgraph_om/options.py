@@ -371,7 +371,7 @@ def _resolve_limits(
     resolve = partial(
         resolve_thresholds,
         share_token_budget=_shares_room(given, budget, observation, reflection),
-        lend_reserve=budget is not None,
+        budget=budget,
         cache_seconds=None if is_default(given["cache_seconds"]) else float(given["cache_seconds"]),
         deadline=float(given["deadline"]),
     )

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import choose_reminder, render_memory
 from langgraph_om.core.actor.prompt_cache import CacheReading, find_reason, read_cache
-from langgraph_om.core.additions import Advice, list_advice, list_texts, read_closing
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.actor.view import list_parts
+from langgraph_om.core.additions import Advice, list_advice
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import (
-    Apart,
     describe_overlooked,
     describe_unread,
     list_failures,
 )
-from langgraph_om.core.page.page import select_log
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 
 _MIN_CALLS: Final = 5
@@ -46,42 +42,25 @@ class Diagnosis:
     advice: Sequence[Advice]
 
 
-def diagnose(
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    window: Window,
-    thresholds: Thresholds,
-    counter: TokenCounter,
-    *,
-    now: datetime,
-    apart: Sequence[Apart] = (),
-) -> Diagnosis:
+def diagnose(step: Step) -> Diagnosis:
     """Find what costs what, and what can be done about it."""
+    record, messages, thresholds = step.record, step.messages, step.settings.thresholds
     reading = read_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *list_advice(record, now),
+        *list_advice(record, step.now),
         *_advise_on_duplicates(record),
         *_advise_on_cache(reading, messages, record),
         *_advise_on_size(record, thresholds),
         *_advise_on_dates(record),
-        *_advise_on_messages(window, thresholds),
+        *_advise_on_messages(step.window, thresholds),
         *_advise_on_unread(record),
+        *_advise_on_left_out(record),
     ]
-    count = counter.count_text
-    plain = Settings(thresholds, counter, UTC)
-    pieces = render_memory(plain, select_log(record, apart), now.date())
-    sections = {
-        "instructions": count(pieces[0]) if pieces else 0,
-        **{each.title.lower(): each.tokens for each in apart},
-        "observations": sum(map(count, pieces[1:])),
-        "hints": sum(map(count, read_closing(record).values())),
-        "reminder": count(choose_reminder(record, 0)),
-        **{name: count(text) for name, text in list_texts(record).items()},
-        "messages": window.tokens,
-    }
-    filled = {name: tokens for name, tokens in sections.items() if tokens}
-    return Diagnosis(filled, None if reading is None else reading.share, advice)
+    sections: Counter[str] = Counter()
+    for part in list_parts(step.settings, step.view):
+        sections[part.name.lower()] += part.tokens
+    return Diagnosis(sections, None if reading is None else reading.share, advice)
 
 
 # --- Advice: each says what is the case, and what to do ------------------------------------------
@@ -116,6 +95,18 @@ def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
         yield Advice(
             "overlooked",
             f"{overlooked}; say what matters of them in a new message, or note it with `remember`",
+        )
+
+
+def _advise_on_left_out(record: MemoryRecord) -> Iterator[Advice]:
+    head = record.get("head")
+    messages, observations = head.get("left_out", (0, 0)) if head else (0, 0)
+    if messages or observations:
+        yield Advice(
+            "left-out",
+            f"the last prompt had no room for the oldest {messages} unobserved message(s) and "
+            f"{observations} observation(s), which memory still holds. Raise `token_budget`, see "
+            f"why the Observer or the Reflector falls behind, or forget what is not needed",
         )
 
 

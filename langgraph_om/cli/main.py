@@ -8,7 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,7 +28,6 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.page.html import describe_actor_window, list_usage, write_apart, write_moment
 from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.features import ACTS, LISTINGS
@@ -320,12 +319,11 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     runner, state = runner_of(memory), source.state(args.thread)
     messages = runner.conversation(state)
     record = runner.take_in(runner.record(state), messages)
-    settings, status = runner.read_window(record)[0], cast("StatusData", memory.status(state))
-    counter = settings.counter
-    window = open_window(record, messages, counter)
-    now = datetime.now(UTC)
+    status = cast("StatusData", memory.status(state))
     apart = runner.list_apart(record)
-    found = diagnose(record, messages, window, settings.thresholds, counter, now=now, apart=apart)
+    step = runner.look(record, messages, runner.read_texts(state))
+    step.settings = runner.read_window(record)[0]
+    found = diagnose(step)
     if out.as_json:
         advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
         actor = status.get("actorWindow")

@@ -193,8 +193,6 @@ class Additions:
     """Tells of a record whether something of it is still to be sent, and may be refused."""
     has_sent: Callable[[MemoryRecord], bool] | None = None
     """Tells of a record whether something of it was sent to an archive."""
-    texts: Callable[[MemoryRecord], Mapping[str, str]] | None = None
-    """By what people call it, what of a record the Actor is shown beside the log."""
     of_resource: ResourceForm | None = None
     """Its form of the record that an archive keeps for a resource."""
     deletions: Callable[[MemoryRecord], Deletions] | None = None
@@ -322,11 +320,6 @@ def waits_to_send(record: MemoryRecord) -> bool:
 def has_sent(record: MemoryRecord) -> bool:
     """Return whether an archive has something of a record beside its messages and observations."""
     return any(has_sent(record) for has_sent in _all("has_sent"))
-
-
-def list_texts(record: MemoryRecord) -> dict[str, str]:
-    """Return, by what people call it, what of a record the Actor is shown beside the log."""
-    return {name: text for texts in _all("texts") for name, text in texts(record).items()}
 
 
 def resource_form() -> ResourceForm | None:

@@ -62,7 +62,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "operation": "operationType",
     },
     "view-trimmed": name_fields(
-        *("dropped_messages", "dropped_tokens", "previewed_messages", "dropped_groups"),
+        *("dropped_messages", "dropped_tokens", "previewed_messages", "dropped_observations"),
         *("limit", "record_id", "thread_id"),
     ),
 }

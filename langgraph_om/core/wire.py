@@ -205,6 +205,8 @@ class Head(TypedDict):
     last changed, or on which the conversation was resumed after a pause."""
     at: str
     """When the Actor was last called."""
+    left_out: NotRequired[tuple[int, int]]
+    """How many messages and observations its view left out then; missing where none ever did."""
 
 
 class ActorWindow(TypedDict):
@@ -651,8 +653,7 @@ class ViewTrimmed(TypedDict):
     dropped_tokens: int
     previewed_messages: int
     """Of which the beginning and the end are shown, beyond those that always are."""
-    dropped_groups: int
-    """Of the oldest observations."""
+    dropped_observations: int
     limit: int
     """In tokens."""
     record_id: str
@@ -881,7 +882,7 @@ class TrimData(TypedDict):
     droppedMessages: int
     droppedTokens: int
     previewedMessages: int
-    droppedGroups: int
+    droppedObservations: int
     limit: int
     recordId: str
     threadId: str

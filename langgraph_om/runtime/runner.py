@@ -17,8 +17,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.core.actor.prompt import assemble, find_day
-from langgraph_om.core.actor.shown import FIXED_TOKENS
+from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
@@ -338,8 +337,7 @@ class StepRunner:
         if self._images is not None:
             before = before.count_with(self._images)
         own = system.text if isinstance(system, BaseMessage) else system or ""
-        beside = before.counter.count_text(own) + self.tool_tokens + FIXED_TOKENS
-        beside += sum(count() for count in before.features.having("instruction_tokens"))
+        beside = before.counter.count_text(own) + self.tool_tokens + count_instructions(before)
         return before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
 
     def _warn_of_scaling(self, window: int, settings: Settings) -> Settings:

@@ -6,32 +6,21 @@ out, then the oldest observations. The memory itself does not change by it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.core.actor.prompt import View, assemble, choose_reminder, render_memory
-from langgraph_om.core.actor.shown import select_shown
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.thresholds import ANY_MODEL, mark_learned
-from langgraph_om.core.content.blocks import (
-    holds_bound_reasoning,
-    mark_other_view,
-    without_bound_reasoning,
-)
+from langgraph_om.core.content.blocks import holds_bound_reasoning, mark_other_view
 from langgraph_om.core.content.parts import content_blocks, part_text, parts_of
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.events import to_part
-from langgraph_om.core.prompts import load
 from langgraph_om.core.step.inspect import describe_trim
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.wire import MemoryRecord, ViewTrimmed
 from langgraph_om.models.retries import (
     find_allowed,
     is_refusal,
@@ -41,100 +30,6 @@ from langgraph_om.models.retries import (
 from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
-
-_CUT: Final = (8000, 2000, 500)
-"""Tokens above which messages are cut, one after the other."""
-_FIELDS: Final = ("content", "tool_calls", "invalid_tool_calls")
-"""Fields of a message that may be cut."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shorter:
-    """An input with less than the view has."""
-
-    messages: list[BaseMessage]
-    tokens: int
-    """As memory counts them, with the agent's own prompt and without its tools."""
-    notice: ViewTrimmed
-    """What is left out."""
-
-
-def find_shorter(
-    step: Step,
-    target: int,
-    *,
-    system: str | SystemMessage | None = None,
-    limit: int | None = None,
-) -> Shorter:
-    """Return the input that leaves out the least and keeps to a target, or else the shortest one.
-
-    Where nothing can be left out, it is no shorter than the one of the view.
-
-    Args:
-        target: Tokens.
-        limit: The Actor's window, in tokens, which the notice names; `None`: it names the target.
-    """
-    named = target if limit is None else limit
-
-    @cache
-    def build(tokens: int, dropped: int = 0, groups: int = 0) -> Shorter:
-        dropped = max(dropped, step.view.shown.dropped)
-        view, changed = _leave_out(step, tokens, dropped, groups)
-        messages = assemble(view, step.record, system=system, with_reasoning=False)
-        notice = describe_trim(
-            step.record, step.window, dropped, named, previewed=changed, groups=groups
-        )
-        return Shorter(messages, count_messages(step.settings.counter, messages), notice)
-
-    def find_first(ways: Sequence[int], make: Callable[[int], Shorter]) -> int:
-        """Return the first way that fits, each of which is shorter than the one before."""
-        fits = bisect_left(ways, 1, key=lambda way: make(way).tokens <= target)
-        return ways[min(fits, len(ways) - 1)]
-
-    least = _CUT[-1]
-    for tokens in _CUT:
-        found = build(tokens)
-        if found.tokens <= target:
-            break
-    else:
-        cuts = [cut for cut in step.window.span.cuts if cut < len(step.window.entries)]
-        dropped = find_first([0, *cuts], partial(build, least))
-        every = range(len(step.record["log"]) + 1)
-        found = build(least, dropped, find_first(every, partial(build, least, dropped)))
-    return found
-
-
-def _leave_out(step: Step, tokens: int, dropped: int, groups: int) -> tuple[View, int]:
-    """Return the view without the window's first messages and the log's first groups.
-
-    Returns:
-        The view, and how many of its messages are cut.
-    """
-    whole = select_shown(step.messages, step.window, dropped)
-    shown = whole.replace_messages(partial(_cut, features=step.settings.features, tokens=tokens))
-    previewed = sum(
-        any(
-            getattr(before.message, part, None) != getattr(after.message, part, None)
-            for part in _FIELDS
-        )
-        for before, after in zip(whole.entries, shown.entries, strict=True)
-    )
-    memory = step.view.memory
-    if groups:
-        log = step.record["log"]
-        kept = [group for group in log[:groups] if group.get("feature")]
-        record: MemoryRecord = {**step.record, "log": [*kept, *log[groups:]]}
-        memory = render_memory(step.settings, record, step.view.day)
-        if record["log"]:
-            memory[0] += f"{load('shortened_log')}\n"
-    reminder = choose_reminder(step.record, dropped)
-    return replace(step.view, shown=shown, memory=memory, reminder=reminder), previewed
-
-
-def _cut(message: BaseMessage, key: str, *, features: Features, tokens: int) -> BaseMessage:
-    plain = without_bound_reasoning(message)
-    return message if plain is None else features.cut(plain, key, tokens)
-
 
 AnswerT = TypeVar("AnswerT")
 MarkAnswer = Callable[[BaseMessage], BaseMessage]
@@ -285,12 +180,14 @@ class SecondTries:
         self, look: Step, size: int, target: int, limit: int | None = None
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`, and say what it leaves out."""
-        room = max(1, target - self._runner.tool_tokens)
-        shorter = find_shorter(look, room, system=self._system, limit=limit)
-        messages = self._write(shorter.messages)
+        own = SystemMessage(self._system) if isinstance(self._system, str) else self._system
+        view = look.shorten(max(1, target - self._count([] if own is None else [own])))
+        shown = assemble(view, look.record, system=self._system, with_reasoning=False)
+        messages = self._write(shown)
         if self._count(messages) >= size:
             return None
-        part = to_part(shorter.notice)
+        notice = describe_trim(look.record, look.window, view, target if limit is None else limit)
+        part = to_part(notice)
         if part is not None:
             find_writer(self._config)(part)
         return messages

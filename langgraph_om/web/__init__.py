@@ -472,9 +472,7 @@ def read_page(
     reader = LogReader(record, [*record["log"], *waiting], talk)
     start, stop = _find_messages(query, talk.total)
     features, settings = runner.settings.features, step.settings
-    prompt = read_prompt(
-        runner, step, {each.title: each.tokens for each in apart}, is_whole="prompt" in query
-    )
+    prompt = read_prompt(runner, step, is_whole="prompt" in query)
     tokens = [part.tokens for part in prompt.parts]
     turns, usage = read_turns(talk), list_usage(record)
     return {

@@ -10,7 +10,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.actor.prompt import PromptPart, list_parts
+from langgraph_om.core.actor.view import PromptPart, list_parts
 from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.content.parts import content_blocks, role_of
@@ -280,17 +280,14 @@ class Prompt:
         return sum(part.tokens for part in self.parts)
 
 
-def read_prompt(
-    runner: StepRunner, step: Step, apart: Mapping[str, int], *, is_whole: bool
-) -> Prompt:
+def read_prompt(runner: StepRunner, step: Step, *, is_whole: bool) -> Prompt:
     """Return what the Actor is sent.
 
     Args:
-        apart: By title, the tokens of what is shown apart from the log.
         is_whole: Whether its words are wanted.
     """
     sent = runner.actor_input(step, runner.agent_prompt)
-    parts = list_parts(step.settings, step.view, sent, apart)
+    parts = list_parts(step.settings, step.view, runner.agent_prompt)
     shown = sent if is_whole else ()
     roles = {"human": "user", "ai": "assistant"}
     return Prompt(parts, [(roles.get(own.type, own.type), _write_whole(own)) for own in shown])

@@ -328,7 +328,7 @@ def test_the_block_is_bounded_and_shows_the_words_of_long_messages(
 
 
 def test_what_it_takes_counts_towards_the_limit_of_the_prompt(archive: SQLAlchemyArchive) -> None:
-    limit = 1700
+    limit = 900
     long = HumanMessage("The heron was grey. " * 300, id="m")
     stepping(archive=archive).step(None, [long], config=on_thread("old", **ANA))
     said: list[BaseMessage] = [

@@ -14,8 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering
 from langgraph_om.cli.main import main
-from langgraph_om.core.actor.prompt import count_extra
-from langgraph_om.core.record.record import log_tokens
 from langgraph_om.testing import ExtractiveObserver
 from langgraph_om.web import memory_app
 from support.agents import DOORS, Agent, make_agent, on_thread, record_of, say, scripted, turns
@@ -400,16 +398,3 @@ async def test_person_forgets_one_on_the_page() -> None:
         page = (await client.get("/memory/t")).text
     assert "<h2>Standing instructions</h2>" not in page
     assert rules(agent) == []
-
-
-def test_room_is_kept_in_the_prompt_for_what_standing_instructions_take() -> None:
-    agent = build("agent", Observer(**{"Never book": f'"{ORDER}"'}), Prompts())
-    talk(agent, SAID, *turns(8))
-    settings, record = agent.memory._runner.settings, record_of(agent.graph, CONFIG)
-    block = settings.features.find("standing").memory_block(record)
-    assert ORDER in block
-    without = {**record, "log": settings.features.select_log(record["log"])}
-    with_it, other = (
-        log_tokens(each) + count_extra(settings, each, []) for each in (record, without)
-    )
-    assert with_it - other == len(block) // 3

@@ -48,4 +48,4 @@ def recall_of(scope: str) -> Any:
     from langgraph_om.features.recall.answer import write_guidance  # noqa: PLC0415
 
     config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
-    return Recall(config, None, write_guidance(None), 1)
+    return Recall(config, None, write_guidance(None))

@@ -25,11 +25,13 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langgraph_om.core.actor.shown import (
-    ShownMessages,
-    count_left_out,
-    select_shown,
-    write_messages,
+from langgraph_om.core.actor.shown import ShownMessages, select_shown, write_messages
+from langgraph_om.core.actor.view import (
+    Fitting,
+    LeftOut,
+    MemoryText,
+    View,
+    cut_messages,
 )
 from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.blocks import holds_bound_reasoning
@@ -48,9 +50,10 @@ from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.span import Entry, Span, ViewDigest
+from langgraph_om.core.record.record import blank_record, write_ranges
+from langgraph_om.core.record.span import Entry, RenderedLog, Span, ViewDigest
 from langgraph_om.core.record.window import Window
+from langgraph_om.core.search import RECALL
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
 _LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
@@ -77,29 +80,6 @@ ContentBlock = str | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The parts of what the Actor is shown next; its digest and its messages are made of one."""
-
-    day: date
-    """The day that relative dates are relative to, in the memory's time zone."""
-    log: str
-    """Names the log by its groups."""
-    memory: Sequence[str]
-    """What the system message says of the memory, in pieces; none where there is none."""
-    reminder: str
-    """What stands for the messages that are not shown; empty for nothing."""
-    shown: ShownMessages
-    asides: Sequence[BaseMessage]
-    """What stands before the live request, what changes most often last."""
-    lines: Mapping[str, str]
-    """By the key of a message, a line that is shown before it."""
-    instructions: Sequence[BaseMessage]
-    """The agent's own system messages in the conversation, as far as they are shown."""
-    leaves_out: bool
-    """Whether older ones of these are not shown."""
-
-
-@dataclass(frozen=True, slots=True)
 class Framing:
     """What stands around the groups of a log that is about more than the Actor's thread."""
 
@@ -121,35 +101,44 @@ def make_view(
     *,
     day: date | None = None,
     texts: Texts = NO_TEXTS,
+    most: int | None = None,
 ) -> View:
-    """Choose what the Actor is shown.
+    """Choose what the Actor is shown: all of it, or what fits.
 
     Args:
         messages: The whole conversation; no message is changed.
         day: The day that relative dates are relative to; `None`: it is chosen.
+        most: Tokens of a prompt that is sent again because a longer one was refused.
     """
     log, asides = _name_log(record), list_asides(settings, record, window, texts)
     day = day or _choose_day(settings, record, window, log, now)
     instructions, leaves_out = _select_instructions(settings, messages)
-    limit, dropped = settings.max_input_tokens, 0
-    if limit is not None:
-        limit -= sum(map(settings.counter.count_message, instructions))
-        extra = count_extra(settings, record, asides)
-        dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
-    shown = select_shown(messages, window, dropped)
-    if settings.features.shorteners:
-        shown = shown.replace_messages(settings.features.show)
-    return View(
-        day,
-        log,
-        render_memory(settings, record, day, span=window.span),
-        choose_reminder(record, dropped),
-        shown,
-        asides,
-        find_lines(settings, record, window),
-        instructions,
-        leaves_out,
-    )
+    lines = find_lines(settings, record, window)
+
+    def build(left: LeftOut) -> View:
+        shown = select_shown(messages, window, left.messages)
+        if settings.features.shorteners:
+            shown = shown.replace_messages(settings.features.show)
+        if left.longest is not None:
+            shown = cut_messages(settings, shown, left.longest)
+        return View(
+            day,
+            log,
+            render_memory(settings, record, day, span=window.span, left=left),
+            write_reminder(settings, record, window, left.messages),
+            shown,
+            [] if "asides" in left.sections else asides,
+            lines,
+            instructions,
+            leaves_out,
+            left,
+        )
+
+    fitting = Fitting(settings, window, record["log"], build)
+    view = fitting.keep_to_budget(build(LeftOut()))
+    if settings.max_input_tokens is not None:
+        view = fitting.keep_to(view, settings.max_input_tokens)
+    return view if most is None else fitting.keep_to(view, most, cuts=True)
 
 
 def _select_instructions(
@@ -192,7 +181,7 @@ def assemble(
         At most one system message, then the conversation. Without observations these are the given
         messages, unchanged.
     """
-    head, memory = _join_system_messages(system, view.instructions), view.memory
+    head, memory = _join_system_messages(system, view.instructions), view.memory.pieces
     out: list[BaseMessage] = []
     if memory:
         own = _to_blocks(head)
@@ -209,50 +198,6 @@ def assemble(
         record, view.shown, view.asides, lines=view.lines, with_reasoning=with_reasoning
     )
     return out
-
-
-@dataclass(frozen=True, slots=True)
-class PromptPart:
-    """A part of what the Actor is sent."""
-
-    name: str
-    """What it is, such as `Observations`."""
-    tokens: int
-    count: int = 1
-    """How many messages it is, where it is more than one."""
-
-
-def list_parts(
-    settings: Settings,
-    view: View,
-    sent: Sequence[BaseMessage],
-    texts: Mapping[str, int],
-) -> list[PromptPart]:
-    """List the parts of an input in their order, with the tokens of each.
-
-    Args:
-        texts: By title, the tokens of what the first piece of memory shows apart from the log.
-    """
-    count, pieces = settings.counter.count_text, view.memory
-    is_log_end = [piece.endswith("</observations>") for piece in pieces]
-    end = is_log_end.index(True) + 1 if True in is_log_end else 1
-    own = {aside.id for aside in view.asides} | {CONTINUATION_ID}
-    said = [message for message in sent if not is_instruction(message) and message.id not in own]
-    agent = sum(map(count, (message.text for message in sent if is_instruction(message))))
-    memory = count("".join(pieces))
-    first = count(pieces[0]) if pieces else 0
-    apart = {name: tokens for name, tokens in texts.items() if tokens}
-    parts = [
-        PromptPart("The agent's own instructions", max(0, agent - memory)),
-        PromptPart("How to read memory", max(0, first - sum(apart.values()))),
-        *[PromptPart(name, tokens) for name, tokens in apart.items()],
-        PromptPart("Observations", sum(map(count, pieces[1:end]))),
-        PromptPart("Hints", sum(map(count, pieces[end:]))),
-        PromptPart("Reminder", count(view.reminder)),
-        *[PromptPart("Before the request", count(aside.text)) for aside in view.asides],
-        PromptPart("Messages", sum(map(settings.counter.count_message, said)), len(said)),
-    ]
-    return [part for part in parts if part.tokens]
 
 
 def list_asides(
@@ -280,28 +225,25 @@ def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapp
     return found
 
 
-def choose_reminder(record: MemoryRecord, dropped: int) -> str:
-    """Return the reminder that stands for the messages that are not shown; empty for none."""
-    if record["log"]:
-        return load("continuation")
-    return load("trimmed") if dropped else ""
+def write_reminder(settings: Settings, record: MemoryRecord, window: Window, dropped: int) -> str:
+    """Return what stands for the messages that are not shown; empty for nothing."""
+    said = [load("continuation")] if record["log"] else []
+    gone = [entry.key for entry in window.entries[:dropped] if entry.key != window.request]
+    if gone:
+        can = _READ_FROM if _can_recall(settings) else _READ_BY_HANDLE
+        ranges = escape(write_ranges(((gone[0], gone[-1]),)))
+        said.append(fill("trimmed", count=str(len(gone)), ranges=ranges, how=can))
+    return "\n".join(said)
 
 
-def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseMessage]) -> int:
-    """Estimate the tokens beside window and log: what features say and show.
+_READ_FROM = "Call `recall` with one of these two ids as `cursor` to read them."
+_SEARCH = "Call `recall` in the mode `search` to find what they were made from."
+_READ_BY_HANDLE = "Whoever runs this agent reads them with `memory.of(graph, config)`."
 
-    A group's own count leaves out the line behind it, because the thresholds are about what the
-    Observer and the Reflector write, and neither sees these lines.
-    """
-    apart, log = _write_apart(settings, record), settings.features.select_log(record["log"])
-    told = _list_instructions(settings, record, has_memory=bool(record["log"] or apart))
-    said: int = sum(feature.instruction_tokens() for feature in told)
-    # A token of an id has two characters or more.
-    said += sum(len(line) // 2 for line in _write_lines(settings, _select_groups(log)))
-    said += sum(len(block) // 3 for block in apart)
-    # What is shown apart is counted as it is shown, not as it stands in the log.
-    said += sum(group["tokens"] for group in log) - log_tokens(record)
-    return said + sum(len(aside.text) // 3 for aside in asides)
+
+def _can_recall(settings: Settings) -> bool:
+    recall = settings.features.find(RECALL)
+    return recall is not None and recall.is_bound
 
 
 # --- The system message --------------------------------------------------------------------------
@@ -330,51 +272,73 @@ def _to_text_blocks(content: Iterable[ContentBlock]) -> list[ContentBlock]:
 
 
 def render_memory(
-    settings: Settings, record: MemoryRecord, today: date, span: Span | None = None
-) -> list[str]:
-    """Render what the system message says of the memory, in pieces; none where there is none.
+    settings: Settings,
+    record: MemoryRecord,
+    today: date,
+    span: Span | None = None,
+    left: LeftOut = LeftOut(),  # noqa: B008 nothing of it changes
+) -> MemoryText:
+    """Render what the system message says of the memory.
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
+    note = _note_left_out(settings, record, left)
+    if left.texts:
+        record = {**record, "log": left.select(record["log"])}
     apart = _write_apart(settings, record)
+    apart = {name: text for name, text in apart.items() if name not in left.sections}
     log = settings.features.select_log(record["log"])
     groups = _select_groups(log)
+    framing = _frame(settings, record, groups)
+    if not (log or note or apart or framing.is_needed):
+        return MemoryText("\n\n".join(_list_instructions(settings, record, has_memory=False)))
+    hints = {} if "hints" in left.sections else settings.features.list_closing(record)
+    return MemoryText(
+        _write_instructions(settings, record, framing),
+        apart,
+        note,
+        _render_log(settings, groups, framing, today, span) if log or note else None,
+        _write_hints(hints),
+    )
+
+
+def count_instructions(settings: Settings) -> int:
+    """Count what memory says to the Actor in each call once it holds something."""
+    text = _write_instructions(settings, blank_record(), _frame(settings, blank_record(), []))
+    return sum(map(settings.counter.count_text, (text, load("continuation"))))
+
+
+def _write_instructions(settings: Settings, record: MemoryRecord, framing: Framing) -> str:
+    rules = settings.features.join_texts("tell_hints", "actor")
+    told = _list_instructions(settings, record, has_memory=True)
+    texts = [fill("actor_instructions", hints=rules), framing.instruction, *told]
+    return "\n\n".join(filter(None, texts))
+
+
+def _frame(settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
     frame = settings.features.first("frame")
     framing: Framing = frame(settings, record, groups) if frame is not None else Framing()
-    has_memory = bool(log or apart or framing.is_needed)
-    told = [*_list_instructions(settings, record, has_memory=has_memory).values()]
-    if not has_memory:
-        return ["\n\n".join(told)] if told else []
-    rules = settings.features.join_texts("tell_hints", "actor")
-    instructions = [fill("actor_instructions", hints=rules)]
-    if framing.instruction:
-        instructions.append(framing.instruction)
-    blocks = ["\n\n".join([*instructions, *told, *apart])]
-    if log:
-        blocks = [
-            f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(settings, groups, framing, today, span),
-        ]
-    if tags := _write_hints(settings.features.list_closing(record)):
-        blocks.append(tags)
-    return blocks
+    return framing
 
 
-def _write_apart(settings: Settings, record: MemoryRecord) -> list[str]:
-    """Return what features show of the memory apart from the log."""
+def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> str:
+    """Return the line that stands for the observations that are left out; empty for none."""
+    count = left.count_observations(record["log"])
+    how = _SEARCH if _can_recall(settings) else _READ_BY_HANDLE
+    return fill("shortened_log", count=str(count), how=how) if count else ""
+
+
+def _write_apart(settings: Settings, record: MemoryRecord) -> dict[str, str]:
+    """Return what features show of the memory apart from the log, by their names."""
     owners = [group.get("feature", "") for group in record["log"]]
     writers = settings.features.of("memory_block", {*record, *owners})
-    return [block for write in writers if (block := write(record))]
+    return {write.__self__.name: block for write in writers if (block := write(record))}
 
 
-def _list_instructions(
-    settings: Settings, record: MemoryRecord, *, has_memory: bool
-) -> dict[Any, str]:
-    """Return what the system message says of features, by the feature."""
+def _list_instructions(settings: Settings, record: MemoryRecord, *, has_memory: bool) -> list[str]:
+    """Return what the system message says of features."""
     hooks = settings.features.having("instructions")
-    return {
-        write.__self__: text for write in hooks if (text := write(record, has_memory=has_memory))
-    }
+    return [text for write in hooks if (text := write(record, has_memory=has_memory))]
 
 
 def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
@@ -385,21 +349,21 @@ def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
     return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
 
 
-def _build_log_blocks(
+def _render_log(
     settings: Settings,
     groups: Sequence[Group],
     framing: Framing,
     today: date,
     span: Span | None,
-) -> list[str]:
+) -> RenderedLog:
     """Render the log, one text per group; a text stays the same when the log grows."""
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
     tails = [f"\n{line}{end}" if line else end for line in _write_lines(settings, groups)]
     as_of = _AS_OF.format(format_weekday(today), settings.timezone)
     source = (as_of, frames, [group["text"] for group in groups], tails)
-    if span is not None and span.rendered[0] == source:
-        return span.rendered[1]
+    if span is not None and span.rendered is not None and span.rendered.source == source:
+        return span.rendered
     blocks: list[str] = []
     previous: date | None = None
     for frame, text, tail in zip(*source[1:], strict=False):
@@ -409,9 +373,10 @@ def _build_log_blocks(
         blocks.append(block)
     end = f"{as_of}\n</observations>"
     blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
+    rendered = RenderedLog(source, blocks)
     if span is not None:
-        span.rendered = source, blocks
-    return blocks
+        span.rendered = rendered
+    return rendered
 
 
 def _select_groups(log: Sequence[Group]) -> list[Group]:
@@ -496,7 +461,7 @@ def _name_log(record: MemoryRecord) -> str:
 
 def _list_parts(view: View) -> list[str]:
     """List what stands before the window."""
-    parts = [*view.memory, view.reminder]
+    parts = [*view.memory.pieces, view.reminder]
     parts += map(content_digest, view.instructions)
     parts += [f"{key_of(message)} {content_digest(message)}" for message in view.shown.lead]
     if view.shown.request is None:

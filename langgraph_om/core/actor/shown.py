@@ -17,13 +17,6 @@ from langgraph_om.core.record.span import NO_TRAITS, Entry, Span, get_message
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
 
-FIXED_TOKENS = 600
-"""A lower bound of what our constant instructions, the reminder and the tags cost."""
-
-_REMINDER_TOKENS = 80
-"""What the reminder of left-out messages costs where there are no observations."""
-
-
 _PLAIN: Final = frozenset({HumanMessage, ToolMessage})
 """Classes of messages that hold no reasoning; a look at each message takes longer."""
 
@@ -33,14 +26,25 @@ class ShownMessages(NamedTuple):
 
     dropped: int
     """How many of the window's oldest messages are left out."""
-    lead: list[BaseMessage]
-    """What stands before the window: the live request, and calls whose results are in it."""
+    first: BaseMessage | None
+    """The live request, where it stands before the rest of the window."""
+    calls: list[BaseMessage]
+    """Calls before the window whose results are in it."""
     entries: Sequence[Entry]
     """The rest of the window."""
     request: int | None
     """Index of the live request in `entries`; `None` where it is none of them."""
+    live: int
+    """How many of these are earlier than the live request and what followed it."""
     span: Span
     """What is known of the whole window."""
+    cut: int = 0
+    """Of how many more of the rest only the beginning and the end are shown."""
+
+    @property
+    def lead(self) -> list[BaseMessage]:
+        """What stands before the rest of the window."""
+        return [*([] if self.first is None else [self.first]), *self.calls]
 
     @property
     def newest(self) -> str | None:
@@ -60,21 +64,27 @@ class ShownMessages(NamedTuple):
             else entry._replace(message=other)
             for entry in self.entries
         ]
-        lead = [show(message, key_of(message)) for message in self.lead]
-        return self._replace(entries=entries, lead=lead)
+        calls = [show(message, key_of(message)) for message in self.calls]
+        first = None if self.first is None else show(self.first, key_of(self.first))
+        return self._replace(entries=entries, calls=calls, first=first)
 
 
 def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> ShownMessages:
     """Select the messages of a view, in their order.
 
     Args:
-        dropped: How many of these are left out, from `count_left_out`.
+        dropped: How many of the window's are left out.
     """
     at, calls = window.span.find(window.request), _find_missing_calls(window, dropped, messages)
-    request = window.entries[at].message if 0 <= at < dropped else window.request_message
-    lead = [*filter(None, (request, *map(without_bound_reasoning, calls)))]
-    place = at - dropped if at >= dropped else None
-    return ShownMessages(dropped, lead, window.entries[dropped:], place, window.span)
+    return ShownMessages(
+        dropped,
+        window.entries[at].message if 0 <= at < dropped else window.request_message,
+        [*filter(None, map(without_bound_reasoning, calls))],
+        window.entries[dropped:],
+        at - dropped if at >= dropped else None,
+        max(0, window.fresh_from - dropped),
+        window.span,
+    )
 
 
 def write_messages(
@@ -118,34 +128,6 @@ def write_messages(
             out.append(message)
     out += map(get_message, entries[begun:])
     return out
-
-
-def count_left_out(window: Window, log: int, limit: int, *, extra: int = 0) -> int:
-    """Count the window's oldest messages that are left out of the view to keep to a limit.
-
-    Only whole exchanges are left out, and the newest one always stays; the live user request is
-    always shown.
-
-    Args:
-        limit: Tokens of observations and messages together.
-        extra: Tokens that recall and other threads add to the observations, from `count_extra`.
-    """
-    has_memory = bool(log or extra)
-    room = limit - window.request_tokens - ((log + FIXED_TOKENS + extra) if has_memory else 0)
-    if window.tokens <= room:
-        return 0
-    room -= 0 if has_memory else _REMINDER_TOKENS
-    size, before, dropped = window.tokens, 0, 0
-    for cut in window.span.cuts:
-        if cut == len(window.entries) or size <= room:
-            break
-        leaving = [
-            entry.tokens for entry in window.entries[before:cut] if entry.key != window.request
-        ]
-        if leaving:  # the live request leaves its place, never the view
-            size -= sum(leaving)
-            before = dropped = cut
-    return dropped
 
 
 # --- Which messages ------------------------------------------------------------------------------

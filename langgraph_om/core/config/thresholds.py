@@ -151,6 +151,8 @@ DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
 PREVIOUS_PART = 0.1
 MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 1500
+BUDGET_BOUND: Final = 1.2
+"""How far a view may outgrow a budget before the oldest of it is left out."""
 LARGEST_PIECE = 30_000
 """Of a window that uses the log's room, no more is observed at once, unless its own threshold is
 larger: as much as by default."""
@@ -177,9 +179,8 @@ class Thresholds:
     shares_room: bool = False
     """Whether window and log share their room: either may use what the other leaves of its
     threshold."""
-    lends_reserve: bool = False
-    """Whether it may use what lies between threshold and blocking threshold too, within a budget
-    that both have together."""
+    budget: int | None = None
+    """What both have together; `None`: only limits of each are given."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
@@ -221,6 +222,7 @@ class Thresholds:
             self.resize(messages, log),
             block_after=max(messages, int(self.block_after * part)),
             reflect_block_after=max(log, int(self.reflect_block_after * part)),
+            budget=None if self.budget is None else int(self.budget * part),
             scaled_from=self.largest_tokens,
         )
 
@@ -239,6 +241,16 @@ class Thresholds:
             reflect_buffer_at=None if begin is None else max(1, int(begin * of_log)),
             reflect_block_after=max(log, int(self.reflect_block_after * of_log)),
         )
+
+    @property
+    def lends_reserve(self) -> bool:
+        """Whether either may use what lies before the other's blocking threshold, too."""
+        return self.shares_room and self.budget is not None
+
+    @property
+    def bound(self) -> int | None:
+        """The most tokens of both that the Actor is shown beside the live request, if any."""
+        return None if self.budget is None else int(self.budget * BUDGET_BOUND)
 
     def messages_at(self, log_tokens: int) -> int:
         """Tell the window's threshold beside a log of `log_tokens`."""
@@ -307,7 +319,7 @@ def resolve_thresholds(
     reflection: ReflectionConfig,
     *,
     share_token_budget: bool = False,
-    lend_reserve: bool = False,
+    budget: int | None = None,
     cache_seconds: float | None = None,
     deadline: float | None = None,
 ) -> Thresholds:
@@ -315,7 +327,7 @@ def resolve_thresholds(
 
     Args:
         share_token_budget: Whether window and log share their room.
-        lend_reserve: Whether they share what lies before their blocking thresholds too.
+        budget: What both may take together, where that is given.
         cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
         deadline: Seconds that one call of the Actor waits at most.
 
@@ -345,7 +357,7 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         shares_room=share_token_budget,
-        lends_reserve=share_token_budget and lend_reserve,
+        budget=budget,
         keep_turns=observation.keep_turns,
         activate_after=pause,
         activate_on_provider_change=on_change,

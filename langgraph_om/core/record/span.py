@@ -162,6 +162,17 @@ Source = tuple[str, list[str], list[str], list[str]]
 """The day that dates are relative to, what frames the groups, their texts, what ends them."""
 
 
+@dataclass(slots=True, eq=False)
+class RenderedLog:
+    """A log as the view shows it, as long as its source is the same."""
+
+    source: Source
+    blocks: list[str]
+    """A text for each group, and what ends the log."""
+    tokens: int | None = None
+    """Of the texts, once they were counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traits:
     """What was found in the messages of a window, by their indexes."""
@@ -231,8 +242,7 @@ class Span:
     """Counts of a record that are known to be those of all entries."""
     view: ViewDigest | None = None
     """The digest of the view that was made of it last, which the next one goes on from."""
-    rendered: tuple[Source | None, list[str]] = (None, [])
-    """The log as the view shows it, as long as its source is the same."""
+    rendered: RenderedLog | None = None
     shorter: Span | None = None
     """What it was extended from."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.actor.prompt import track_head
+from langgraph_om.core.actor.view import View
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
 from langgraph_om.core.content.dates import find_own_time, find_unread_time, name_zone
@@ -136,30 +137,20 @@ def _read_buffer_status(
     return "complete" if is_there else "idle"
 
 
-def describe_trim(
-    record: MemoryRecord,
-    window: Window,
-    dropped: int,
-    limit: int,
-    *,
-    previewed: int = 0,
-    groups: int = 0,
-) -> ViewTrimmed:
+def describe_trim(record: MemoryRecord, window: Window, view: View, limit: int) -> ViewTrimmed:
     """Return the event that says what a view leaves out.
 
     Args:
-        dropped: How many of the oldest messages the view leaves out.
         limit: Tokens that it has to keep to.
-        previewed: Of how many more the beginning and the end are shown.
-        groups: How many of the oldest groups of observations it leaves out.
     """
+    dropped = view.left.messages
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     return {
         "type": "view-trimmed",
         "dropped_messages": len(left_out),
         "dropped_tokens": sum(entry.tokens for entry in left_out),
-        "previewed_messages": previewed,
-        "dropped_groups": groups,
+        "previewed_messages": view.shown.cut,
+        "dropped_observations": view.left.count_observations(record["log"]),
         "limit": limit,
         "record_id": record["id"],
         "thread_id": record["thread_id"],
@@ -307,7 +298,7 @@ def inspect(
         if goes_on(step.decision, buffering_waits=buffering_waits):
             for prepare in features.of("before_actor", step.record):
                 yield from prepare(step) or ()
-            _state_step(step)
+            yield from _state_step(step)
         elif step.decision.kind == "abort":
             step.events.append(_build_tripwire(step.record, step.now))
     for finish in features.of("after", step.record):
@@ -408,16 +399,26 @@ def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
     return decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits)
 
 
-def _state_step(step: Step) -> None:
+def _state_step(step: Step) -> EffectFlow[None]:
     """State both windows, as the Actor is called next."""
     window, view, turn = step.window, step.view, step.record["turn"]
     number = turn["step"] + 1 if turn["request"] == window.request else 0
-    head = track_head(step.record, view, step.now)
+    head, former = track_head(step.record, view, step.now), step.record.get("head")
+    bounds = (step.settings.max_input_tokens, step.settings.thresholds.bound)
+    trim = describe_trim(step.record, window, view, min(filter(None, bounds), default=0))
+    known = former.get("left_out") if former is not None else None
+    left_out = trim["dropped_messages"], trim["dropped_observations"]
+    if any(left_out) or known is not None:
+        head["left_out"] = left_out
     step.note({"type": "stepped", "request": window.request, "step": number, "head": head})
-    limit = step.settings.max_input_tokens
-    if limit is not None:
-        notice = describe_trim(step.record, window, view.shown.dropped, limit)
-        step.events += [notice] if notice["dropped_messages"] else []
+    if any(left_out):
+        step.events.append(trim)
+        if known is None:
+            text = (
+                "thread %r does not fit into %d tokens: the agent is not shown its oldest %d "
+                "message(s) and %d observation(s). Nothing is lost. See `langgraph-om doctor`"
+            )
+            yield Warn(text, (step.record["thread_id"], trim["limit"], *left_out))
     actor = find_smallest(step.windows)
     data = build_status(step.record, window, step.settings.thresholds, step=number, actor=actor)
     step.events.append({"type": "status", "data": data})

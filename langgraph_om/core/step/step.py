@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import Framing, View, make_view
+from langgraph_om.core.actor.prompt import Framing, make_view
+from langgraph_om.core.actor.view import View
 from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
@@ -110,9 +111,13 @@ class Step:
     def view(self) -> View:
         """What the Actor is shown next."""
         if self._view is None:
-            known = (self.settings, self.record, self.messages, self.window, self.now)
-            self._view = make_view(*known, day=self.day, texts=self.texts)
+            self._view = self.shorten(None)
         return self._view
+
+    def shorten(self, most: int | None) -> View:
+        """Return the view that keeps to so many tokens of a whole prompt, as far as that goes."""
+        known = (self.settings, self.record, self.messages, self.window, self.now)
+        return make_view(*known, day=self.day, texts=self.texts, most=most)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
@@ -316,9 +321,6 @@ class Feature:
         Args:
             has_memory: Whether the message shows something of the memory.
         """
-
-    def instruction_tokens(self) -> int:
-        """Return the tokens of the instructions."""
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return what the system message says before the observations; empty for nothing."""

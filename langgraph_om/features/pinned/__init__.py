@@ -129,11 +129,6 @@ def _show(record: MemoryRecord) -> Iterator[ShownValue]:
         yield ShownValue(f"pinned message {message['id']}", message["text"], notes)
 
 
-def _list_texts(record: MemoryRecord) -> Mapping[str, str]:
-    pinned = list_pinned(record)
-    return {"pinned messages": "\n".join(each["text"] for each in pinned)} if pinned else {}
-
-
 def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedMessage | None:
     """Return a message as it is pinned; `None` where so many tokens are no room for it."""
     if room < _LEAST:
@@ -198,7 +193,6 @@ class Pinning(Feature):
         told={"pinned": _note_told},
         beside={"deleted": lambda record, _: record.pop("pinned", None)},
         shown=_show,
-        texts=_list_texts,
     )
     acts = ACTS
     listings = (

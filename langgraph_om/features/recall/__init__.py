@@ -34,7 +34,7 @@ from langgraph_om.core.config.options import (
     is_default,
     one_of,
 )
-from langgraph_om.core.config.settings import Features, Identity, Setup
+from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import (
     find_parent_thread,
@@ -219,15 +219,15 @@ def _build_schema(*, reaches_others: bool, near: str) -> dict[str, Any]:
 _UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
 
 
-def _find_in_sight(
-    features: Features, record: MemoryRecord, messages: Sequence[BaseMessage]
-) -> InSight:
+def _find_in_sight(step: Step, messages: Sequence[BaseMessage]) -> InSight:
     """Find what the Actor is shown beside an answer; not what is answered at the same time.
 
     Args:
         messages: The conversation; empty where nothing in it has asked.
     """
-    groups = frozenset(group["id"] for group in features.select_log(record["log"]))
+    record, features = step.record, step.settings.features
+    shown = features.select_log(record["log"])
+    groups = frozenset(each["id"] for each in shown) - step.view.left.texts.keys()
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
     for message in reversed(messages):
         if isinstance(message, HumanMessage) or key_of(message) in observed:
@@ -266,11 +266,11 @@ class Recall(Feature):
     _runner: StepRunner
     tool: BaseTool
 
-    def __init__(self, config: RetrievalConfig, near: Any, text: str, tokens: int) -> None:
+    def __init__(self, config: RetrievalConfig, near: Any, text: str) -> None:
         self.config, self.near = config, near
         self.is_bound = True
         """Whether the Actor can call the tool; not where its model takes no tools."""
-        self._text, self._tokens = text, tokens
+        self._text = text
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -283,8 +283,7 @@ class Recall(Feature):
                 "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
             )
         near = next((each for each in setup.built if hasattr(each, "find_near")), None)
-        text = write_guidance(config.instructions)
-        return cls(config, near, text, setup.counter.count_text(text))
+        return cls(config, near, write_guidance(config.instructions))
 
     def connect(self, runner: StepRunner) -> Sequence[object]:
         """Keep what says whose a call is; flows call nothing of it."""
@@ -304,10 +303,6 @@ class Recall(Feature):
         if self.is_bound and is_there:
             return self._text
         return ""
-
-    def instruction_tokens(self) -> int:
-        """Return the tokens of what the Actor is told of the tool."""
-        return self._tokens if self.is_bound else 0
 
     def line_after(self, group: Group) -> str:
         """Return the line that names the messages behind a group."""
@@ -329,7 +324,7 @@ class Recall(Feature):
         Args:
             is_called: Whether the conversation's last answer has called the tool.
         """
-        runner, settings = self._runner, self._runner.settings
+        runner = self._runner
         values, who = values_of(state, runner.messages_key), runner.identity(config)
         record, messages = runner.stored_record(values), runner.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
@@ -341,7 +336,8 @@ class Recall(Feature):
             in_sight = InSight()
             if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
                 called = messages if is_called else ()
-                in_sight = _find_in_sight(settings.features, step.record, called)
+                seen = runner.look(step.record, messages, runner.read_texts(values))
+                in_sight = _find_in_sight(seen, called)
         except ArchiveError as error:
             return _say_unreadable(who, error)
         return self.answer(arguments, who, step.record, messages, store, in_sight=in_sight)

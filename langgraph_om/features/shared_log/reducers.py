@@ -263,7 +263,6 @@ ADDITIONS = Additions(
     },
     message_ids=(OTHERS_ID,),
     waits=lambda record: bool(read_sharing(record)["outbox"]),
-    texts=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,
     of_resource=ResourceForm(
         read=to_record,

@@ -8,10 +8,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step.step import Step
 from langgraph_om.memory import ObservationalMemory
 from support.groups import day_log, group
 from support.words import Words
@@ -28,8 +29,9 @@ def ask(messages: list[BaseMessage] | None = None, **fields: Any) -> Diagnosis:
     log = [group("g", day_log(0, "* 🔴 User lives in Lyon", "* 🟡 Tea"))]
     record: Any = {**blank_record(), "id": "om", "thread_id": "t", "log": log, **fields}
     said = messages or [HumanMessage("hello there", id="m1")]
-    window = open_window(record, said, Words())
-    return diagnose(record, said, window, THRESHOLDS, Words(), now=NOW)
+    step = Step(Settings(THRESHOLDS, Words(), UTC), record, said, Identity("t"), NOW)
+    step.open()
+    return diagnose(step)
 
 
 def kinds(found: Diagnosis) -> list[str]:
@@ -53,7 +55,8 @@ def answers(cached: int | None, count: int = 6) -> list[BaseMessage]:
 def test_a_healthy_memory_gets_no_advice_and_its_costs_are_told() -> None:
     found = ask()
     assert kinds(found) == []
-    assert found.sections.keys() == {"instructions", "observations", "reminder", "messages"}
+    known = {"how to read memory", "observations", "reminder", "the request and since"}
+    assert found.sections.keys() == known
     assert all(found.sections.values())
     assert found.cache_hits is None
 

@@ -62,9 +62,16 @@ SAMPLES: dict[str, dict[str, str]] = {
     },
     "standing_rules": {"rules": '* Mar 3, 2026: "Never book a flight before you have asked me."'},
     "state_in_sight": {"blocks": '<state name="todos">\n- [~] Book the inn\n</state>'},
-    "trimmed": {},
+    "trimmed": {
+        "count": "12",
+        "ranges": "_range: `h3:a9`_",
+        "how": "Call `recall` with one of these two ids as `cursor` to read them.",
+    },
     "preview": {"characters": "151,000", "cursor": '"h4"', "part": "0", "offset": "6000"},
-    "shortened_log": {},
+    "shortened_log": {
+        "count": "40",
+        "how": "Call `recall` in the mode `search` to find what they were made from.",
+    },
     "preview_unread": {"characters": "151,000"},
     "other_conversations": {
         "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
@@ -226,7 +233,7 @@ def test_prompts_stay_within_their_tokens() -> None:
 
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words() -> None:
     inline = {"problem", "target_tokens", "tag", "hint", "characters", "cursor", "part", "offset"}
-    inline |= {"freed_tokens", "log_tokens", "free_tokens", "timezone"}
+    inline |= {"freed_tokens", "log_tokens", "free_tokens", "timezone", "count", "ranges", "how"}
     for name in names():
         for slot in set(_slots(name)) - inline:
             assert f"{{{{{slot}}}}}" in load(name).splitlines(), name

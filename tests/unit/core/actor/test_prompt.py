@@ -23,7 +23,6 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.actor.prompt import hide_low_marks
-from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.text import escape
@@ -377,21 +376,17 @@ EXCHANGES = [
     [
         (None, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]),
         (354, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]),
-        (353, [CONTINUATION_ID, "m1", "m2", "m3", "m4", "m5", "m6"]),
-        (253, [CONTINUATION_ID, "m3", "m4", "m5", "m6"]),
+        (353, [CONTINUATION_ID, "m4", "m5", "m6"]),
         (153, [CONTINUATION_ID, "m4", "m5", "m6"]),
         (50, [CONTINUATION_ID, "m4", "m5", "m6"]),
         (1, [CONTINUATION_ID, "m4", "m5", "m6"]),
     ],
 )
-def test_the_view_leaves_out_whole_exchanges(limit: int | None, keys: list[str]) -> None:
+def test_the_view_leaves_out_whole_turns(limit: int | None, keys: list[str]) -> None:
     shown = prompt(blank_record(), EXCHANGES, max_input_tokens=limit)
     assert [message.id for message in shown] == keys
     assert check_message_sequence(shown, "openai") == []
     assert check_message_sequence(shown, "anthropic") == []
-    window = open_window(blank_record(), EXCHANGES, Words())
-    dropped = 0 if limit is None else count_left_out(window, 0, limit)
-    assert [entry.key for entry in window.entries[dropped:]] == keys[-(7 - dropped) :]
 
 
 def test_the_newest_exchange_stays_however_large() -> None:
@@ -411,9 +406,12 @@ def test_observations_count_toward_the_limit() -> None:
         CONTINUATION_ID,
         *[f"m{at}" for at in range(1, 7)],
     ]
-    tight = prompt(with_log, messages, max_input_tokens=limit - 100)
-    assert len(tight) < len(shown)
-    assert tight[0] == shown[0], "observations are never left out"
+    views = (prompt(with_log, messages, max_input_tokens=most) for most in range(limit, 0, -20))
+    tight = next(view for view in views if len(view) < len(shown))
+    assert tight[0] == shown[0], "messages are left out first"
+    tightest = prompt(with_log, messages, max_input_tokens=300)
+    assert "[1 of the oldest observations are left out here" in system_text(tightest)
+    assert tightest[1:] == tight[1:]
 
 
 LOG = """Date: Mar 2, 2026

@@ -38,7 +38,7 @@ DEFAULTS = {
     "reflect_buffer_at": 20_000,
     "reflect_block_after": 48_000,
     "shares_room": False,
-    "lends_reserve": False,
+    "budget": None,
     "keep_turns": 0,
     "activate_after": None,
     "activate_on_provider_change": False,
@@ -185,17 +185,17 @@ def test_a_shared_budget_lends_what_the_other_side_leaves(
 
 
 @pytest.mark.parametrize(
-    ("lend_reserve", "messages", "observations"),
-    [(False, [2500, 2100, 1500], [2200, 1200]), (True, [2700, 2300, 1500], [2700, 1200])],
+    ("budget", "messages", "observations"),
+    [(None, [2500, 2100, 1500], [2200, 1200]), (2700, [2700, 2300, 1500], [2700, 1200])],
 )
 def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered(
-    messages: list[int], observations: list[int], *, lend_reserve: bool
+    budget: int | None, messages: list[int], observations: list[int]
 ) -> None:
     limits = thresholds(
         {"message_tokens": 1000, "block_after": 1.5},
         {"observation_tokens": 1000, "block_after": 1.2},
         share_token_budget=True,
-        lend_reserve=lend_reserve,
+        budget=budget,
     )
     assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == messages
     assert [limits.block_observations_at(window) for window in (0, 5000)] == observations

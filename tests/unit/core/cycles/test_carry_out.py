@@ -303,7 +303,7 @@ def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_what_failed_is_tried_again_in_smaller_pieces_before_a_turn_waits(failures: int) -> None:
-    resolve = partial(resolve_thresholds, share_token_budget=True, lend_reserve=True)
+    resolve = partial(resolve_thresholds, share_token_budget=True, budget=8000)
     limits = resolve(*split_budget(8000, ObservationConfig(), ReflectionConfig(), resolve))
     answers = iter([RuntimeError("down")] * failures)
     simulation = Simulation(replace(settings(), thresholds=limits), lambda _: next(answers, GOOD))
