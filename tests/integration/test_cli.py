@@ -91,7 +91,7 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     run(capsys, "search", "zebra", *where, "--thread", "t-1", code=1)
     limits = ("--message-tokens", "400", "--observation-tokens", "150")
     found = json.loads(run(capsys, "doctor", *where, "--thread", "t-2", *limits, "--json"))
-    assert found["sections"]["messages"] > 0
+    assert found["sections"]["the request and since"] > 0
     assert found["advice"] == []
     limits = ("--message-tokens", "4", "--observation-tokens", "150")
     advised = run(capsys, "doctor", *where, "--thread", "t-2", *limits, code=1)

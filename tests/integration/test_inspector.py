@@ -269,7 +269,9 @@ async def test_the_prompt_is_shown_word_for_word_and_its_parts_are_all_of_it() -
     row = r'</svg> ([^<(]+?)(?: \([\d,]+\))?</th><td class="number">([\d,]+)<'
     parts = re.findall(row, html)
     assert total
-    assert {"How to read memory", "Observations", "Messages"} <= {name for name, _ in parts}
+    assert {"How to read memory", "Observations", "The request and since"} <= {
+        name for name, _ in parts
+    }
     numbers = [int(number.replace(",", "")) for _, number in parts]
     assert sum(numbers) == int(total[1].replace(",", ""))
 
