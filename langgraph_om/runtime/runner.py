@@ -85,6 +85,8 @@ _NO_KEY = (
 )
 
 
+_MOST_UNSHOWN = 3
+"""How many answers of the Actor may come before anybody has asked for its input."""
 _MOST_DONE = 8
 """How much work is kept of a thread: more than one turn does."""
 
@@ -169,6 +171,9 @@ class StepRunner:
     """The Actor's models that were told so far, by their names."""
     _met: Any = field(init=False, default=None)
     """The one that was told last."""
+    _unshown: int = field(init=False, default=0)
+    """How many answers came while nobody asked for the Actor's input; no count once somebody has.
+    """
     _images: EstimatingCounter | None = field(init=False, default=None)
     """Counts as the Actor's model counts images; `None` where that is the usual way."""
     _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
@@ -504,13 +509,14 @@ class StepRunner:
             is_again: Whether an inspection of these messages came just before.
         """
         around = RunScope(self) if scope is None else scope
+        before = self.spans.recall(record["id"])
         step = Step(
             self.settings_in_force(record),
             record,
             messages,
             identity,
             self.clock(),
-            before=self.spans.recall(record["id"]),
+            before=before,
             scope=around,
             is_final=is_final,
             is_again=is_again,
@@ -524,6 +530,10 @@ class StepRunner:
         )
         self.spans.keep(step.record["id"], step.window.span)
         log_failures(step.events)
+        if step.lost:
+            self._warn_of_loss(step)
+        if before is not None and step.record["log"] and self._unshown < _MOST_UNSHOWN:
+            self._look_at_answers(step, before)
         if not record["id"]:
             self._look_at_history(step)
             if not must_proceed:
@@ -536,6 +546,32 @@ class StepRunner:
                 self.hooks.tell(event)
         yield Show(step.events)
         return step
+
+    def _warn_of_loss(self, step: Step) -> None:
+        """Warn, once for a thread, that something takes messages out before they are observed."""
+        archived = self.settings.features.storage is not None
+        rest = "only the archive has them" if archived else "memory knows nothing of them"
+        self.runs.warn_once(
+            f"thread {step.record['thread_id']!r}: {len(step.lost)} message(s) of about "
+            f"{sum(step.lost)} tokens left the conversation before they were observed, and {rest}. "
+            f"If a hook, a node or the caller shortens the conversation, leave that out: memory "
+            f"keeps the prompt short by itself, at `message_tokens`"
+        )
+
+    def _look_at_answers(self, step: Step, before: Span) -> None:
+        """Warn where the Actor answers, and nobody has asked for its input in this process."""
+        known, span = {*before.names}, step.window.span
+        new = (
+            each for key, each in zip(span.names, span.messages, strict=True) if key not in known
+        )
+        self._unshown += any(message.type == "ai" for message in new)
+        if self._unshown == _MOST_UNSHOWN:
+            self.runs.warn_once(
+                "thread %r: observations are made, and no model is shown them: the node that calls "
+                "the Actor's model passes something else, such as `state['messages']`; pass "
+                "`memory.llm_input_messages(state)`",
+                step.record["thread_id"],
+            )
 
     def _look_at_history(self, step: Step) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
@@ -669,6 +705,7 @@ class StepRunner:
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
+        self._unshown = _MOST_UNSHOWN + 1
         if self.budget is not None and not self.list_windows(step.record):
             self.runs.warn_once(
                 "`token_budget` is a part of what the Actor's model reads, and nobody has said how "

@@ -418,6 +418,28 @@ def test_removed_messages_cost_no_others(
     assert refusals(agent.prompts()) == []
 
 
+@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+def test_removal_before_an_observation_is_told_once(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = talked(door, 3)
+    node = "model" if door in MIDDLEWARE else "agent"
+
+    def remove(which: slice) -> None:
+        removals = [RemoveMessage(id=m.id) for m in values(agent.graph, CONFIG)["messages"][which]]
+        agent.graph.update_state(CONFIG, {"messages": removals}, as_node=node)
+
+    remove(slice(-1, None))  # as where an answer is asked for again
+    talk(agent.graph, CONFIG, turns(1, start=3))
+    assert caplog.records == []
+    for number in range(4, 6):
+        remove(slice(1, 3))
+        talk(agent.graph, CONFIG, turns(1, start=number))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "2 message(s)" in caplog.text
+    assert "before they were observed" in caplog.text
+
+
 @pytest.mark.parametrize("door", CHANNELS)
 def test_removal_of_all_that_the_cursor_remembers(door: str) -> None:
     agent = talked(door, 20, log=10_000)

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import create_engine, make_url, text
 
-from langgraph_om import ConfigurationError, ObservationalMemory
+from langgraph_om import ConfigurationError, ObservationalMemory, add_observational_memory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
-from support.agents import make_agent, on_thread, say, turn
+from support.agents import make_agent, on_thread, remembering, say, scripted, talk, turn, turns
+from support.clock import Clock
 
 IMAGE = {"type": "image", "url": "https://example.com/cat.png", "mime_type": "image/png"}
 
@@ -140,3 +142,24 @@ def test_a_configuration_is_no_state() -> None:
     memory = ObservationalMemory(ScriptedChatModel())
     with pytest.raises(ConfigurationError, match=r"`memory.of\(graph, config\).view\(\)`"):
         memory.view({"configurable": {"thread_id": "t"}})
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_model_that_is_not_given_its_input_is_told(
+    is_shown: bool,  # noqa: FBT001
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, memories = scripted(), []
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        given = memories[0].llm_input_messages(state) if is_shown else state["messages"]
+        return {"messages": [model.invoke(given)]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", answer)
+    memories.append(remembering(model, Clock()))
+    builder.add_edge(START, add_observational_memory(builder, memories[0], before="agent"))
+    graph = builder.compile(checkpointer=InMemorySaver())
+    talk(graph, on_thread(), turns(20))
+    assert len(warned(caplog)) == (0 if is_shown else 1)
+    assert is_shown or "llm_input_messages(state)" in caplog.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -206,6 +206,21 @@ def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     return [key for key in known if key in past] if past else []
 
 
+def find_lost(record: MemoryRecord, window: Window, messages: Sequence[BaseMessage]) -> list[int]:
+    """Return the tokens of messages that left the conversation before they were observed.
+
+    Only those before others that are still there: the last ones go when an answer is asked for
+    again.
+    """
+    gone = _list_gone(record, window)
+    if not gone:
+        return []
+    counts = record["token_cache"]["counts"]
+    here = {key for key, _ in keyed_messages(messages)}
+    left = [*dropwhile(lambda key: key not in here, reversed(counts))]
+    return [counts[key][1] for key in {*gone}.intersection(left) - here]
+
+
 def _has_left(window: Window, key: str) -> bool:
     """Return whether a message is not weighed any more; the live request is, wherever it stands."""
     return key != window.request and window.span.find(key) < 0
@@ -368,6 +383,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         step.record = {**known, "observed": observed}
         window = step.open(anew=True)
         step.record = known  # an event says what has changed, or no state would have it
+    step.lost = find_lost(known, window, step.messages)
     step.apply(
         count_new(
             settings,

@@ -79,6 +79,8 @@ class Step:
     observed."""
     edited: Keyed = field(default_factory=list)
     """Observed messages that say something else now."""
+    lost: Sequence[int] = ()
+    """The tokens of each message that left the conversation before it was observed."""
     given: Sequence[BaseMessage] = field(init=False)
     """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)
