@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt_cache import CacheReading, find_reason, read_cache
 from langgraph_om.core.actor.view import list_parts
 from langgraph_om.core.additions import Advice, list_advice
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import (
@@ -23,6 +24,7 @@ from langgraph_om.core.page.html import (
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.models.providers import find_small
 
 _MIN_CALLS: Final = 5
 _MANY_PINNED: Final = 0.5
@@ -39,7 +41,7 @@ class Diagnosis:
     cache_hits: float | None
     """Which part of the Actor's input came from its provider's cache; `None` where no answer in
     the conversation says."""
-    advice: Sequence[Advice]
+    advice: list[Advice]
 
 
 def diagnose(step: Step) -> Diagnosis:
@@ -64,6 +66,36 @@ def diagnose(step: Step) -> Diagnosis:
 
 
 # --- Advice: each says what is the case, and what to do ------------------------------------------
+
+
+def name_actor_of(messages: Sequence[BaseMessage]) -> str:
+    """Return the Actor's model as its newest answer names it; empty if none does."""
+    for message in reversed(messages):
+        name, provider = message.response_metadata.get("model_name"), find_provider(message)
+        if name and provider:
+            return f"{provider}:{name}"
+    return ""
+
+
+def advise_on_price(
+    actor: str, messages: Sequence[BaseMessage], record: MemoryRecord
+) -> Iterator[Advice]:
+    """Compare the Actor's own model, which memory asks, with a small one of its provider."""
+    small = find_small(actor)
+    if small is None:
+        return
+    own = sum(
+        message.usage_metadata["input_tokens"]
+        for message in messages
+        if isinstance(message, AIMessage) and message.usage_metadata
+    )
+    read = sum(each.get("inputTokens", 0) for each in record["usage"].values())
+    told = f"{read:,} tokens beside the agent's {own:,}, " if read and own else ""
+    yield Advice(
+        "model",
+        f"memory asks the agent's own model, {actor}: {told}at that model's price. A small one "
+        f"does the same work for a fraction of it: ObservationalMemory(model={small!r})",
+    )
 
 
 def _advise_on_failures(record: MemoryRecord) -> Iterator[Advice]:

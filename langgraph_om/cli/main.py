@@ -19,9 +19,10 @@ from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableLambda
 
-from langgraph_om.cli.doctor import diagnose
+from langgraph_om.cli.doctor import advise_on_price, diagnose, name_actor_of
 from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
 from langgraph_om.core.additions import Act, Listing
+from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import list_items
@@ -32,12 +33,16 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.features import ACTS, LISTINGS
 from langgraph_om.mcp import memory_server
-from langgraph_om.memory import ObservationalMemory, runner_of
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.models.pool import ModelPool
+from langgraph_om.models.providers import Sampling
 from langgraph_om.searching import Lookup, build_request
 
 
 def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
-    """Return a memory that asks no model."""
+    """Return the agent's own memory, or one that asks no model."""
+    if args.memory and not options:
+        return check_memory(_import("--memory", args.memory))
     observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
     reflection = (
         {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
@@ -134,7 +139,7 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
         out.text(f"written to {args.html}")
     else:
         out.text(str(view))
-        if args.message_tokens is None and args.observation_tokens is None:
+        if not (args.memory or args.message_tokens or args.observation_tokens):
             out.text(_LIMITS)
         out.text("")
         items = list_items(view.record["log"], view.record["chunks"])
@@ -314,6 +319,13 @@ def list_rows(
     return DONE
 
 
+_UNNAMED: Final = ModelPool(
+    {"observer": ACTORS_OWN, "reflector": ACTORS_OWN},
+    {role: Sampling({}, {}) for role in ("observer", "reflector")},
+)
+"""The models of a memory that names none."""
+
+
 def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Say what costs what, and what to do."""
     runner, state = runner_of(memory), source.state(args.thread)
@@ -324,19 +336,29 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     step = runner.look(record, messages, runner.read_texts(state))
     step.settings = runner.read_window(record)[0]
     found = diagnose(step)
+    pool = runner.models if args.memory else _UNNAMED
+    named = name_actor_of(messages)
+    models = list(pool.list_models(runner.find_actor() or named or None))
+    if pool.asks_actor:
+        found.advice.extend(advise_on_price(named, messages, record))
     if out.as_json:
         advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
         actor = status.get("actorWindow")
         told = {"sections": found.sections, "cacheHits": found.cache_hits, "actorWindow": actor}
         shown = {each.name: each.describe() for each in apart}
-        out.value({**told, "apart": shown, "advice": advice})
+        roles = [dict(zip(("role", "model", "needs"), each, strict=True)) for each in models]
+        out.value({**told, "apart": shown, "models": roles, "advice": advice})
     else:
         total = sum(found.sections.values())
         rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
         out.table(("section of the prompt", "tokens", "share"), rows)
         hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
         out.text(f"\nfrom the provider's cache: {hits}")
-        out.text(f"the agent's model reads: {describe_actor_window(status) or 'not known'}")
+        out.text(f"the agent's model reads: {describe_actor_window(status) or 'not known'}\n")
+        rows = [(role, name, " and ".join(needs)) for role, name, needs in models]
+        out.table(("role", "model", "missing here"), rows)
+        if not args.memory:
+            out.text("(of a memory that names none; for yours, add --memory MODULE:NAME)")
         for each in apart:
             lines = write_apart(each, names_threads=record["scope"] == "resource")
             out.text("\n" + "\n".join(lines))
@@ -588,7 +610,10 @@ def _add_source(parser: ArgumentParser) -> None:
         metavar="MODULE:NAME",
         help="the agent's compiled graph, to write to a checkpointer; see the docs",
     )
-    limits = parser.add_argument_group("the agent's own limits, where they are not the defaults")
+    limits = parser.add_argument_group("the agent's own limits, if they are not the defaults")
+    limits.add_argument(
+        "--memory", metavar="MODULE:NAME", help="its ObservationalMemory, which has them all"
+    )
     limits.add_argument("--message-tokens", type=int, metavar="N")
     limits.add_argument("--observation-tokens", type=int, metavar="N")
     limits.add_argument("--messages-key", default="messages", metavar="KEY")
@@ -608,16 +633,20 @@ def _add_acts(add: _Add) -> None:
             own.add_argument("--clear", action="store_true", help=act.clearing.help)
 
 
-def _load_graph(name: str | None) -> Any:
-    if name is None:
-        return None
+def _import(option: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        graph = getattr(import_module(module), attribute or "graph")
+        return getattr(import_module(module), attribute or option.lstrip("-"))
     except (ImportError, AttributeError, ValueError) as error:
-        msg = f"`--graph` is {name!r}, which cannot be imported: {error}; pass module:name"
+        msg = f"`{option}` is {name!r}, which cannot be imported: {error}; pass module:name"
         raise ConfigurationError(msg) from error
+
+
+def _load_graph(name: str | None) -> Any:
+    if name is None:
+        return None
+    graph = _import("--graph", name)
     if not hasattr(graph, "update_state"):
         msg = f"`--graph` is {name!r}, which is {type(graph).__name__}; pass a compiled graph"
         raise ConfigurationError(msg)

@@ -39,7 +39,7 @@ from langgraph_om.models.providers import (
     default_model,
     family_of,
     family_of_name,
-    find_missing_key,
+    find_needs,
     find_window,
     fit_to_model,
     limit_output,
@@ -121,17 +121,19 @@ class ModelPool:
         explained.__cause__ = error
         return explained
 
-    def list_models(self, actor: Any) -> Iterator[tuple[str, str, str | None]]:
-        """Yield each role's models: role, name, and the environment variable of a missing key.
+    def list_models(self, actor: Any) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield each role's models: role, name, and what that lacks, such as its key.
 
         Args:
-            actor: The Actor's model, as far as it is known.
+            actor: The Actor's model or its name, as far as it is known.
         """
         for role, value in self.values.items():
             for _, leaf in leaves_of(role, value):
-                model = default_model(actor) if leaf == ACTORS_OWN else leaf
+                model = leaf
+                if leaf == ACTORS_OWN:
+                    model = actor if isinstance(actor, str) else default_model(actor)
                 has_key = not isinstance(model, str) or self.settings[role].asked.get("extra")
-                yield role, name_of(model), None if has_key else find_missing_key(name_of(model))
+                yield role, name_of(model), [] if has_key else find_needs(name_of(model))
 
     @property
     def asks_actor(self) -> bool:

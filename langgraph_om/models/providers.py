@@ -128,14 +128,22 @@ class _Provider:
     keys: tuple[str, ...] = ()
     """Environment variables, one of which holds the key."""
     family: Family = "other"
+    small: str = ""
+    """Its small model, which is enough for a memory."""
 
 
+_GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _PROVIDERS = {
     "google": _Provider(
-        "langchain_google_genai", "google", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), "google"
+        "langchain_google_genai", "google", _GOOGLE_KEYS, "google", "gemini-flash-lite-latest"
     ),
-    "openai": _Provider("langchain_openai", "openai", ("OPENAI_API_KEY",), "openai"),
-    "anthropic": _Provider("langchain_anthropic", keys=("ANTHROPIC_API_KEY",), family="anthropic"),
+    "openai": _Provider("langchain_openai", "openai", ("OPENAI_API_KEY",), "openai", "gpt-6-luna"),
+    "anthropic": _Provider(
+        "langchain_anthropic",
+        keys=("ANTHROPIC_API_KEY",),
+        family="anthropic",
+        small="claude-haiku-5-5",
+    ),
     "anthropic_bedrock": _Provider("langchain_aws", family="anthropic"),
     "azure_openai": _Provider("langchain_openai", family="openai"),
     "bedrock": _Provider("langchain_aws"),
@@ -144,7 +152,10 @@ _PROVIDERS = {
     "bedrock_mantle_openai": _Provider("langchain_aws"),
     "google_anthropic_vertex": _Provider("langchain_google_vertexai", family="anthropic"),
     "google_genai": _Provider(
-        "langchain_google_genai", keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), family="google"
+        "langchain_google_genai",
+        keys=_GOOGLE_KEYS,
+        family="google",
+        small="gemini-flash-lite-latest",
     ),
     "google_vertexai": _Provider("langchain_google_vertexai", family="google"),
     "nvidia": _Provider("langchain_nvidia_ai_endpoints"),
@@ -285,16 +296,30 @@ def default_model(actor: Any) -> Leaf:
     return model.model_copy(update=heard) if heard else model
 
 
+def find_needs(name: str) -> list[str]:
+    """Return what a model that is named by a string lacks here: its package, its key."""
+    provider, key = _provider(_split(name)[0]), find_missing_key(name)
+    packages = f"'langgraph-om[{provider.extra}]'"
+    if provider.extra == "agents":
+        packages += f" {provider.package.replace('_', '-')}"
+    needs = [] if _is_installed(provider.package) else [f"install {packages}"]
+    return [*needs, *([f"set {key}"] if key else [])]
+
+
+def find_small(name: str) -> str | None:
+    """Return a small model of the provider of a model, where one is known and it is another."""
+    provider, model = _split(name)
+    small = _provider(provider).small
+    return f"{provider}:{small}" if small and not model.startswith(small) else None
+
+
 def check_default() -> None:
     """Refuse that no model is named and no Actor is known, where `DEFAULT_MODEL` cannot work.
 
     Raises:
         ConfigurationError: When its package is not installed, or its key is not set.
     """
-    provider, key = _provider(_split(DEFAULT_MODEL)[0]), find_missing_key(DEFAULT_MODEL)
-    needs = [f"set {key}"] if key else []
-    if not _is_installed(provider.package):
-        needs.insert(0, f"install 'langgraph-om[{provider.extra}]'")
+    needs = find_needs(DEFAULT_MODEL)
     if needs:
         msg = (
             f"memory has no model: none is named, and it knows no agent's model. Pass one, such as "

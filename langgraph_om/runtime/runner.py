@@ -79,9 +79,9 @@ JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
 
-_NO_KEY = (
-    "memory's model %r has no key: nothing can be observed once there is enough to observe; set "
-    "the environment variable %s, or name a model that has one: ObservationalMemory(model=...)"
+_NO_MODEL = (
+    "memory's model %r can't be asked here, so nothing will be observed: %s, or name a model that "
+    "can: ObservationalMemory(model=...)"
 )
 
 
@@ -538,9 +538,9 @@ class StepRunner:
             self._look_at_history(step)
             if not must_proceed:
                 self.models.check(self.find_actor())
-            for _, name, key in self.models.list_models(self.find_actor()):
-                if key is not None:
-                    self.runs.warn_once(_NO_KEY, name, key)
+            for _, name, needs in self.models.list_models(self.find_actor()):
+                if needs:
+                    self.runs.warn_once(_NO_MODEL, name, " and ".join(needs))
         for event in step.events:
             if event["type"] == "status":
                 self.hooks.tell(event)

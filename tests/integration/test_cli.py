@@ -171,6 +171,37 @@ def test_the_doctor_says_what_the_agents_model_reads(
     assert (found["tokens"], found["source"]) == (8192, "refused")
 
 
+def test_the_doctor_names_memorys_models_what_they_lack_and_a_smaller_one(
+    record_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    answer = {
+        "type": "ai",
+        "content": "Noted.",
+        "response_metadata": {"model_name": "gpt-6-sol", "model_provider": "openai"},
+    }
+    state = {"om": json.loads(record_file.read_text()), "messages": [answer]}
+    record_file.write_text(json.dumps(state))
+    where = ("--record", str(record_file))
+    main(["doctor", *where])
+    said = capsys.readouterr().out
+    assert re.search(r"^observer +openai:gpt-6-sol +set OPENAI_API_KEY$", said, re.MULTILINE)
+    assert "ObservationalMemory(model='openai:gpt-6-luna')" in said
+    text = "from langgraph_om import *\nmemory = ObservationalMemory('anthropic:claude-x')\n"
+    (tmp_path / "my_agents_memory.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    main(["doctor", *where, "--memory", "my_agents_memory:memory", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    needs = ["set ANTHROPIC_API_KEY"]
+    expected = {"role": "observer", "model": "anthropic:claude-x", "needs": needs}
+    assert told["models"][0] == expected
+    assert "model" not in [each["kind"] for each in told["advice"]]
+
+
 # --- A file --------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,7 @@ def test_a_model_without_a_key_is_told_in_the_first_turn(
     for thread in ("one", "two"):
         memory.step(None, [HumanMessage("Hello")], thread_id=thread)
     (said,) = warned(caplog)
-    assert "'openai/gpt-6-luna' has no key" in said
+    assert "'openai/gpt-6-luna' can't be asked here" in said
     assert "OPENAI_API_KEY" in said
     monkeypatch.setenv("OPENAI_API_KEY", "set")
     ObservationalMemory("openai/gpt-6-luna").step(None, [HumanMessage("Hello")], thread_id="three")
