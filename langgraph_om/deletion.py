@@ -7,6 +7,7 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Final
 
 from langgraph_om.archive import MessageArchive, StoreUse
@@ -20,6 +21,7 @@ from langgraph_om.runtime.drivers import aperform
 from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.telemetry import record_deletion
 
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
@@ -83,7 +85,7 @@ class Deletable:
             Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
                 where it is not reached; call again then. A run that is left does nothing.
         """
-        runner, owner = self._runner, resource_id
+        runner, owner, began = self._runner, resource_id, time.time_ns()
         keepers = self._find_keepers("delete_thread", store, checkpointer)
         if checkpointer is not None:
             yield from call_graph(checkpointer, "delete_thread", thread_id)
@@ -94,6 +96,7 @@ class Deletable:
             for keeper in keepers:
                 keeper.delete_thread(thread_id, owner, store)
         runner.forget([thread_id])
+        record_deletion(thread_id, owner, began)
         others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
         return others if checkpointer is not None else [thread_id, *others]
 
@@ -121,7 +124,7 @@ class Deletable:
             ArchiveError: As `delete_thread`.
             Exception: As `delete_thread`.
         """
-        runner = self._runner
+        runner, began = self._runner, time.time_ns()
         keepers = self._find_keepers("delete_resource", store, checkpointer)
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
@@ -138,6 +141,7 @@ class Deletable:
             for keeper in keepers:
                 keeper.delete_resource(resource_id, threads, store)
         runner.forget(threads, resource_id)
+        record_deletion(None, resource_id, began)
         return left
 
     adelete_thread = awaited(delete_thread, _afulfil)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -27,6 +28,7 @@ from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.telemetry import record_act
 
 logger = logging.getLogger("langgraph_om")
 
@@ -129,7 +131,7 @@ class Handle:
         return state
 
     def _check_owner(self, state: Any, also_of: str | None) -> Requests[None]:
-        given = self._runner.runs.name_resource(self._config)
+        given = self._name_resource()
         if given is None:
             return
         record, archive = self._runner.stored_record(state), self._runner.archive
@@ -166,6 +168,7 @@ class Handle:
     def _act(self, build: Callable[[Any], Update]) -> Requests[str]:
         """Write an update into the thread, wherever its run stands, and see that it is kept."""
         update: Update = []
+        began = time.time_ns()
         for _ in range(_ATTEMPTS):
             state = yield from self._rest()
             update = update or build(state)
@@ -177,11 +180,11 @@ class Handle:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
-            if self._is_fork:
-                return act
-            state = yield from self._call("get_state", self._config)
-            if self._has(state, act):
-                yield from self._tell_archive(self._runner.record(state))
+            state = None if self._is_fork else (yield from self._call("get_state", self._config))
+            if state is None or self._has(state, act):
+                record_act(update, self.thread_id, self._name_resource(), began)
+                if state is not None:
+                    yield from self._tell_archive(self._runner.record(state))
                 return act
         raise _describe_busy(self, "which writes over every change")
 
@@ -225,6 +228,9 @@ class Handle:
         """End what an update began as the last node, behind which a graph may go on."""
         if (yield from self._call("get_state", where)).next:
             yield from self._call("update_state", where, None, as_node=_END)
+
+    def _name_resource(self) -> str | None:
+        return self._runner.runs.name_resource(self._config)
 
     def _has(self, state: Any, act: str) -> bool:
         return act in str(self._runner.stored_record(state))

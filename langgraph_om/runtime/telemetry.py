@@ -1,24 +1,30 @@
-"""Spans and metrics of OpenTelemetry: one span for each observation, reflection and recall.
+"""Spans and metrics of OpenTelemetry: one span for whatever changes, searches or deletes memory.
 
-Names follow the semantic conventions for memory of generative AI: `create_memory` for an
-observation, `update_memory` for a reflection, `search_memory` for a call of recall
-(https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md).
+Names follow the semantic conventions for memory of generative AI
+(https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md):
+`create_memory` for an observation and `remember`, `update_memory` for a reflection and for other
+changes of a person, `delete_memory` for `forget`, `search_memory` for a call of recall, and
+`delete_memory_store` for the deletion of a thread or a user.
 Nothing is recorded where the package `opentelemetry-api` is not installed, and no text of the
 conversation is in what is recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
 
+from langgraph_om.core.items import find_spans
 from langgraph_om.core.wire import Event
 
 _OPERATIONS: Final = {"observation": "create_memory", "reflection": "update_memory"}
+_ACTS: Final = {"remember": "create_memory", "forget": "delete_memory"}
+"""Any other act of a person updates memory."""
+_COUNT: Final = "gen_ai.memory.record.count"
 _ENDS: Final = ("observation-end", "observation-failed", "buffering-end", "buffering-failed")
 _SCOPE: Final = "langgraph_om"
 
@@ -61,19 +67,23 @@ def record_cycle(event: Event) -> None:
         common["error.type"] = "ObserverError"
     usage = told.get("usage") or {}
     spent = {kind: usage.get(f"{kind}Tokens") or 0 for kind in ("input", "output")}
+    if operation == "create_memory":
+        number = len(find_spans(told.get("observations") or ""))
+    else:
+        number = sum(told.get(kind) or 0 for kind in ("dropped", "joined", "shortened"))
     span = backend.tracer.start_span(
         str(operation),
         start_time=end - told["duration_ms"] * 1_000_000,
         attributes={
             **common,
-            "gen_ai.conversation.id": told["thread_id"],
+            **_name_owner(told["thread_id"], told.get("resource_id")),
             "gen_ai.memory.store.id": told["record_id"],
+            **({} if error else {_COUNT: number}),
             **{f"gen_ai.usage.{kind}_tokens": count for kind, count in spent.items()},
             "langgraph_om.cycle.id": told["cycle_id"],
             "langgraph_om.cycle.is_blocking": event["type"].startswith("observation"),
             "langgraph_om.tokens.read": told["tokens"],
             "langgraph_om.tokens.written": told.get("observation_tokens") or 0,
-            **({"enduser.id": told["resource_id"]} if told.get("resource_id") else {}),
         },
     )
     if error:
@@ -84,22 +94,67 @@ def record_cycle(event: Event) -> None:
         backend.tokens.record(count, {**common, "gen_ai.token.type": kind})
 
 
-@contextmanager
-def record_search(thread_id: str, resource_id: str | None, mode: object) -> Iterator[None]:
-    """Record a call of recall as a span.
+def _name_owner(thread_id: str | None, resource_id: str | None) -> dict[str, Any]:
+    """Return the attributes that say whose memory it is."""
+    names = {"gen_ai.conversation.id": thread_id, "enduser.id": resource_id}
+    return {key: name for key, name in names.items() if name is not None}
+
+
+def record_act(
+    events: Sequence[Mapping[str, Any]], thread_id: str | None, resource_id: str | None, began: int
+) -> None:
+    """Record what a person did to memory, if it was done to an observation.
+
+    Args:
+        events: The update, whose first event is the act.
+        began: Nanoseconds since 1970.
+    """
+    if events[0]["type"] == "steered":
+        operation = _ACTS.get(events[0]["action"], "update_memory")
+        _record(operation, began, {**_name_owner(thread_id, resource_id), _COUNT: 1})
+
+
+def record_deletion(thread_id: str | None, resource_id: str | None, began: int) -> None:
+    """Record that a thread, or a resource with all of its threads, was deleted."""
+    _record("delete_memory_store", began, _name_owner(thread_id, resource_id))
+
+
+def _record(operation: str, began: int, attributes: Mapping[str, Any]) -> None:
+    """Record an operation that is over."""
+    backend = _find_backend()
+    if backend is not None:
+        told = {"gen_ai.operation.name": operation, **attributes}
+        backend.tracer.start_span(operation, start_time=began, attributes=told).end()
+        backend.seconds.record((time.time_ns() - began) / 1e9, {"gen_ai.operation.name": operation})
+
+
+def record_search(
+    search: Callable[[], dict[str, Any]], thread_id: str, resource_id: str | None, mode: object
+) -> dict[str, Any]:
+    """Return the answer to a call of recall, and record it as a span around what it asks.
 
     Args:
         mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
     """
     backend = _find_backend()
     if backend is None:
-        yield
-        return
+        return search()
     attributes = {
         "gen_ai.operation.name": "search_memory",
-        "gen_ai.conversation.id": thread_id,
+        **_name_owner(thread_id, resource_id),
         "langgraph_om.recall.mode": mode if mode in ("threads", "search") else "messages",
-        **({"enduser.id": resource_id} if resource_id else {}),
     }
-    with backend.tracer.start_as_current_span("search_memory", attributes=attributes):
-        yield
+    with backend.tracer.start_as_current_span(
+        "search_memory",
+        attributes=attributes,
+        record_exception=False,  # its text may quote the conversation
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            answer = search()
+        except Exception as error:
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(backend.trace.StatusCode.ERROR)
+            raise
+        span.set_attribute(_COUNT, answer.get("count", 0))
+        return answer

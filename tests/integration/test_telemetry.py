@@ -54,6 +54,8 @@ def test_observations_and_reflections_are_spans_with_their_time_and_tokens(
     assert told["enduser.id"] == "ana"
     assert told["gen_ai.memory.store.id"]
     assert told["gen_ai.usage.input_tokens"] > told["gen_ai.usage.output_tokens"] > 0
+    assert told["gen_ai.memory.record.count"] > 0
+    assert updated[-1].attributes["gen_ai.memory.record.count"] > 0
     assert told["langgraph_om.tokens.read"] > told["langgraph_om.tokens.written"] > 0
     assert created[0].end_time >= created[0].start_time
     assert not any("Lisbon" in str(span.attributes) for span in exporter.get_finished_spans())
@@ -85,7 +87,37 @@ def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
     agent.memory.recall(state, on_thread("t-1"), mode="search", query="Lisbon")
     [span] = spans_of(exporter, "search_memory")
     assert span.attributes["langgraph_om.recall.mode"] == "search"
+    assert span.attributes["gen_ai.memory.record.count"] > 0
     assert "Lisbon" not in str(span.attributes)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_what_a_person_changes_or_deletes_is_a_span(
+    exporter: InMemorySpanExporter, *, is_async: bool
+) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive="sqlite://")
+    config = on_thread("t-1", resource_id="ana")
+    talk(agent.graph, config, turns(2))
+    thread = agent.memory.of(agent.graph, config)
+    exporter.clear()
+    thread.remember("User likes the WALRUS")
+    thread.pin("WALRUS")
+    thread.correct("WALRUS", "User likes the WALRUS in Cork")
+    await thread.aforget("WALRUS") if is_async else thread.forget("WALRUS")
+    thread.set_title("A title")  # which is no record of memory
+    await thread.adelete() if is_async else thread.delete()
+    await agent.memory.adelete_resource("ana")
+    done = [span for span in exporter.get_finished_spans() if "memory" in span.name]
+    assert [span.name for span in done] == [
+        *("create_memory", "update_memory", "update_memory", "delete_memory"),
+        *("delete_memory_store", "delete_memory_store"),
+    ]
+    assert [span.attributes.get("gen_ai.memory.record.count") for span in done] == [1] * 4 + [
+        None
+    ] * 2
+    assert [span.attributes.get("gen_ai.conversation.id") for span in done] == ["t-1"] * 5 + [None]
+    assert {span.attributes["enduser.id"] for span in done} == {"ana"}
+    assert not any("WALRUS" in str(span.attributes) for span in done)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -364,8 +364,8 @@ class Recall(Feature):
         try:
             source = self.build_source(who, record, messages, store)
             scope = self._build_scope(who, record, messages, source, in_sight)
-            with record_search(who.thread_id, who.resource_id, arguments.get("mode")):
-                return recall(arguments, source, scope, self._runner.settings.counter)
+            search = partial(recall, arguments, source, scope, self._runner.settings.counter)
+            return record_search(search, who.thread_id, who.resource_id, arguments.get("mode"))
         except ArchiveError as error:
             return _say_unreadable(who, error)
 
