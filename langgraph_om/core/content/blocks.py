@@ -145,6 +145,11 @@ def first_string(places: _Places, keys: Sequence[str]) -> str:
     return next(filter(None, block_strings(places, keys)), "")
 
 
+def find_transcript(block: Mapping[Any, Any]) -> str:
+    """Return what is said in a recording, where its block tells."""
+    return first_string(block_places(block), ("transcript",))
+
+
 # --- Texts ---------------------------------------------------------------------------------------
 
 

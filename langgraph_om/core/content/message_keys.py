@@ -65,7 +65,7 @@ def fingerprint(message: BaseMessage) -> str:
 
 
 def is_plain(fields: Mapping[str, Any]) -> bool:
-    """Return whether a message has no calls and no reasoning that would count beside its content.
+    """Return whether a message says nothing beside its content: no calls, reasoning, transcript.
 
     Nearly all are so, and are read often. Other extras may be there.
     """
@@ -75,7 +75,15 @@ def is_plain(fields: Mapping[str, Any]) -> bool:
         and not fields.get("invalid_tool_calls")
         and isinstance(extras, dict)
         and not ("function_call" in extras or "reasoning_content" in extras)
+        and not (extras.get("audio") or extras.get("refusal"))
     )
+
+
+def said_beside(fields: Mapping[str, Any]) -> list[str]:
+    """Return what a message says beside its content: spoken, or as a refusal."""
+    extras = as_mapping(fields.get("additional_kwargs"))
+    said = (as_mapping(extras.get("audio")).get("transcript"), extras.get("refusal"))
+    return [text for text in said if isinstance(text, str) and text.strip()]
 
 
 _PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
@@ -95,6 +103,7 @@ def _digest_head(fields: Mapping[str, Any]) -> bytes:
         [_call_identity(call) for call in as_sequence(fields.get("invalid_tool_calls"))],
         *map(fields.get, ("tool_call_id", "status", "role")),
         *map(extras.get, ("function_call", "reasoning_content")),
+        *said_beside(fields),
     ]
     return _canonical([kind, *parts]) if any(parts) else _canonical(kind)
 

@@ -40,6 +40,7 @@ from langgraph_om.core.content.blocks import (
     block_strings,
     block_type,
     find_payload,
+    find_transcript,
     find_url,
     inline_document,
     known_type,
@@ -47,7 +48,12 @@ from langgraph_om.core.content.blocks import (
     tell_mime,
     unwrapped,
 )
-from langgraph_om.core.content.message_keys import INSTRUCTION_ROLES, is_plain, is_reminder
+from langgraph_om.core.content.message_keys import (
+    INSTRUCTION_ROLES,
+    is_plain,
+    is_reminder,
+    said_beside,
+)
 from langgraph_om.core.content.text import (
     as_label,
     escape,
@@ -276,6 +282,8 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
         for block in content_blocks(message.content)
         for part in _block_parts(block, placeholders)
     ]
+    texts = [part.body for part in parts if part.kind == "text"]
+    parts += [Part("text", said) for said in said_beside(vars(message)) if said not in texts]
     if all(part.kind != "reasoning" for part in parts):
         extra = message.additional_kwargs
         yield Part("reasoning", extra.get("reasoning_content") or extra.get("reasoning"))
@@ -343,6 +351,8 @@ def _block_parts(block: object, placeholders: Placeholders) -> Iterator[Part]:
     if shown == "attachment":
         is_document = bool(inline_document(block))
         yield Part("file", block, is_document=True) if is_document else placeholders.add(block)
+        if transcript := find_transcript(block):
+            yield Part("text", transcript)
     elif shown == "result":
         yield _result(block)
     elif shown == "text" and not isinstance(_text(block), str):

@@ -19,8 +19,13 @@ from typing import Any, Final, Protocol, runtime_checkable
 import tiktoken
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.blocks import REASONING_KEYS, inline_document, known_type
-from langgraph_om.core.content.message_keys import is_plain
+from langgraph_om.core.content.blocks import (
+    REASONING_KEYS,
+    find_transcript,
+    inline_document,
+    known_type,
+)
+from langgraph_om.core.content.message_keys import is_plain, said_beside
 from langgraph_om.core.content.parts import EMPTY_RESULT, Part
 from langgraph_om.core.content.text import (
     as_mapping,
@@ -178,6 +183,8 @@ class MessageCounter(ABC):
         reasoning = extras.get("reasoning_content")
         if isinstance(reasoning, str) and not tally.has_reasoning:
             tally.add_text(reasoning)
+        for said in said_beside(fields):
+            tally.add_text(said)
         tokens = self.count_text(role) + tally.total
         # In tenths and half up.
         return (10 * tokens + MESSAGE_OVERHEAD_TENTHS * (1 + tally.extra_messages) + 5) // 10
@@ -288,6 +295,7 @@ def _result_block(tally: _Tally, block: Mapping[str, Any]) -> None:
 def _attachment_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     part = Part(known_type(block).name.lower(), block)
     source = as_mapping(block.get("source"))
+    tally.add_text(find_transcript(block))
     document = "" if part.kind == "image" else inline_document(block)
     if part.kind == "image" or (part.holds_bytes and not document):
         tally.tokens += tally.attachments.tokens(part)

@@ -182,11 +182,13 @@ def _find_texts(message: BaseMessage) -> Iterator[_Place]:
                     yield _Place(at, text, 0, offset)
                 offset += len(text) + 1  # they are joined by a line break
         return
-    blocks = iter(_numbered(content))
+    blocks = [*_numbered(content)]
     for part, index, offset in _place_parts(message):
-        if part.kind != "text":
+        found = next((at for at, (_, block) in enumerate(blocks) if block is part.block), None)
+        if part.kind != "text" or found is None:
             continue
-        at, block = next(((at, b) for at, b in blocks if b is part.block), (-2, None))
+        at, block = blocks[found]
+        del blocks[: found + 1]
         if _is_text(part, block):
             yield _Place(at, str(part.body), index, offset)
 

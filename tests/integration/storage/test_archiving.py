@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import ConfigurationError
+from langgraph_om import ConfigurationError, EstimatingCounter
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive import ArchiveWriter
@@ -189,6 +189,9 @@ def test_what_is_no_json_beside_a_text_is_left_out_of_the_archive(tmp_path: Path
     assert [message.text for message in archived(archive)] == ["draw", "", "drawn"]
 
 
+SPOKEN = "the gate code is 7731"
+
+
 class Moderator(BaseMessage):
     """A class of somebody's own."""
 
@@ -213,8 +216,11 @@ def silent_call() -> AIMessage:
         [Moderator("the gate code is 7731", id="m")],
         [Guest("the gate code is 7731", id="m")],
         [silent_call(), ToolMessage("the gate code is 7731", tool_call_id="1", id="r")],
+        [AIMessage("", id="m", additional_kwargs={"audio": {"id": "a", "transcript": SPOKEN}})],
+        [AIMessage("", id="m", additional_kwargs={"refusal": SPOKEN})],
+        [HumanMessage([{"type": "audio", "base64": "UklGRg==", "transcript": SPOKEN}], id="m")],
     ],
-    ids=["own class", "own class of a user's words", "no content"],
+    ids=["own class", "own user", "no content", "spoken", "refusal", "recording"],
 )
 def test_odd_messages_are_archived_and_observed(
     door: str, odd: list[BaseMessage], tmp_path: Path
@@ -224,6 +230,7 @@ def test_odd_messages_are_archived_and_observed(
     graph.update_state(CONFIG, {"messages": [turn(0), *odd]})
     talk(graph, CONFIG, turns(9, start=1))
     assert agent.memory.search("7731", thread_id="t")
+    assert EstimatingCounter().count_message(odd[-1]) > EstimatingCounter().count_text(SPOKEN)
     asked = [call for call in agent.model.calls if call["role"] == "observer"]
     assert any("7731" in call["messages"][-1].text for call in asked)
 
