@@ -37,7 +37,6 @@ Moment = Literal[
     "synced",
     "opened",
     "deleted",
-    "edited",
 ]
 """When the reducer of a feature runs beside one of the core.
 
@@ -47,7 +46,7 @@ which `groups` are those that stand in the log now. `changed`: something else wa
 several threads may know of, with a mapping that has an `id` and a `kind`. `synced`: the shared log
 was taken over, with the hints that came of another thread's observation. `opened`: the record is
 about to get another thread or resource. `deleted`: what the record has of a deleted thread or
-resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
+resource is about to go.
 """
 
 

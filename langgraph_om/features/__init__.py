@@ -26,7 +26,6 @@ from langgraph_om.features.extract import (
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.limits import LimitActs, LimitUpdates, OwnLimits
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.moving import Movable, MoveActs
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
@@ -73,7 +72,6 @@ FEATURES: tuple[type[Feature], ...] = (
     Steering,
     NamedThreads,
     SuggestedTitles,
-    OwnLimits,
 )
 """In the order in which they take part in a step."""
 
@@ -146,7 +144,6 @@ class FeatureUpdates(
     SteeringUpdates,
     PinUpdates,
     TitleUpdates,
-    LimitUpdates,
     Updates,
 ):
     """The updates of `om` that features bring."""
@@ -157,7 +154,6 @@ class FeatureActs(
     PinActs,
     RuleActs,
     TitleActs,
-    LimitActs,
     MoveActs,
     Handle,
 ):

@@ -221,7 +221,7 @@ class StepRunner:
         return join_windows(known, select_learned(record, self._models))
 
     def settings_of(self, record: MemoryRecord) -> Settings:
-        """Return the settings of a thread, with what it has learned and limits of its own.
+        """Return the settings of a thread, with what it has learned.
 
         These do not hold for other threads: whoever may write to a thread may write to its record.
         """
@@ -229,7 +229,7 @@ class StepRunner:
         smallest = None if windows is self.windows else find_smallest(windows)
         if smallest is not None:
             settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
-        return _limit(settings.count_like(record).in_zone(record), record)
+        return settings.count_like(record).in_zone(record)
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -241,7 +241,7 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return _limit(settings.count_like(record).in_zone(record), record), kept
+        return settings.count_like(record).in_zone(record), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
@@ -845,11 +845,3 @@ def name_work(work: Work) -> str:
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Return the events that change memory."""
     return list(filter(is_folded, events))
-
-
-def _limit(settings: Settings, record: MemoryRecord) -> Settings:
-    """Return the settings with the limits that features know a thread to have."""
-    limits = settings.thresholds
-    for limit in settings.features.of("limit", record):
-        limits = limit(limits, record)
-    return settings if limits is settings.thresholds else replace(settings, thresholds=limits)

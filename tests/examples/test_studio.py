@@ -461,7 +461,7 @@ async def test_edited_memory_is_what_the_actor_is_told(server: Server) -> None:
         record = (await values(client, thread))["om"]
         text = "* The user is an astronaut."
         told = [{**group, "text": text, "tokens": 8} for group in record["log"]]
-        edit = {"om": {"log": told, "current_task": "Fly to the moon"}}
+        edit = {"om": {**record, "log": told, "current_task": "Fly to the moon"}}
         await client.threads.update_state(thread, edit)
         await say(client, thread, "waiting", "Show")
         shown = (await values(client, thread))["messages"][-1]["content"]
@@ -478,7 +478,7 @@ async def test_wrong_edit_is_refused_with_a_reason(
         thread = await new_thread(client)
         await say(client, thread, graph, SAID[0])
         before = await values(client, thread)
-        with pytest.raises(BadRequestError, match=r"'task'.*current_task"):
+        with pytest.raises(BadRequestError, match=r"'task' alone; .*memory\.of"):
             await client.threads.update_state(thread, {"om": {"task": "Rest"}})
         assert await values(client, thread) == before
 
@@ -490,7 +490,7 @@ async def test_state_can_be_read_when_messages_were_written_whole(
     async with server.client() as client:
         history = await client.threads.get_history(thread, limit=100)
         state = await values(client, thread)
-        await client.threads.update_state(thread, {"om": {"current_task": "Rest"}})
+        await client.threads.update_state(thread, {"om": {**state["om"], "current_task": "Rest"}})
     assert len(history) > 20
     assert [m["content"] for m in state["messages"][::2]] == SAID[:9]
 

@@ -23,6 +23,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from support.agents import Agent, make_agent, on_thread, say, talk, turn, turns, values
+from support.edits import edited
 from support.groups import day_log, group
 from support.savers import open_saver
 
@@ -468,9 +469,9 @@ def test_it_runs_as_a_module(record_file: Path) -> None:
 def test_a_server_is_asked_by_its_client(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = fold(
+    record = edited(
         {**blank_record(), "id": "om-1", "thread_id": "t"},
-        [{"log": [group("g", "* 🔴 User lives in Lyon")]}],
+        {"log": [group("g", "* 🔴 User lives in Lyon")]},
     )
     written: list[Any] = []
 

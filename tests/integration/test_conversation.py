@@ -332,11 +332,16 @@ def test_copied_record_moves_to_its_new_thread(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", CHANNELS)
-def test_edit_of_one_key_leaves_the_others(door: str) -> None:
+def test_a_whole_record_takes_the_place_of_what_is_there_and_keys_alone_are_refused(
+    door: str,
+) -> None:
     agent = talked(door, 13)
     before = record_of(agent.graph, CONFIG)
-    agent.graph.update_state(CONFIG, {"om": {"current_task": "pack"}}, as_node="agent")
-    assert record_of(agent.graph, CONFIG) == {**before, "current_task": "pack"}
+    with pytest.raises(ConfigurationError, match=r"'current_task' alone; .*`memory\.of\("):
+        agent.graph.update_state(CONFIG, {"om": {"current_task": "pack"}}, as_node="agent")
+    changed = {**before, "current_task": "pack"}
+    agent.graph.update_state(CONFIG, {"om": changed}, as_node="agent")
+    assert record_of(agent.graph, CONFIG) == changed
     say(agent.graph, CONFIG, turn(13))
     assert "<current-task>\npack\n</current-task>" in agent.prompts()[-1][0].text
 
@@ -576,29 +581,6 @@ def test_backlog_never_exhausts_a_small_limit(door: str, limit: int) -> None:
     assert state["messages"][-1].id == "h1000-answer"
     assert len(of_kind(parts, "status")) == 1
     assert uncovered(agent.memory, state) == []
-
-
-def test_a_title_that_was_edited_is_a_persons() -> None:
-    agent = talked("agent")
-    agent.graph.update_state(CONFIG, {"om": {"thread_title": "Mine"}}, as_node="agent")
-    for number in range(20, 32):
-        say(agent.graph, CONFIG, turn(number))
-    assert record_of(agent.graph, CONFIG)["thread_title"] == "Mine"
-    activation = {
-        "type": "titled", "by": "memory", "id": "x", "title": "Another", "at": "2026-03-02T09:00:00"
-    }  # fmt: skip
-    agent.graph.update_state(CONFIG, {"om": [activation]}, as_node="agent")
-    assert record_of(agent.graph, CONFIG)["thread_title"] == "Mine"
-
-
-def test_a_group_that_was_edited_counts_what_it_holds_now() -> None:
-    agent = talked("agent", 13)
-    log = record_of(agent.graph, CONFIG)["log"]
-    longer = {**log[0], "text": log[0]["text"] * 5}
-    agent.graph.update_state(CONFIG, {"om": {"log": [longer, *log[1:]]}}, as_node="agent")
-    edited = record_of(agent.graph, CONFIG)["log"]
-    assert 4 * log[0]["tokens"] < edited[0]["tokens"] < 6 * log[0]["tokens"]
-    assert edited[1:] == log[1:]
 
 
 def test_a_long_talk_of_which_nothing_is_noted_has_one_group() -> None:

@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 
 from langgraph_om import EstimatingCounter, ObserverError, add_observational_memory
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support import groups
 from support.agents import (
@@ -44,6 +43,7 @@ from support.agents import (
 )
 from support.clock import Clock
 from support.counters import Quarters
+from support.edits import edited
 from support.hooks import EXECUTORS, agent_with, converse
 
 CONFIG = on_thread()
@@ -527,7 +527,7 @@ def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None
     model = scripted(observer=hang, reflector=hang)
     memory = remembering(model, Clock(), log=150, deadline=0.5)
     noted = groups.group("g0", "* 🔴 something", ranges=[["gone", "gone"]], tokens=200)
-    record = fold(None, [{"log": [noted]}])
+    record = edited(None, {"log": [noted]})
     result = memory.step(record, turns(12), thread_id="t")  # both are due at once
     assert {call["role"] for call in model.calls} == {"observer"}
     let_go.set()

@@ -33,6 +33,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.edits import edited
 from support.groups import day_log, group
 
 DOORS = ("plain", "delta", "agent")
@@ -258,7 +259,7 @@ def test_acts_on_the_same_item_are_undone_one_after_the_other() -> None:
 def test_what_was_changed_since_cannot_be_undone_and_says_so() -> None:
     own = memory()
     after = fold(record(), [own.updates.pin("has a dog"), own.updates.unpin("has a dog")])
-    rewritten = fold(after, [{"log": record("* other")["log"]}])
+    rewritten = edited(after, {"log": record("* other")["log"]})
     with pytest.raises(ItemError, match="changed since"):
         fold(rewritten, [own.updates.undo()])
     with pytest.raises(ItemError, match="no act 'act-1'"):

@@ -327,7 +327,7 @@ def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     config: Any = {"configurable": {"thread_id": "hostile"}}
     graph.invoke({"messages": [("user", "Hello.")]}, config)
     windows = {"ScriptedChatModel": {"tokens": 900, "source": "refused"}}
-    graph.update_state(config, {"om": {"windows": windows}})
+    graph.update_state(config, {"om": {**graph.get_state(config).values["om"], "windows": windows}})
     before = memory.thresholds
     graph.invoke({"messages": [("user", "Hello? " * 2000)]}, config)
     assert actor.sizes[-1] < 2000

@@ -27,6 +27,7 @@ from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.driving import drive
+from support.edits import edited
 from support.examples import examples
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
@@ -129,7 +130,7 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     config = replace(setup(), features=features)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
-    record = do(fold(record, [{"log": log, "scope": scope, "thread_id": "t"}]), data.draw(acts))
+    record = do(edited(record, {"log": log, "scope": scope, "thread_id": "t"}), data.draw(acts))
     before = protected(record["log"])
     asked: list[AskModel] = []
 
@@ -158,7 +159,7 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
 @given(st.data())
 def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataObject) -> None:
     record, _ = conversation()
-    record = do(fold(record, [{"log": data.draw(logs())}]), data.draw(acts))
+    record = do(edited(record, {"log": data.draw(logs())}), data.draw(acts))
     before = protected(record["log"])
     written = [entry for entry in data.draw(logs()) if not entry.get("feature")]
     forged = [{**entry, "text": "* forged"} for entry in before if data.draw(st.booleans())]
@@ -173,7 +174,7 @@ def test_all_that_a_person_did_can_be_undone(
     log: list[Group], wanted: list[tuple[str, int, str]]
 ) -> None:
     record, _ = conversation()
-    record = fold(record, [{"log": log}])
+    record = edited(record, {"log": log})
     done = do(record, wanted)
     assert ranges(done["log"]) == ranges(log)
     for _ in done.get("steered", []):

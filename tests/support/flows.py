@@ -123,7 +123,7 @@ def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def reflectable() -> dict[str, Any]:
-    """An edit that puts a log of 50 tokens in place."""
+    """A log of 50 tokens, as keys of a record."""
     groups = [
         group(
             f"g{at}",

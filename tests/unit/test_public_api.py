@@ -78,7 +78,7 @@ def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
 ACTS = {
     *("view", "status", "history", "rules", "search", "title", "observe", "reflect", "adopt"),
     *("delete", "move_to", "remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
-    *("pin_message", "unpin_message", "set_limits"),
+    *("pin_message", "unpin_message"),
 }
 
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
@@ -30,6 +29,7 @@ from langgraph_om.core.additions import (
     told_keys,
 )
 from langgraph_om.core.record.record import (
+    FIRST_KEYS,
     check_version,
     complete_record,
     find_groups,
@@ -336,52 +336,7 @@ def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     run_beside("deleted", record, event)
 
 
-# Edits of the record by hand, in Studio or by `update_state`: which of them can be meant.
-#
-# An edit merges by key. One that could not be read later is refused when it is made, by the name
-# of what is wrong with it. The rules are the types of the record themselves.
-
-
-_FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
-_BY_OPERATION: Final = frozenset({"pending", "attempts", "usage"})
-"""Keys with a value for each kind of work."""
-
-
-def check_edit(edit: Mapping[Any, Any]) -> None:
-    """Refuse an edit that cannot be meant.
-
-    Raises:
-        ConfigurationError: For an unknown key, a value of another type, or a missing part.
-    """
-    types = _types()
-    for key, value in edit.items():
-        if key not in types:
-            known = ", ".join(sorted(types))
-            msg = f"an update of `om` has the key {str(key)!r}; the keys of a record are {known}"
-            raise ConfigurationError(msg)
-        try:
-            _adapter(key).validate_python(value, strict=True)
-        except ValidationError as error:
-            raise _explain(key, value, error) from None
-        operations = {"observation", "reflection", *added_operations}
-        if key in _BY_OPERATION and not operations.issuperset(value):
-            wanted = ", ".join(sorted(operations))
-            msg = f"`om.{key}` has the keys {', '.join(sorted(value))}; those of it are {wanted}"
-            raise ConfigurationError(msg)
-
-
-def estimate_edited(former: Sequence[Group], edited: Sequence[Group]) -> list[Group]:
-    """Return an edited log in which a group of another length has about the tokens of that."""
-    known = {group["id"]: group for group in former}
-
-    def estimate(group: Group) -> Group:
-        old = known.get(group["id"])
-        if old is None or old["text"] == group["text"] or old["tokens"] != group["tokens"]:
-            return group
-        tokens = round(old["tokens"] * len(group["text"]) / max(1, len(old["text"])))
-        return {**group, "tokens": max(tokens, len(group["text"]) // 4)}
-
-    return [estimate(group) for group in edited]
+# A record that somebody puts in force again, such as one of the history: whether it can be read.
 
 
 def check_record(record: Mapping[Any, Any]) -> None:
@@ -390,19 +345,18 @@ def check_record(record: Mapping[Any, Any]) -> None:
     Raises:
         ConfigurationError: For a value of another type, or a missing part.
     """
-    check_edit({key: value for key, value in record.items() if key in _types()})
+    for key, value in record.items():
+        if key not in _types():
+            continue
+        try:
+            _adapter(key).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise _explain(key, value, error) from None
 
 
 @cache
 def _types() -> Mapping[str, Any]:
     return {**get_type_hints(MemoryRecord), **added_types()}
-
-
-def _branches() -> frozenset[str]:
-    """Return what pydantic puts into a path for types of a union: no places in the value."""
-    lists = (get_args(kind)[0] for kind in _types().values() if get_origin(kind) is list)
-    kinds = (kind for entry in lists for kind in get_args(entry) if is_typeddict(kind))
-    return frozenset(kind.__name__ for kind in kinds)
 
 
 @cache
@@ -412,39 +366,19 @@ def _adapter(key: str) -> TypeAdapter[Any]:
 
 def _explain(key: str, value: object, error: ValidationError) -> ConfigurationError:
     """Return an error that names the part of the value that is wrong, and what to pass."""
-    wanted = f"pass {_describe(_types()[key])}"
     problem = error.errors(include_url=False, include_context=False)[0]
     path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _branches())
-    if not path:
-        return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
-    if problem["type"] == "missing":
-        return ConfigurationError(f"`om.{key}{path}` is missing; {wanted}")
-    return ConfigurationError(f"`om.{key}{path}` is {problem['input']!r}; {wanted}")
+    is_missing = problem["type"] == "missing"
+    found = "is missing" if is_missing else f"is {(problem['input'] if path else value)!r}"
+    msg = f"`om.{key}{path}` {found} ({problem['msg']}); pass a record as memory wrote it"
+    return ConfigurationError(msg)
 
 
-def _describe(annotation: Any) -> str:
-    """Return in words what a type of the record allows."""
-    origin, args = get_origin(annotation), get_args(annotation)
-    if is_typeddict(annotation):
-        return f"a mapping with {', '.join(get_type_hints(annotation))}"
-    if origin is list:
-        return f"a list of {_describe_entries(args[0])}"
-    if origin is dict:
-        return f"a mapping from {_describe(args[0])} to {_describe(args[1])}"
-    if origin is UnionType:
-        none_first = sorted(args, key=lambda one: one is not NoneType)
-        return " or ".join(_describe(one) for one in none_first)
-    return " or ".join(map(repr, args)) if origin is Literal else _FORMS[annotation]
-
-
-def _describe_entries(annotation: Any) -> str:
-    kinds = [f"{kind.__name__.lower()}s" for kind in get_args(annotation)]
-    if kinds:
-        return " or ".join(kinds)
-    if not is_typeddict(annotation):
-        return "texts"
-    keys = ", ".join(get_type_hints(annotation))
-    return f"{annotation.__name__.lower()}s, each with {keys}"
+def _branches() -> frozenset[str]:
+    """Return what pydantic puts into a path for types of a union: no places in the value."""
+    lists = (get_args(kind)[0] for kind in _types().values() if get_origin(kind) is list)
+    kinds = (kind for entry in lists for kind in get_args(entry) if is_typeddict(kind))
+    return frozenset(kind.__name__ for kind in kinds)
 
 
 def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryRecord:
@@ -452,8 +386,7 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
 
     Args:
         record: The memory so far; empty or `None` for a new thread.
-        updates: Each a list of events, one event (a mapping with `type`), or a mapping of record
-            keys, which is merged by key (a manual edit).
+        updates: Each a list of events, one event (a mapping with `type`), or a whole record.
 
     Returns:
         The new record; the given one is unchanged.
@@ -481,13 +414,10 @@ def fold_one(record: Mapping[str, Any] | None, update: object) -> MemoryRecord:
 
 
 def _apply(record: MemoryRecord, event: object) -> None:
-    if event is None:
+    if event is None or event == {}:
         return
     if not isinstance(event, Mapping):
-        msg = (
-            f"an update of `om` is {event!r}; pass an event, a mapping of record keys, or "
-            f"LangGraph's `Overwrite` to replace the whole record"
-        )
+        msg = f"an update of `om` is {event!r}; {_CALLS}"
         raise ConfigurationError(msg)
     if "type" in event:
         kind = str(event["type"])
@@ -499,14 +429,22 @@ def _apply(record: MemoryRecord, event: object) -> None:
             raise ConfigurationError(msg)
         return
     check_version("`om.version`", event)
-    check_edit(event)
-    if record["id"] and event.get("id", record["id"]) != record["id"]:
+    if not event.keys() >= FIRST_KEYS:
+        named = ", ".join(repr(str(key)) for key in event)
+        msg = f"an update of `om` has the keys {named} alone; {_CALLS}"
+        raise ConfigurationError(msg)
+    check_record(complete_record(event))
+    if record["id"] and event["id"] != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
-    run_beside("edited", record, event)
-    if "log" in event:
-        event = {**event, "log": estimate_edited(record["log"], event["log"])}
     record.update(cast("MemoryRecord", event))
     cast("Draft", record).owns_counts = False
+
+
+_CALLS: Final = (
+    "change memory by `memory.of(graph, config)`: `.remember(text)`, `.correct(item, text)`, "
+    "`.forget(item)`, `.set_title(text)` and others, or pass a whole record, such as one of its "
+    "`.history()`"
+)
 
 
 def _ignore(record: MemoryRecord, event: Event) -> None:

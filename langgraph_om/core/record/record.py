@@ -66,13 +66,13 @@ def blank_record() -> MemoryRecord:
     }
 
 
-_FIRST_KEYS = frozenset(blank_record())
+FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
 LATER_KEYS = frozenset({"timezone", "head", "windows"})
 """What a record has only once there is something to note."""
 
-RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
+RECORD_KEYS = FIRST_KEYS | LATER_KEYS
 """The keys of the core; those of features are in `additions`."""
 
 
@@ -125,7 +125,7 @@ def complete_record(value: object) -> MemoryRecord:
         unknown = min(map(str, added - added_types().keys()))
         msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
-    if value.keys() >= _FIRST_KEYS:
+    if value.keys() >= FIRST_KEYS:
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
 

@@ -18,7 +18,7 @@ from langgraph_om.core.actor.view import View
 from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.config.thresholds import ActorWindows, Thresholds
+from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
@@ -191,7 +191,7 @@ class Feature:
     They stand in sections by the place that calls them. Many have one feature behind them: so the
     core knows none by name.
 
-    Those of a step, of the Actor's input and of limits are not called either where there is nothing
+    Those of a step and of the Actor's input are not called either where there is nothing
     of what the feature `lives_by`.
     """
 
@@ -311,9 +311,6 @@ class Feature:
 
     def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
         """Return events that bring a thread up to date with the log that it shares."""
-
-    def limit(self, limits: Thresholds, record: MemoryRecord) -> Thresholds:
-        """Return the limits of a thread, where it has some of its own."""
 
     # --- The Actor's input: the system message ----------------------------------------------------
 

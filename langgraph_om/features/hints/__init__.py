@@ -106,8 +106,7 @@ def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
         yield Advice(
             "stale-hint",
             f"the current task is {age.days} days old, and the agent is shown it at every call: "
-            f'{task!r}. If it is done: graph.update_state(config, {{"om": {{"current_task": '
-            f"None}}}}), or continuation_hints=False for none at all",
+            f"{task!r}. If it is done, say so to the agent; continuation_hints=False shows none",
         )
 
 

@@ -229,15 +229,6 @@ def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> No
     run_beside("changed", record, {"id": event["id"], "kind": "fix", "groups": [], **fixed})
 
 
-def _name_by_hand(record: MemoryRecord, edit: Mapping[str, Any]) -> None:
-    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
-    title = edit.get("thread_title")
-    if "thread_title" in edit and "title" not in edit and title != read_title(record):
-        by: Literal["person"] | None = "person" if title is not None else None
-        state = read_title_state(record)
-        _read(record)["title"] = {**state, "by": by, "cycle_id": None, "tries": 0}
-
-
 def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Take over what the Observer suggests; a person's title stays."""
     title = event.get("hints", {}).get(TITLE)
@@ -290,7 +281,6 @@ ADDITIONS: Final = Additions(
     changes={"fix": AddedChange(TitleFixed, _fix)},
     told={"title": _note_told},
     beside={
-        "edited": _name_by_hand,
         "observed": _take_over,
         "buffered": _take_buffered,
         "synced": _take_over,

@@ -26,10 +26,10 @@ from langgraph_om import (
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import nest_thread_id
-from langgraph_om.core.record.fold import fold
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from support.agents import on_thread, say, scripted, search, turn, turns
 from support.clock import START, Clock
+from support.edits import edited
 from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
 from support.shared_world import Agent, config, sharing
 
@@ -405,7 +405,7 @@ def test_what_runs_within_a_thread_goes_with_it() -> None:
     store, index = InMemoryStore(index=index_of()), meaning_index()
     for name in ("trip", nest_thread_id("trip", ["research"]), "trips"):
         for resource in (None, "ana"):  # it may have begun before it was known whose it is
-            record = fold(None, [{"thread_id": name}])
+            record = edited(None, {"thread_id": name})
             index.add(record, [("walnuts", WALNUTS)], store, Identity(name, resource))
     assert index.flush(60)
     assert indexed(store) == 6
@@ -431,7 +431,7 @@ def test_texts_that_are_embedded_while_their_thread_is_deleted_are_not_kept(
     row = ("next", HumanMessage("Hello again."), True)
     store, index = InMemoryStore(index=index_of(racing)), meaning_index(archive)
     archive.append("trip", "ana", [("walnuts", WALNUTS, True)], after=None, now=START)
-    record = fold(None, [{"thread_id": "trip"}])
+    record = edited(None, {"thread_id": "trip"})
     index.add(record, [("walnuts", WALNUTS)], store, Identity("trip", "ana"))
     assert index.flush(60)
     assert deleted

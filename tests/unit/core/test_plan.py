@@ -26,6 +26,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
 from support.driving import drive
+from support.edits import edited
 from support.examples import examples
 from support.simulation import look
 from support.views import assemble
@@ -68,7 +69,7 @@ def limits(
 
 def remembering(log_tokens: int = 0, **fields: Any) -> MemoryRecord:
     log = [groups.group("g0", "* 🔴 x", ranges=[["z0", "z1"]], tokens=log_tokens)]
-    return fold(None, [{"log": log if log_tokens else [], **fields}])
+    return edited(None, {"log": log if log_tokens else [], **fields})
 
 
 def waits(operation: str, retry_at: int, failures: int = 1) -> dict[str, Any]:
@@ -347,7 +348,7 @@ def test_a_memory_that_is_down_leaves_the_conversation_as_it_is() -> None:
 
 def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window]:
     """A record with a chunk of the first message, and the window it is about."""
-    record = fold(blank_record(), [{"log": [group("g", log)] if log else []}])
+    record = edited(blank_record(), {"log": [group("g", log)] if log else []})
     window = open_window(record, messages, Words())
     first = window.entries[0]
     chunk = {
@@ -361,7 +362,7 @@ def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window
         "hints": {},
         "created_at": "2026-03-02T09:00:00+00:00",
     }
-    return fold(record, [{"chunks": [chunk]}]), window
+    return edited(record, {"chunks": [chunk]}), window
 
 
 def group(key: str, tokens: int) -> dict[str, Any]:
@@ -420,7 +421,7 @@ def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools(
     for log, kind in ((120, "proceed"), (150, "activate")):
         messages = [HumanMessage("Go.", id="h"), thinking_call(5), answered(5, "c")]
         record, window = buffered(*messages, log=log)
-        record = fold(record, [{"reflection": reflection_of(120), "chunks": []}])
+        record = edited(record, {"reflection": reflection_of(120), "chunks": []})
         assert plan(record, window, limit, NOW).kind == kind
 
 
@@ -443,7 +444,7 @@ def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_
     assert decide(remembering(3000), talk(*[100] * 9), limit) == ("buffer", 9)
     assert decide(reflected, talk(*[100] * 9), limit)[0] == "proceed"
     assert decide(reflected, talk(*[100] * 13), limit) == ("activate", 1)
-    condensed = fold(reflected, [{"log": ready["groups"], "reflection": None}])
+    condensed = edited(reflected, {"log": ready["groups"], "reflection": None})
     assert decide(condensed, talk(*[100] * 13), limit)[0] == "proceed"
     assert decide(condensed, talk(*[100] * 19), limit)[1] > 0
     # It is not taken over while reasoning waits for its tools, and the turn should not wait either.
@@ -499,7 +500,7 @@ def made_ahead(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Wind
     """A record with a chunk, and the window, of a thread whose Actor was just called."""
     record, window = buffered(*messages, log=log)
     head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
-    return fold(record, [{"head": {**head, "at": NOW.isoformat()}}]), window
+    return edited(record, {"head": {**head, "at": NOW.isoformat()}}), window
 
 
 @pytest.mark.parametrize(
@@ -614,7 +615,7 @@ def test_a_pause_takes_a_prepared_reflection_below_the_threshold(own: Any, kind:
         ReflectionConfig(observation_tokens=100, activate_after_idle=own),
     )
     record, window = made_ahead(*talk(10), log=80)
-    record = fold(record, [{"reflection": reflection_of(80), "chunks": []}])
+    record = edited(record, {"reflection": reflection_of(80), "chunks": []})
     early, late = (NOW + timedelta(seconds=seconds) for seconds in (1, 11))
     assert plan(record, window, limit, early).kind != "activate"
     decision = plan(record, window, limit, late)

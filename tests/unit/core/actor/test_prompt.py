@@ -27,12 +27,12 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support import groups
+from support.edits import edited
 from support.flows import with_hints
 from support.simulation import look, settings
 from support.views import assemble
@@ -73,7 +73,7 @@ def remembering(*texts: str, cursor: Sequence[str] = ("m0",), **fields: Any) -> 
     log = [
         groups.group(f"g{at}", text, ranges=[["m0", cursor[-1]]]) for at, text in enumerate(texts)
     ]
-    return fold(None, [{"log": log, "cursor": list(cursor), **fields}])
+    return edited(None, {"log": log, "cursor": list(cursor), **fields})
 
 
 def prompt(
@@ -484,7 +484,7 @@ class Talk:
         return self.record["head"]
 
     def edit(self, **values: Any) -> None:
-        self.record = fold(self.record, [values])
+        self.record = edited(self.record, values)
 
 
 def test_head_that_never_changed_binds_nothing() -> None:

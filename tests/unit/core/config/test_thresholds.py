@@ -45,6 +45,7 @@ DEFAULTS = {
     "reflect_activate_after": None,
     "reflect_activate_on_provider_change": False,
     "scales_interval": False,
+    "observes": True,
     "deadline": None,
     "scaled_from": None,
 }

@@ -18,6 +18,7 @@ from langgraph_om.core.plan import plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ObserverError
+from support.edits import edited
 from support.flows import (
     GOOD,
     ITEM,
@@ -43,7 +44,7 @@ def observed(talk: Talk, settings: Settings, count: int = 1) -> list[dict[str, A
 
 def test_a_turn_that_waits_sees_the_log_as_a_reflection_ahead_has_left_it() -> None:
     record, window = conversation()
-    record = fold(record, [reflectable()])
+    record = edited(record, reflectable())
     (first, second) = record["log"]
     shorter = {**first, "id": "new", "text": "* 🔴 condensed", "tokens": 4}
     record["reflection"] = {
@@ -110,7 +111,7 @@ def test_what_follows_a_failure(
     record, window = conversation()
     settings = setup(on_error)
     if operation == "reflection":
-        record = fold(record, [reflectable()])
+        record = edited(record, reflectable())
         flow = reflect_cycle(settings, record, window, NOW)
     else:
         flow = observe_cycle(settings, record, window, 1, NOW)
@@ -154,7 +155,7 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
 
 def test_the_observer_is_told_what_memory_holds() -> None:
     record, window = conversation()
-    record = fold(record, [reflectable(), {"current_task": "Find a lead"}])
+    record = edited(record, {**reflectable(), "current_task": "Find a lead"})
     talk = Talk([later(GOOD)])
     talk.run_cycle(
         observe_cycle(

@@ -16,6 +16,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import Group
 from support.driving import drive
+from support.edits import edited
 from support.flows import NOW, Talk, conversation, dense, later, reflectable, setup, texts
 from support.groups import day_log, group
 from support.simulation import GOOD, Simulation, drop_all_but_the_last, settings
@@ -25,7 +26,7 @@ from support.simulation import GOOD, Simulation, drop_all_but_the_last, settings
 
 def test_a_reflection_that_leaves_the_log_too_large_rests_until_it_has_grown() -> None:
     record, window = conversation()
-    record = fold(record, [reflectable()])
+    record = edited(record, reflectable())
     shorter = record["log"][0]["text"].removesuffix(" word word")
     talk = Talk([later(f"1: {shorter}"), later("no")])
     after = fold(record, [talk.run_cycle(reflect_cycle(setup(), record, window, NOW))])
@@ -37,7 +38,7 @@ def test_a_reflection_that_leaves_the_log_too_large_rests_until_it_has_grown() -
 
 def edited_log() -> tuple[Any, Any]:
     record, window = conversation()
-    return fold(record, [reflectable()]), window
+    return edited(record, reflectable()), window
 
 
 def reflected(record: Any, window: Any, *answers: str, **options: Any) -> list[dict[str, Any]]:
@@ -88,9 +89,9 @@ def test_edits_that_gain_nothing_are_a_failure() -> None:
 
 def test_groups_whose_items_are_gone_keep_their_ranges_in_one_group() -> None:
     record, window = edited_log()
-    record = fold(
+    record = edited(
         record,
-        [{"log": [*record["log"], {**record["log"][1], "id": "g2", "ranges": [["z2", "z3"]]}]}],
+        {"log": [*record["log"], {**record["log"][1], "id": "g2", "ranges": [["z2", "z3"]]}]},
     )
     after = fold(record, [reflected(record, window, "drop 1-2")])
     assert [(entry["text"] != "", entry["ranges"]) for entry in after["log"]] == [
@@ -163,7 +164,7 @@ def test_edits_made_ahead_apply_to_the_groups_that_are_still_the_same() -> None:
     assert buffered["together"] == [[key] for key in buffered["group_ids"]]
     log = list(simulation.record["log"])
     own: Group = {**log[0], "id": "by-hand", "text": "* corrected by hand"}
-    simulation.record = fold(simulation.record, [{"log": [own, *log[1:]]}])
+    simulation.record = edited(simulation.record, {"log": [own, *log[1:]]})
     while not activations(simulation):
         simulation.say(30)
     assert simulation.record["log"][0] == own
@@ -176,7 +177,7 @@ def test_edits_made_ahead_apply_to_the_groups_that_are_still_the_same() -> None:
 def test_edits_of_which_no_group_is_left_are_superseded() -> None:
     simulation = talk_until_buffered()
     log = [{**entry, "id": f"new-{at}"} for at, entry in enumerate(simulation.record["log"])]
-    simulation.record = fold(simulation.record, [{"log": log}])
+    simulation.record = edited(simulation.record, {"log": log})
     simulation.events.clear()
     simulation.say(30)
     failed = [event for event in simulation.events if event["type"] == "buffering-failed"]
@@ -198,7 +199,7 @@ def hooked(
         group(f"g{at}", day_log(at, f"* Secret {at} and some more words", OPEN)) for at in range(4)
     ]
     hint = {"current_task": "Keep the Secret"} if "current_task" in record else {}
-    record = fold(record, [{"log": log, **hint}])
+    record = edited(record, {"log": log, **hint})
     config = replace(setup(), transforms=frozenset(hooks), **options)
     run = drive(reflect_cycle(config, record, window, NOW), answers)
     return run.effects, run.events, fold(record, [run.events])

@@ -23,6 +23,7 @@ from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.features import FEATURES
 from langgraph_om.runtime.state import MAX_SPANS, Recent
 from support import groups
+from support.edits import edited
 from support.examples import examples
 from support.flows import NOW, setup
 from support.words import Words
@@ -48,8 +49,8 @@ def observed(record: MemoryRecord, seen: Step, stop: int) -> MemoryRecord:
         observed_at=NOW.isoformat(),
         tokens=2,
     )
-    return fold(
-        record, [{"log": [*record["log"], group], "cursor": seen.window.cursor_after(stop)}]
+    return edited(
+        record, {"log": [*record["log"], group], "cursor": seen.window.cursor_after(stop)}
     )
 
 
@@ -159,12 +160,12 @@ class Story:
     def forget_counts(self) -> None:
         cache = self.record["token_cache"]
         counts = {key: count for at, (key, count) in enumerate(cache["counts"].items()) if at % 2}
-        self.record = fold(self.record, [{"token_cache": {**cache, "counts": counts}}])
+        self.record = edited(self.record, {"token_cache": {**cache, "counts": counts}})
 
     def recount(self) -> None:
         cache = self.record["token_cache"]
         counts = {key: [digest, tokens + 1] for key, (digest, tokens) in cache["counts"].items()}
-        self.record = fold(self.record, [{"token_cache": {**cache, "counts": counts}}])
+        self.record = edited(self.record, {"token_cache": {**cache, "counts": counts}})
 
 
 ACTS = st.sampled_from(
@@ -280,6 +281,6 @@ def test_reasoning_that_is_added_in_place_does_not_stay_behind_another_head() ->
     said[1].additional_kwargs["thinking"] = {"signature": "s"}
     then = look(first.record, said, first.window.span)
     head = {**view(then.record, said, then.window, None).head, "after": "z", "seen": "z"}
-    record = fold(then.record, [{"head": head}])
+    record = edited(then.record, {"head": head})
     shown = view(record, said, then.window, None).messages
     assert all(not message.additional_kwargs for message in shown if message.type == "ai")

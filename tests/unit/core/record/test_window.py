@@ -20,13 +20,13 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.record.window import Window, choose_chunks, find_chunk_end, open_window
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
+from support.edits import edited
 from support.windows import A, H, entries, keys, look
 from support.words import Words
 
@@ -46,8 +46,7 @@ def remembering(cursor: Sequence[str], *ranges: Sequence[str], **fields: Any) ->
         groups.group(f"g{at}", "* 🔴 x", ranges=[list(ends)], tokens=3)
         for at, ends in enumerate(ranges)
     ]
-    edits = {"cursor": list(cursor), "log": log, **fields}
-    return fold(None, [edits])
+    return edited(None, {"cursor": list(cursor), "log": log, **fields})
 
 
 # --- Where the window starts ---------------------------------------------------------------------

@@ -10,11 +10,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, is_reminder
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.reducers import OTHERS_ID
+from support.edits import edited
 from support.groups import group
 from support.views import assemble
 from support.words import Words
@@ -30,7 +30,7 @@ def talk(count: int) -> list[BaseMessage]:
 
 def remembering(cursor: Sequence[str], others: Any) -> MemoryRecord:
     log = [group("g0", "* 🔴 Rex")]
-    return fold(None, [{"log": log, "cursor": list(cursor), "others": others}])
+    return edited(None, {"log": log, "cursor": list(cursor), "others": others})
 
 
 def prompt(

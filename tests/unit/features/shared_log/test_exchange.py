@@ -13,7 +13,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.archive.protocol import ThreadEnd
 from langgraph_om.core.config.settings import Features
 from langgraph_om.core.effects import KeepLease, Storage
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
@@ -35,6 +34,7 @@ from langgraph_om.features.shared_log.threads import (
 )
 from support import groups
 from support.driving import FlowRun, drive
+from support.edits import edited
 from support.groups import group
 from support.storage_calls import (
     DOWN,
@@ -259,7 +259,7 @@ def test_what_a_shared_cursor_went_past_is_told_from_what_its_ranges_cover(
 ) -> None:
     said: list[BaseMessage] = [HumanMessage("word", id=f"t{at}") for at in range(6)]
     log: Any = [{**group("g", "* said"), "ranges": ranges}]
-    record = fold(None, [{"thread_id": "t", "log": log}])
+    record = edited(None, {"thread_id": "t", "log": log})
     waiting = {str(message.id) for message in said}
     found = find_left_behind(record, said, 6, waiting, ["t0", "named"])
     assert set(found) == missed

@@ -17,13 +17,14 @@ from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.observing import ask_observer_of_threads
 from langgraph_om.features.shared_log.threads import OtherThread
 from support.driving import drive
+from support.edits import edited
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 
 
 def shared(log: list[Group], **options: Any) -> tuple[Settings, Any, Any]:
     record, window = conversation()
-    record = fold(record, [{"log": log, "scope": "resource", "resource_id": "u"}])
+    record = edited(record, {"log": log, "scope": "resource", "resource_id": "u"})
     return replace(setup(), features=Features((SharedLogs(),)), **options), record, window
 
 

@@ -21,6 +21,7 @@ from langgraph_om.features.titles import (
     TitleConfig,
 )
 from support.docstrings import assert_same
+from support.edits import edited
 from support.flows import GOOD, NOW, Talk, conversation, kinds, later, setup, texts
 from support.rendering import render_output
 
@@ -84,7 +85,7 @@ def test_a_title_is_read_in_any_spelling_and_place(answer: str) -> None:
 )
 def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[str]) -> None:
     record, window = conversation()
-    record = fold(record, [{"thread_title": "Old title", "title": {}}])
+    record = edited(record, {"thread_title": "Old title", "title": {}})
     told = f"{GOOD}\n<thread-title>{title}</thread-title>"
     features = Features((SuggestedTitles(),) if wanted else ())
     talk = Talk([later(told)])
