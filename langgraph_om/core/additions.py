@@ -151,9 +151,8 @@ class Additions:
     hints: Mapping[str, ReadHint] = field(default_factory=dict)
     """Hints that the Observer may state beside its items, by name, with functions that read what it
     wrote. The tag of `my_mood` is `<my-mood>`."""
-    closing: Mapping[str, str] = field(default_factory=dict)
-    """Those of them that a record keeps under their names and that stand behind its log, each with
-    the field of the part `observation-end` that it becomes."""
+    closing: Sequence[str] = ()
+    """Those of them that a record keeps under their names and that stand behind its log."""
     labels: Sequence[str] = ()
     """Paths of a record to what lists call its thread, such as `place.name`; the first that leads
     to a text counts."""
@@ -217,8 +216,8 @@ _TABLE: dict[str, Additions] = {}
 blank_keys: Final[dict[str, Any]] = {}
 """The keys of features that each record has, with their first values."""
 added_hints: Final[dict[str, ReadHint]] = {}
-closing_hints: Final[dict[str, str]] = {}
-"""The hints that stand behind a log, each with the field of a part that it becomes."""
+closing_hints: Final[list[str]] = []
+"""The hints that stand behind a log."""
 label_paths: Final[list[str]] = []
 """The paths of a record to what lists call its thread, those that count more first."""
 added_reducers: Final[dict[str, Reducer | None]] = {}
@@ -236,7 +235,7 @@ def add(name: str, additions: Additions) -> None:
     OWN_IDS.update(additions.message_ids)
     blank_keys.update(additions.blank)
     added_hints.update(additions.hints)
-    closing_hints.update(additions.closing)
+    closing_hints.extend(additions.closing)
     label_paths.extend(additions.labels)
     added_reducers.update({**dict.fromkeys(additions.streamed), **additions.reducers})
     added_parts.update(additions.streamed)

@@ -76,19 +76,22 @@ def to_part(event: Event) -> Part | None:
         `{"type": "data-om-...", "data": {...}}`, or `None` for an event without a part.
     """
     if event["type"] == "status":
-        return cast("Part", {"type": "data-om-status", "data": event["data"]})
+        return {"type": "data-om-status", "data": event["data"]}
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
     names = PART_FIELDS.get(kind) or added_parts.get(kind)
     if names is None:
         return None
     if kind == "observation-end":
-        names, fields = {**names, **closing_hints}, {**fields.get("hints", {}), **fields}
+        names, fields = (
+            {**names, **name_fields(*closing_hints)},
+            {**fields.get("hints", {}), **fields},
+        )
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
     if kind in ("observation-end", "buffering-end"):
         data |= tell_end(fields)
     if "operationType" in data:
         data["operationType"] = public_operation(data["operationType"])
-    return cast("Part", {"type": f"data-om-{kind}", "data": data})
+    return {"type": f"data-om-{kind}", "data": data}
 
 
 def iso(moment: datetime) -> str:

@@ -11,7 +11,8 @@ id is LangChain's, or one derived where a message has none (`content/message_key
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
 # keys are required. So what a type is made of stands above it.
 
-from typing import Any, Generic, Literal, NotRequired, Required, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, Required
 
 from typing_extensions import TypedDict
 
@@ -778,147 +779,9 @@ Event = (
 """A memory event; `type` says which, and `operation` where several have the same one."""
 
 
-# --- Parts of the stream: what users see of events -----------------------------------------------
-#
-# `events.py` says which field of an event becomes which field of its part. A field that is `None`
-# in the event is left out. Work of a feature is an "observation" or a "reflection" here.
+class Part(TypedDict):
+    """A part of the custom stream: what users see of an event, as `core/events.py` writes it."""
 
-
-class CycleData(TypedDict):
-    """The `data` of all parts about a cycle."""
-
-    cycleId: str
-    operationType: Literal["observation", "reflection"]
-    recordId: str
-    threadId: str
-
-
-class StartData(CycleData):
-    """A cycle begins."""
-
-    startedAt: str
-    threadIds: list[str]
-    config: Limits
-    tokensToObserve: NotRequired[int]
-    """Of one that the turn waits for."""
-    tokensToBuffer: NotRequired[int]
-    """Of one that runs ahead of need."""
-
-
-class EndData(CycleData, Edited):
-    """A cycle ended well."""
-
-    completedAt: str
-    durationMs: int
-    usage: Usage
-    observations: str
-    tokensObserved: NotRequired[int]
-    """This and the next three of one that the turn waited for."""
-    observationTokens: NotRequired[int]
-    currentTask: NotRequired[str]
-    suggestedResponse: NotRequired[str]
-    tokensBuffered: NotRequired[int]
-    """This and the next of one that ran ahead of need."""
-    bufferedTokens: NotRequired[int]
-    leftOutTokens: NotRequired[int]
-    """Only where messages were too long for all questions: about how much none of them showed."""
-    extractedValues: NotRequired[dict[str, Any]]
-    """By name, the values that were found; not what stayed the same."""
-    extractionFailures: NotRequired[list[dict[str, str]]]
-    """The `name` and `error` of each value that could not be told."""
-
-
-class FailureData(CycleData):
-    """Nothing came of a cycle."""
-
-    failedAt: str
-    durationMs: int
-    usage: NotRequired[Usage]
-    observations: NotRequired[str]
-    tokensAttempted: int
-    error: str
-    discarded: NotRequired[bool]
-    """True where work ahead of need was let go, which is no failure of the model; else missing."""
-    reason: NotRequired[str]
-    """Only with `discarded`: one word for the case."""
-
-
-class ActivationData(CycleData):
-    """Buffered work became memory."""
-
-    activatedAt: str
-    chunksActivated: int
-    tokensActivated: int
-    """Of the messages or groups that were read."""
-    observationTokens: int
-    """Of the whole log then."""
-    messagesActivated: int
-    generationCount: int
-    observations: str
-    config: Limits
-    triggeredBy: Trigger
-    lastActivityAt: NotRequired[str]
-    """With `idle`: when the Actor answered last."""
-    ttlExpiredMs: NotRequired[int]
-    """Milliseconds since the provider's cache has let the prompt go."""
-    previousModel: NotRequired[str]
-    """With `provider`: `provider/model` of the answer before."""
-    currentModel: NotRequired[str]
-
-
-class TripwireData(TypedDict):
-    """Why there is no answer."""
-
-    reason: NotRequired[str]
-    operationType: NotRequired[Literal["observation", "reflection"]]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
-class TrimData(TypedDict):
-    """The Actor's view leaves messages out."""
-
-    droppedMessages: int
-    droppedTokens: int
-    previewedMessages: int
-    droppedObservations: int
-    limit: int
-    recordId: str
-    threadId: str
-
-
-class ExtractedData(TypedDict):
-    """A value by schema has changed, or could not be told."""
-
-    cycleId: str
-    threadId: str
-    name: str
-    value: NotRequired[dict[str, Any]]
-    previous: NotRequired[dict[str, Any]]
-    error: NotRequired[str]
-    timestamp: str
-
-
-KindT = TypeVar("KindT")
-DataT = TypeVar("DataT")
-
-
-class PartOf(TypedDict, Generic[KindT, DataT]):
-    """A `data-om-*` part of the custom stream."""
-
-    type: KindT
-    data: DataT
-
-
-Part = (
-    PartOf[Literal["data-om-status"], StatusData]
-    | PartOf[Literal["data-om-observation-start", "data-om-buffering-start"], StartData]
-    | PartOf[Literal["data-om-observation-end", "data-om-buffering-end"], EndData]
-    | PartOf[Literal["data-om-observation-failed", "data-om-buffering-failed"], FailureData]
-    | PartOf[Literal["data-om-activation"], ActivationData]
-    | PartOf[Literal["data-om-extracted"], ExtractedData]
-    | PartOf[Literal["data-om-tripwire"], TripwireData]
-    | PartOf[Literal["data-om-view-trimmed"], TrimData]
-)
-"""A part of the custom stream; `type` says which."""
+    type: str
+    """`data-om-` and the type of the event."""
+    data: Mapping[str, Any]

@@ -10,16 +10,14 @@ from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.core.additions import added_reducers, added_types
-from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.turn import Outcome, turn
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
-PART: TypeAdapter[Any] = TypeAdapter(Part)
 RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)
 NO_FORMS: Mapping[tuple[str, str | None], Any] = {}
 
@@ -40,7 +38,7 @@ def check_record(record: MemoryRecord) -> None:
 def check_all(
     events: list[Any], record: MemoryRecord, forms: Mapping[tuple[str, str | None], Any] = NO_FORMS
 ) -> set[tuple[str, str | None]]:
-    """Check events, their parts, and the record after each; return which events there were.
+    """Check events, and the record after each; return which events there were.
 
     Args:
         events: The events.
@@ -59,9 +57,6 @@ def check_all(
             check(TypeAdapter(get_type_hints(reducer)["event"]), event)
         record = fold(record, [event])
         check_record(record)
-        part = to_part(event)
-        if part is not None and is_of_core:
-            check(PART, part)
     return {(event["type"], event.get("operation")) for event in events}
 
 

@@ -120,7 +120,7 @@ class ContinuationHints(Feature):
         blank={TASK: None, RESPONSE: None},
         # An empty task states none, and the former one holds.
         hints={TASK: lambda said: said or None, RESPONSE: str},
-        closing={TASK: "currentTask", RESPONSE: "suggestedResponse"},
+        closing=(TASK, RESPONSE),
         beside=dict.fromkeys(("observed", "synced"), _take_over),
         of_log=(TASK, RESPONSE),
         advice=list_advice,

@@ -11,10 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.effects import AskModel
-from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.core.record.fold import _REDUCERS
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
-from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd
+from langgraph_om.core.wire import Event, MemoryRecord, ReflectionEnd
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, answer_well, settings
@@ -27,24 +26,9 @@ def kinds(hints: Iterable[Any]) -> set[str]:
     return {kind for hint in hints for kind in get_args(hint)}
 
 
-PARTS = [get_args(part) for part in get_args(Part)]
-"""Of each part the types of its `type` and of its `data`."""
-
-
 def test_each_kind_of_event_has_a_type() -> None:
     types = [get_type_hints(event)["type"] for event in get_args(Event)]
     assert kinds(types) == set(_REDUCERS)
-
-
-def test_each_streamed_kind_has_a_part() -> None:
-    types = [kind for kind, _ in PARTS]
-    assert kinds(types) == {f"data-om-{kind}" for kind in (*PART_FIELDS, "status")}
-
-
-@pytest.mark.parametrize("kind", PART_FIELDS)
-def test_fields_of_parts_are_declared(kind: str) -> None:
-    data = next(data for types, data in PARTS if f"data-om-{kind}" in get_args(types))
-    assert set(PART_FIELDS[kind].values()) <= set(get_type_hints(data))
 
 
 def test_keys_of_the_record_are_declared() -> None:
