@@ -463,6 +463,25 @@ def test_postgresql_goes_by_several_names(scheme: str, postgres_database: str) -
         assert shown(archive) == ["a"]
 
 
+def test_nothing_stays_in_a_connection_that_a_pooler_hands_to_others(
+    postgres_database: str,
+) -> None:
+    """A pooler in transaction mode gives each transaction another connection to the server."""
+    with closing(SQLAlchemyArchive(postgres_database)) as archive:
+        for at in range(12):  # psycopg prepares what it runs more than five times
+            archive.append("t", "ana", said(f"m{at}"), after=None, now=NOW)
+            archive.messages("t", limit=9)
+            archive.claim(f"j{at}", "me", seconds=9, thread_id="t", resource_id="ana")
+        archive.delete_thread("t")
+        left = (
+            "SELECT name FROM pg_prepared_statements UNION ALL SELECT mode FROM pg_locks "
+            "WHERE locktype = 'advisory' UNION ALL SELECT name FROM pg_settings "
+            "WHERE source = 'session' AND name = 'lock_timeout'"
+        )
+        with archive._database.engine.connect() as connection:
+            assert connection.exec_driver_sql(left).all() == []
+
+
 def test_a_closed_memory_leaves_no_connection(postgres_database: str) -> None:
     with closing(connect(postgres_database, autocommit=True)) as server:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
