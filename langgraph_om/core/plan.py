@@ -132,22 +132,6 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     return PROCEED
 
 
-def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
-    """Decide what is done while a conversation pauses: all of it is buffered, however little."""
-    if not thresholds.observes or window.strays.messages:
-        return PROCEED
-    if not may_begin(record, "observation", window.tokens):
-        return PROCEED
-    end = find_chunk_end(
-        window,
-        count_covered(select_live_chunks(record, window)),
-        interval=1,
-        most=_limit_piece(record, thresholds),
-        stop=window.count_before_turns(thresholds.keep_turns),
-    )
-    return Decision("buffer", "observation", end) if end else PROCEED
-
-
 def select_ready_chunks(
     live: Sequence[LiveChunk], window: Window, thresholds: Thresholds
 ) -> list[LiveChunk]:
@@ -247,11 +231,7 @@ def _decide_activation(
     if _has_buffered_reflection(record):
         if _is_buffered_reflection_due(record, window, thresholds):
             return Decision("activate", "reflection", 1)
-        pause, on_change = (
-            thresholds.reflect_activate_after,
-            thresholds.reflect_activate_on_provider_change,
-        )
-        cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
+        cold = _find_cold_cache(record, window, now, thresholds.activate_after)
         if cold is not None:
             return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
     ready = select_ready_chunks(live, window, thresholds) if live else ()
@@ -260,8 +240,7 @@ def _decide_activation(
     if _is_activation_due(record, window, thresholds):
         count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
-    pause, on_change = thresholds.activate_after, thresholds.activate_on_provider_change
-    cold = _find_cold_cache(record, window, now, pause=pause, on_change=on_change)
+    cold = _find_cold_cache(record, window, now, thresholds.activate_after)
     if cold is None:
         return None
     return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
@@ -294,9 +273,7 @@ def _find_cold_cache(
     record: MemoryRecord,
     window: Window,
     now: datetime,
-    *,
     pause: float | Literal["auto"] | None,
-    on_change: bool,
 ) -> tuple[Trigger, ColdCache] | None:
     """Say why the Actor's provider has nothing of the prompt in its cache, if so.
 
@@ -304,17 +281,19 @@ def _find_cold_cache(
 
     Args:
         pause: Seconds after which that is so; `"auto"`: as long as the provider keeps a prompt.
-        on_change: Whether another provider's answer counts.
+            Another provider's answer counts, too. `None`: nobody wants to know.
     """
+    if pause is None:
+        return None
     head = record.get("head")
     found: tuple[Trigger, ColdCache] | None = None
-    if head is not None and pause is not None:
+    if head is not None:
         passed = (now - datetime.fromisoformat(head["at"])).total_seconds()
         most = find_cache_life(_list_newest(window)) if pause == "auto" else pause
         if passed > most:
             expired = round(1000 * (passed - most))
             found = "idle", {"last_activity_at": head["at"], "ttl_expired_ms": expired}
-    if found is None and on_change:
+    if found is None:
         models = find_provider_change(_list_newest(window))
         if models is not None:
             found = "provider", {"previous_model": models[0], "current_model": models[1]}

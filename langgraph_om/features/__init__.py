@@ -28,7 +28,6 @@ from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.moving import Movable, MoveActs
-from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall import Recall, Recallable, RecallOptions
@@ -53,7 +52,6 @@ from langgraph_om.runtime.runner import StepRunner
 
 FEATURES: tuple[type[Feature], ...] = (
     ContinuationHints,
-    PauseWork,
     AskedTitles,
     Archiving,
     Evicting,
@@ -96,7 +94,6 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
-    PauseOptions,
     ExtractOptions,
     SuggestOptions,
     total=False,
@@ -108,7 +105,6 @@ class ObservationOptions(
 class ObservationConfig(
     SuggestConfig,
     ExtractConfig,
-    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.

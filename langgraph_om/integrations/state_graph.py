@@ -71,8 +71,8 @@ def add_observational_memory(
 ) -> str:
     """Add the memory nodes and their edges to a graph under construction.
 
-    The caller draws the edges `START -> om_status` and `tools -> om_status`. With an archive,
-    titles, or `buffer_on_idle`, there is a node `om_finish` too: draw `agent -> om_finish` instead
+    The caller draws the edges `START -> om_status` and `tools -> om_status`. With an archive
+    or titles, there is a node `om_finish` too: draw `agent -> om_finish` instead
     of `agent -> END`, so that the archive has the Actor's answer, and the thread its title, at once
     and not only in the next turn, and a pause begins there.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 
 
-@pytest.mark.parametrize("option", [{}, {"observe_reasoning": True}])
-def test_reasoning_is_observed_where_it_is_asked_for(option: dict[str, bool]) -> None:
+def test_reasoning_is_not_observed() -> None:
     asked: list[str] = []
 
     def observe(messages: list[BaseMessage]) -> str:
@@ -19,7 +17,7 @@ def test_reasoning_is_observed_where_it_is_asked_for(option: dict[str, bool]) ->
 
     memory = ObservationalMemory(
         ScriptedChatModel(observer=observe),
-        observation={"message_tokens": 100, **option},  # type: ignore[typeddict-item]
+        observation={"message_tokens": 100},
         buffering=InlineBuffering(),
     )
     record, said = None, list[BaseMessage]()
@@ -30,4 +28,4 @@ def test_reasoning_is_observed_where_it_is_asked_for(option: dict[str, bool]) ->
         record = memory.step(record, said, thread_id="t").record
     assert len(asked) > 2
     assert all("Cat 0 is" in text or "cats" in text for text in asked)
-    assert ("birthdays" in "".join(asked)) is bool(option)
+    assert "birthdays" not in "".join(asked)

@@ -332,25 +332,6 @@ async def test_a_run_that_the_server_takes_up_again_goes_on_at_once(tmp_path: Pa
     assert missing == []
 
 
-async def test_a_pause_is_used_once(tmp_path: Path) -> None:
-    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="5")
-    with serve(place.folder, more=place.more) as server:
-        async with server.client() as client:
-            (thread,) = await threads_of(client, 1)
-            for number in range(2):
-                await say(client, thread, number)
-                await asyncio.sleep(0.5)
-            assert place.count("done") == {}
-            await asyncio.to_thread(wait_for, lambda: place.count("done"))
-            await asyncio.sleep(5.5)
-            assert sum(place.count("done").values()) == 1
-            _, parts = await say(client, thread, 2)
-            record = (await client.threads.get_state(thread))["values"]["om"]
-        check_log(server.log)
-    assert "data-om-buffering-end" in [part["type"] for part in parts]
-    assert [chunk["message_count"] for chunk in record["chunks"]] == [4]
-
-
 async def sent_for(client: LangGraphClient, thread: str) -> list[tuple[str, Any, Any]]:
     """The runs that the server has of a conversation: status, metadata, and what they came to."""
     found = []

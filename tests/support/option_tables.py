@@ -29,7 +29,6 @@ _MORE = {
     "hooks": "redaction.md",
     "buffering": "#where-background-work-runs",
     "extract": "memory-family.md#extractors",
-    "buffer_on_idle": "workers.md#while-a-conversation-pauses",
     "activate_after_idle": "workers.md#after-a-pause",
     "token_budget": "windows.md#one-budget-for-both",
     "message_tokens": "windows.md",

@@ -1,8 +1,8 @@
 """What the servers of tests serve: an agent, memory's worker, and a note of what is done when.
 
 The environment says where the archive is (`OM_ARCHIVE`), where notes are written (`OM_NOTES`), how
-long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_GRACE`, `OM_LEASE`),
-after which pause what is unobserved is observed (`OM_IDLE`), and whether runs stay (`OM_KEEPS`).
+long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_GRACE`, `OM_LEASE`), and
+whether runs stay (`OM_KEEPS`).
 """
 
 from __future__ import annotations
@@ -60,12 +60,10 @@ class NotedBuffering(ServerBuffering):
 DELAY = float(os.environ.get("OM_DELAY", "0.3"))
 LEASE = float(os.environ.get("OM_LEASE", "120"))
 GRACE = float(os.environ.get("OM_GRACE", "30"))
-IDLE = os.environ.get("OM_IDLE")
 SETTINGS: dict[str, Any] = {
     "observation": {
         "message_tokens": 600,
-        "buffer_tokens": 100 if IDLE is None else 500,
-        **({} if IDLE is None else {"buffer_on_idle": float(IDLE)}),
+        "buffer_tokens": 100,
     },
     "reflection": {"observation_tokens": 900},
     "archive": os.environ["OM_ARCHIVE"],

@@ -405,16 +405,12 @@ class ObservationOptions(TypedDict, total=False):
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for the provider's cache, or None"),
     ]
-    """Seconds of a pause after which the next turn takes prepared observations into the log. The
-    provider's cache is cold after such a pause. `"auto"`: as long as the cache of the provider
-    that answered last keeps a prompt (5 minutes where that is not known), or `cache_seconds`.
-    `None`: only at the threshold."""
-    activate_on_provider_change: Flag
-    """Whether the same is done once another provider answers, as its cache is empty."""
+    """Seconds of a pause after which the next turn puts prepared observations into the log. The
+    provider's cache of the prompt is gone by then, so a change costs nothing. `"auto"`: as long as
+    the cache of the provider that answered last keeps a prompt. The same is done once another
+    provider answers. `None`: only at the threshold."""
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")]
     """How many of the newest user turns stay verbatim, however many tokens they have."""
-    observe_reasoning: Flag
-    """Whether the Observer is shown the reasoning of answers, which the user does not see."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
@@ -447,14 +443,6 @@ class ReflectionOptions(TypedDict, total=False):
     ]
     """Where a turn begins to wait for the Reflector: a multiplier in (1, 2), or tokens; `None`
     is 1.2."""
-    activate_after_idle: Annotated[
-        Annotated[_Number, Field(gt=0)] | Literal["auto"] | Off | None,
-        Hint("a number of seconds above 0, 'auto' for the provider's cache, False, or None"),
-    ]
-    """The same as in `observation` for a prepared reflection; `False`: only at the threshold,
-    `None`: as there."""
-    activate_on_provider_change: Annotated[bool | None, Hint("True, False or None")]
-    """The same as in `observation` for a prepared reflection; `None`: as there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -475,9 +463,7 @@ class ObservationConfig:
     block_after: float | None = None
     previous_observer_tokens: int | Literal[False] | None = None
     activate_after_idle: float | Literal["auto"] | None = None
-    activate_on_provider_change: bool = False
     keep_turns: int = 0
-    observe_reasoning: bool = False
     observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
     prompt: PromptVariant = _PROMPT
 
@@ -499,5 +485,3 @@ class ReflectionConfig:
     )
     buffer_activation: float = DefaultNumber(0.5)
     block_after: float | None = None
-    activate_after_idle: float | Literal["auto"] | Literal[False] | None = None  # noqa: PYI030
-    activate_on_provider_change: bool | None = None

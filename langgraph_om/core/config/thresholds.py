@@ -184,14 +184,8 @@ class Thresholds:
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
-    """The pause, in seconds, after which what was observed ahead of need is activated; `"auto"`: as
-    long as the provider keeps a prompt, `None`: none."""
-    activate_on_provider_change: bool = False
-    """Whether that is done when another provider answers, too."""
-    reflect_activate_after: float | Literal["auto"] | None = None
-    """The same pause for a reflection."""
-    reflect_activate_on_provider_change: bool = False
-    """The same for a reflection."""
+    """The pause, in seconds, after which what was made ahead of need is activated, as it is when
+    another provider answers; `"auto"`: as long as the provider keeps a prompt, `None`: neither."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
     observes: bool = True
@@ -345,9 +339,6 @@ def resolve_thresholds(
         interval = interval_tokens(observation.buffer_tokens, messages)
     buffered = interval is not None
     pause = _read_pause(observation.activate_after_idle, cache_seconds)
-    own = reflection.activate_after_idle
-    on_change = observation.activate_on_provider_change
-    reflects_on_change = reflection.activate_on_provider_change
     return Thresholds(
         message_tokens=messages,
         buffer_tokens=interval,
@@ -360,11 +351,6 @@ def resolve_thresholds(
         budget=budget,
         keep_turns=observation.keep_turns,
         activate_after=pause,
-        activate_on_provider_change=on_change,
-        reflect_activate_after=pause if own is None else _read_pause(own or None, cache_seconds),
-        reflect_activate_on_provider_change=(
-            on_change if reflects_on_change is None else reflects_on_change
-        ),
         scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
         deadline=deadline,
     )

@@ -47,7 +47,6 @@ from langgraph_om.core.observe.transcript import (
     LEFT_EDGE,
     TimedMessage,
     Transcript,
-    TranscriptLimits,
     transcribe,
 )
 from langgraph_om.core.prompts import fill
@@ -333,11 +332,9 @@ def show_messages(
         shown,
         timezone=settings.timezone,
         counter=settings.counter,
-        limits=TranscriptLimits(shows_reasoning=settings.observation.observe_reasoning),
         hidden_tools=settings.writing_tools,
     )
-    hides_some = settings.writing_tools or not settings.observation.observe_reasoning
-    if hides_some and not transcript.text:
+    if not transcript.text:
         return None
     wanted = settings.observation.observe_attachments
     transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))

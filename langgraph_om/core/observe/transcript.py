@@ -85,13 +85,10 @@ class TranscriptLimits:
     """Of the arguments of one tool call."""
 
     result_tokens: int = 5000
-    """Of one tool result, one inline document, or one piece of reasoning."""
+    """Of one tool result, or one inline document."""
 
     text_tokens: int | None = None
     """Of one text of a participant; None shows it whole."""
-
-    shows_reasoning: bool = True
-    """Whether reasoning is shown at all."""
 
 
 DEFAULT_LIMITS: Final = TranscriptLimits()
@@ -142,8 +139,7 @@ def says_much(transcript: str, count: Callable[[str], int]) -> bool:
     said = 0
     for line in LEFT_EDGE.split(transcript):
         label, _, body = line.partition(": ")
-        is_speech = label.partition(" ")[0] in SPEAKER_NAMES.values()
-        if is_speech and not label.endswith(" reasoning"):
+        if label.partition(" ")[0] in SPEAKER_NAMES.values():
             said += count(body)
             if said > MUCH_SAID:
                 return True
@@ -251,11 +247,11 @@ class _TranscriptWriter:
                 continue
             yield _write_line(who, self._join_speech(spoken, joint))
             spoken.clear()
-            if part and part.kind == "reasoning":
-                if not self._limits.shows_reasoning:
-                    continue
-                yield _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
-            elif part and self._name_tool(part) not in self._hidden_tools:
+            if (
+                part
+                and part.kind != "reasoning"
+                and self._name_tool(part) not in self._hidden_tools
+            ):
                 yield self._write_tool_line(part, clock)
 
     def _join_speech(self, spoken: Sequence[Part], joint: str) -> str:

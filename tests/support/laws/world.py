@@ -232,7 +232,6 @@ class World:
                 **sizes,
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
-                "activate_on_provider_change": rules.activates_after is not None,
                 **({"extract": {"seen": KEPT}} if rules.keeps else {}),
             },
             reflection={} if rules.token_budget else {"observation_tokens": rules.log},

@@ -547,7 +547,7 @@ def by(provider: str | None, key: str) -> AIMessage:
 def test_another_provider_begins_with_all_that_is_ready(
     providers: list[str | None], kind: str
 ) -> None:
-    limit = replace(BUFFERING, activate_on_provider_change=True)
+    limit = replace(BUFFERING, activate_after="auto")
     answers = [by(provider, f"b{at}") for at, provider in enumerate(providers)]
     record, window = made_ahead(*talk(10), *answers, HumanMessage("On.", id="h2"))
     decision = plan(record, window, limit, NOW)
@@ -593,32 +593,13 @@ def test_seconds_that_the_user_knows_stand_for_auto() -> None:
     assert said.activate_after == 60
 
 
-@pytest.mark.parametrize(
-    ("own", "pause"), [(None, 30), (False, None), (5.0, 5.0), ("auto", "auto")]
-)
-def test_a_prepared_reflection_has_a_pause_of_its_own(own: Any, pause: Any) -> None:
-    observation = ObservationConfig(activate_after_idle=30, activate_on_provider_change=True)
-    found = resolve_thresholds(observation, ReflectionConfig(activate_after_idle=own))
-    assert (found.activate_after, found.reflect_activate_after) == (30, pause)
-    assert found.reflect_activate_on_provider_change
-    still = ReflectionConfig(activate_on_provider_change=False)
-    assert not resolve_thresholds(observation, still).reflect_activate_on_provider_change
-
-
-@pytest.mark.parametrize(
-    ("own", "kind"), [(None, "activate"), (False, "proceed"), (5.0, "activate")]
-)
-def test_a_pause_takes_a_prepared_reflection_below_the_threshold(own: Any, kind: str) -> None:
-    idle = 10.0 if own is None else None
+def test_a_pause_takes_a_prepared_reflection_below_the_threshold() -> None:
     limit = resolve_thresholds(
-        ObservationConfig(activate_after_idle=idle),
-        ReflectionConfig(observation_tokens=100, activate_after_idle=own),
+        ObservationConfig(activate_after_idle=10.0), ReflectionConfig(observation_tokens=100)
     )
     record, window = made_ahead(*talk(10), log=80)
     record = edited(record, {"reflection": reflection_of(80), "chunks": []})
     early, late = (NOW + timedelta(seconds=seconds) for seconds in (1, 11))
     assert plan(record, window, limit, early).kind != "activate"
     decision = plan(record, window, limit, late)
-    assert (decision.kind == "activate") == (kind == "activate")
-    if kind == "activate":
-        assert (decision.operation, decision.why) == ("reflection", "idle")
+    assert (decision.kind, decision.operation, decision.why) == ("activate", "reflection", "idle")

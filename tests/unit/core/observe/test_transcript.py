@@ -141,8 +141,6 @@ def test_conversation_over_two_days_with_tools() -> None:
         "  And dogs.\n"
         "\n"
         "    Both!\n"
-        "Assistant (23:58) reasoning: Cats first.\n"
-        "  Then dogs.\n"
         "Assistant (23:58): Looking.\n"
         'Tool call search (23:58) [call_1]: {"q": "cats", "near": null}\n'
         "Tool call photo (23:58) [call_2]: {}\n"
@@ -212,15 +210,15 @@ def test_format_day(day: date, written: str) -> None:
         ),
         (
             AIMessage("ok", additional_kwargs={"reasoning_content": "why"}),
-            "Assistant (12:00) reasoning: why\nAssistant (12:00): ok",
+            "Assistant (12:00): ok",
         ),
         (
             AIMessage([{"type": "thinking", "thinking": "hm", "signature": DATA}]),
-            "Assistant (12:00) reasoning: hm",
+            "",
         ),
         (
             AIMessage([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}]}]),
-            "Assistant (12:00) reasoning: s",
+            "",
         ),
         (AIMessage([{"type": "refusal", "refusal": "No."}]), "Assistant (12:00): No."),
         (
@@ -384,11 +382,6 @@ def test_text_is_whole_unless_a_limit_is_set() -> None:
     assert short.endswith("end")
 
 
-def test_reasoning_is_bounded() -> None:
-    message = AIMessage([{"type": "thinking", "thinking": "hmm " * 10_000}])
-    assert len(body(message, limits=TranscriptLimits(result_tokens=50))) < 300
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -478,7 +471,6 @@ def messages_saying(text: str) -> list[tuple[int, BaseMessage]]:
         (1, ask("a", name=text)),
         (1, ChatMessage(content="a", role=text)),
         (1, ChatMessage(content=text, role="Date")),
-        (1, AIMessage([{"type": "reasoning", "reasoning": text}])),
         (1, result(text)),
         (1, result("a", name=text, tool_call_id=text)),
         (1, call({text: text}, name=text, call_id=text)),
@@ -607,7 +599,7 @@ limits = st.builds(
 CLOCK = r"( \(\d\d:\d\d\))?"
 LABEL = re.compile(
     r"Date: (unknown|[A-Z][a-z]{2} \d{1,2}, \d{1,4})"
-    rf"|(User|Assistant|Moderator|Participant (Date|Tool call x))( .+?)?{CLOCK}( reasoning)?: .*"
+    rf"|(User|Assistant|Moderator|Participant (Date|Tool call x))( .+?)?{CLOCK}: .*"
     rf"|Tool (call|result|error) .+?{CLOCK}( \[[^\[\]]+\])?: .*"
 )
 
@@ -662,12 +654,11 @@ def test_every_word_of_a_user_is_there(words: list[str], data: st.DataObject) ->
     assert body(ask(text)).partition(": ")[2].split() == words
 
 
-def test_reasoning_can_be_left_out() -> None:
+def test_reasoning_is_left_out() -> None:
     thought = {"type": "reasoning", "reasoning": "Cats first."}
     answer = AIMessage([thought, {"type": "text", "text": "Cats."}])
-    limits = TranscriptLimits(shows_reasoning=False)
-    assert body(answer, limits=limits) == "Assistant (12:00): Cats."
-    assert body(AIMessage([thought]), limits=limits) == ""
+    assert body(answer) == "Assistant (12:00): Cats."
+    assert body(AIMessage([thought])) == ""
 
 
 @examples(200)
