@@ -243,8 +243,7 @@ class ObservedPart(TypedDict):
     overlooked: NotRequired[int]
     """How many more were put there among observed ones, and are read by nobody."""
     said: NotRequired[str]
-    """Four digits for what each of them said when it was last looked at, so that edits are found.
-    """
+    """Four digits for what each of the newest of them said when it was last looked at."""
 
 
 # --- The record ----------------------------------------------------------------------------------

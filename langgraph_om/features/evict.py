@@ -81,8 +81,7 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
     if observed is not None:
         new = len(ids) - (ids.index(former.last) + 1 if former.last in ids else 0)
         index, count = (observed[key] - new for key in ("index", "count"))
-        said = observed.get("said", "")[4 * new :]
-        record["observed"] = {**observed, "index": index, "count": count, "said": said}
+        record["observed"] = {**observed, "index": index, "count": count}
     if event["tokens"]:
         own["evicted_tokens"] = former.tokens + event["tokens"]
 

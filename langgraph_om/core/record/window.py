@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import itemgetter
+from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -428,44 +429,46 @@ def check_observed(
     return found, max(0, grown)
 
 
+WATCHED: Final = 256
+"""How many of the newest observed messages are watched for edits: a person edits what is in sight,
+and neither a step nor a record shall grow with the conversation."""
+
+
 def find_edited(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     observed: ObservedPart | None,
-    *,
-    is_again: bool,
 ) -> tuple[ObservedPart | None, Keyed]:
     """Find observed messages that say something else than when they were last looked at.
 
     Args:
         observed: What `check_observed` says of the messages before the window.
-        is_again: Whether these were compared just before, so that only new ones are read.
 
     Returns:
         What the record shall keep, in which words of the user are strays again, and all that were
         edited.
     """
+    old = record["observed"]
     if observed is None:
         return None, []
-    old = record["observed"]
-    known = old.get("said", "") if old is not None else ""
-    before = [each for each in messages[: observed["index"] + 1] if is_conversation(each)]
-    count = len(known) // 4
-    is_aligned = old is not None and 0 < count <= len(before)
-    if not is_aligned or old is None or key_of(before[count - 1]) != old["last"]:
-        return {**observed, "said": "".join(map(fingerprint, before))}, []
-    new = "".join(map(fingerprint, before[count:]))
-    if is_again:
-        return {**observed, "said": known + new}, []
-    said = "".join(map(fingerprint, before[:count]))
-    if said == known:
-        return {**observed, "said": said + new}, []
-    places = [at for at in range(count) if said[4 * at : 4 * at + 4] != known[4 * at : 4 * at + 4]]
-    keyed = keyed_conversation(messages[: observed["index"] + 1])
-    edited = [keyed[at] for at in places]
-    again = [] if is_shared(record) else [key for key, each in edited if role_of(each) == "user"]
-    strays = [*dict.fromkeys([*observed["strays"], *again])]
-    return {**observed, "said": said + new, "strays": strays}, edited
+    newest = reversed(messages[: observed["index"] + 1])
+    watched = [*islice(filter(is_conversation, newest), WATCHED)][::-1]
+    said = [*map(fingerprint, watched)]
+    kept: ObservedPart = {**observed, "said": "".join(said)}
+    keys = [*map(key_of, watched)]
+    if old is None or old["last"] not in keys:
+        return kept, []
+    known = old.get("said", "")
+    stop = keys.index(old["last"]) + 1  # up to here they were looked at before
+    if observed["count"] - (len(keys) - stop) != old["count"]:  # some were put there, or removed
+        return kept, []
+    before = [known[at : at + 4] for at in range(0, len(known), 4)][-stop:]
+    pairs = zip(range(stop - len(before), stop), before, strict=True)
+    edited = [(keys[at], watched[at]) for at, former in pairs if said[at] != former]
+    again = [key for key, message in edited if role_of(message) == "user"]
+    if again and not is_shared(record):
+        kept["strays"] = [*dict.fromkeys([*observed["strays"], *again])]
+    return kept, edited
 
 
 def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: int) -> Strays:

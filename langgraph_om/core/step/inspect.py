@@ -375,9 +375,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     step.apply(_open_record(settings, step.record, step.identity))
     window = step.open()
     observed, step.overlooked = check_observed(step.record, step.messages, window.start)
-    observed, step.edited = find_edited(
-        step.record, step.messages, observed, is_again=step.is_again
-    )
+    observed, step.edited = find_edited(step.record, step.messages, observed)
     known = step.record
     if (observed is not None and observed["strays"]) or window.strays.messages:
         step.record = {**known, "observed": observed}
