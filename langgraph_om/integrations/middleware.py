@@ -1,7 +1,6 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-A turn of memory runs where the model is called, and is written with the answer. Work has a graph of
-its own, whose state has the events for a run that is taken up.
+A turn of memory runs where the model is called, and is written with the answer.
 """
 
 from __future__ import annotations
@@ -27,19 +26,16 @@ from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, Syst
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Command
-from typing_extensions import TypedDict
 
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.step.step import StateKey, Step
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import (
     MEMORY_SNAPSHOTS,
@@ -47,7 +43,7 @@ from langgraph_om.integrations.channels import (
     messages_reducer,
     typed_dict,
 )
-from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, PlainNode, emit
+from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, emit
 from langgraph_om.memory import (
     NO_TOOLS,
     ObservationalMemory,
@@ -59,9 +55,9 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.flows import RunFlow, Work
+from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
-from langgraph_om.runtime.runner import RunScope, StepRunner, name_work, only_folding
+from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools, refuse_second_recall
 from langgraph_om.runtime.turn import Outcome, turn
@@ -120,10 +116,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         replaces: The name of a middleware that this one takes the place of. deepagents matches
             names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
             also in its general-purpose subagent. `None`: it is one more.
-        as_node: Whether memory has a node of its own before the model's, in which Studio shows the
-            work. Each call of the model then takes a superstep and a checkpoint more. A memory
-            with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in any case, and so
-            has a subclass.
+        as_node: Whether memory has a node of its own before the model's, so that its work is kept
+            when the model fails. Each call of the model then takes a superstep and a checkpoint
+            more. A memory with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in
+            any case, and so has a subclass.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
@@ -186,14 +182,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             removes, on_error = self._runner.removes_by, self._runner.settings.on_error
             has_node = bool(as_node or removes or on_error != "continue")
             self.__class__ = _KINDS[has_node, self._runner.has_last_step]
-        # It runs those of the instance; LangGraph finds a graph within a node only where the node's
-        # function encloses it.
-        hook, ahook = _hooks(self._turns)
-        self._hook, self._ahook = hook, ahook
-        if type(self).before_model is ObservationalMemoryMiddleware.before_model:
-            vars(self)["before_model"] = hook
-        if type(self).abefore_model is ObservationalMemoryMiddleware.abefore_model:
-            vars(self)["abefore_model"] = ahook
 
     @property
     def name(self) -> str:
@@ -203,12 +191,12 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Inspect the conversation, and do the work that is due, before the model is called."""
-        return self._hook(state, runtime)
+        return _to_update(self._turns.take(state))
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_model` without blocking the event loop."""
-        return await self._ahook(state, runtime)
+        return _to_update(await self._turns.atake(state))
 
     def wrap_model_call(
         self,
@@ -362,9 +350,6 @@ def _marked(
 # --- Before the model ----------------------------------------------------------------------------
 
 _Update = dict[str, Any]
-_Hook = Callable[[Any, Runtime[Any]], _Update | None]
-_AsyncHook = Callable[[Any, Runtime[Any]], Awaitable[_Update | None]]
-_WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
@@ -374,8 +359,6 @@ _SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 
 _MAX_STAND_INS = 16
 """For how many tasks something stands in: nobody says when one of them ends."""
-
-_SHOWN_AND_KEPT = ["custom", "values"]
 
 
 @dataclass(slots=True)
@@ -392,8 +375,6 @@ class _Taken:
     """Whether a failure ends the turn of the agent without an answer."""
     answered: int = 0
     """How many calls of the model were answered with it."""
-    done: Any = None
-    """What came of its work, once it was given away with an answer."""
 
     def show(self, request: ModelRequest[Any]) -> dict[str, Any]:
         """Return the state with the turn in it.
@@ -419,7 +400,6 @@ class _Turns:
     """Takes memory's turns on an agent's state."""
 
     def __init__(self, runner: StepRunner) -> None:
-        self.graph = _work_graph(runner)
         self._runner = runner
         self._lock = Lock()
         self._taken: WeakKeyDictionary[Any, dict[int, Future[_Taken]]] = WeakKeyDictionary()
@@ -434,8 +414,8 @@ class _Turns:
         """Take a turn, or wait for the one that the same task takes."""
         future, settle = self._join(request)
         if settle is not None:
-            settle(partial(self.take, request.state, request.runtime, self.graph))
-        return self._begin(future.result())
+            settle(partial(self.take, request.state))
+        return future.result()
 
     async def atake_once(self, request: ModelRequest[Any]) -> _Taken:
         """Do the same as `take_once` without blocking the event loop.
@@ -444,11 +424,11 @@ class _Turns:
         """
         future, settle = self._join(request)
         if settle is not None:
-            task = asyncio.create_task(self.atake(request.state, request.runtime, self.graph))
+            task = asyncio.create_task(self.atake(request.state))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             task.add_done_callback(lambda done: settle(done.result))
-        return self._begin(await asyncio.wrap_future(future))
+        return await asyncio.wrap_future(future)
 
     def _join(self, request: ModelRequest[Any]) -> tuple[Future[_Taken], _Settle | None]:
         """Return the turn of the task around, and what settles it where it has yet to be taken."""
@@ -471,12 +451,6 @@ class _Turns:
 
         return future, settle
 
-    def _begin(self, taken: _Taken) -> _Taken:
-        """Keep what came of the work of a turn while a call of the model may fail."""
-        if taken.record is not None and taken.done is not None:
-            self._runner.unwritten.keep(taken.record["id"], taken.done)
-        return taken
-
     def conclude(
         self, taken: _Taken, response: ModelResponse[Any], begun_at: int
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
@@ -486,7 +460,6 @@ class _Turns:
             begun_at: How many were answered when it began. LangChain drops what they write then,
                 and keeps what is written by those that are answered meanwhile.
         """
-        self.release(taken)
         if not taken.update or taken.answered > begun_at:
             return response
         taken.answered += 1
@@ -494,11 +467,6 @@ class _Turns:
         if isinstance(given, BaseMessage):
             given = ModelResponse(result=[given])
         return ExtendedModelResponse(given, Command(update=taken.update))
-
-    def release(self, taken: _Taken) -> None:
-        """Let go of what came of the work of a turn, which is written now."""
-        if taken.record is not None:
-            taken.done = self._runner.unwritten.pop(taken.record["id"]) or taken.done
 
     @contextmanager
     def within_run(self, request: ModelRequest[Any]) -> Iterator[None]:
@@ -524,33 +492,15 @@ class _Turns:
 
     # The turn itself.
 
-    def take(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
-        """Take a turn, and carry out in a graph what is due."""
-
-        def enter(work: Work) -> list[Event]:
-            found = _Found(self._runner, work)
-            while not found.is_complete:
-                stream = graph.stream(found.given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
-                for mode, data in stream:
-                    found.take(mode, data, runtime)
-            return found.keep()
-
+    def take(self, state: Any) -> _Taken:
+        """Take a turn, and carry out what is due."""
         flow = _prepare_model(self._runner, state)
-        return drive(flow, self._runner.context(emit=emit, work=enter)).result
+        return drive(flow, self._runner.context(emit=emit)).result
 
-    async def atake(self, state: Any, runtime: Runtime[Any], graph: _WorkGraph) -> _Taken:
+    async def atake(self, state: Any) -> _Taken:
         """Do the same as `take` without blocking the event loop."""
-
-        async def enter(work: Work) -> list[Event]:
-            found = _Found(self._runner, work)
-            while not found.is_complete:
-                stream = graph.astream(found.given, stream_mode=cast("Any", _SHOWN_AND_KEPT))
-                async for mode, data in stream:
-                    found.take(mode, data, runtime)
-            return found.keep()
-
         flow = _prepare_model(self._runner, state)
-        return (await adrive(flow, self._runner.context(emit=emit, work=enter))).result
+        return (await adrive(flow, self._runner.context(emit=emit))).result
 
 
 def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
@@ -559,61 +509,8 @@ def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
     return runtime.execution_info if runtime is not None else None
 
 
-def _hooks(turns: _Turns) -> tuple[_Hook, _AsyncHook]:
-    """Make the two hooks of one middleware, around the graph in which work is done."""
-    graph = turns.graph
-
-    def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return to_update(turns.take(state, runtime, graph))
-
-    async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        return to_update(await turns.atake(state, runtime, graph))
-
-    def to_update(taken: _Taken) -> _Update | None:
-        turns.release(taken)
-        return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
-
-    return before_model, abefore_model
-
-
-class _Found:
-    """What comes out of the graph of the work.
-
-    A run that is taken up finds in it what came of the work of the first try, in the same order.
-    Meanwhile a job may have ended, so that other work is due: then what was found is of no use.
-    """
-
-    def __init__(self, runner: StepRunner, work: Work) -> None:
-        self._runner, self._work = runner, work
-        self._wanted, known = name_work(work), runner.find_done(work)
-        self._is_known = known is not None
-        self._of = self._wanted if self._is_known else ""
-        self._events = known or []
-        self.given = {
-            "messages": select_needed(work.record, work.messages),
-            "om": work.record,
-            "events": [],
-            "of": self._wanted,
-        }
-        """The state with which the graph is entered."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether what was found is of this work."""
-        return self._of == self._wanted
-
-    def take(self, mode: str, data: Any, runtime: Runtime[Any]) -> None:
-        """Show what the work shows, and note what it has come to so far."""
-        if mode == "custom":
-            runtime.stream_writer(data)
-        else:
-            self._of, self._events = data.get("of", ""), data["events"]
-
-    def keep(self) -> list[Event]:
-        """Return what the work came to, which is kept until it is written."""
-        if not self._is_known:
-            self._runner.keep_done(self._work, self._events)
-        return self._events
+def _to_update(taken: _Taken) -> _Update | None:
+    return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
 
 def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
@@ -653,30 +550,6 @@ def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
         if isinstance(value, Mapping) and any(isinstance(v, BaseChannel) for v in value.values()):
             return value
     return {}
-
-
-class _WorkState(TypedDict):
-    """State of the graph in which work is done: what is needed of the agent's, and the outcome."""
-
-    messages: list[AnyMessage]
-    om: MemoryRecord
-    of: str
-    """Names the work, as far as it depends on the memory."""
-    events: Annotated[list[Event], operator.add]
-
-
-def _work_graph(runner: StepRunner) -> _WorkGraph:
-    """Build the graph that carries out one decision."""
-    nodes = MemoryNodes(runner, END, END, writes_always=False, channel="events")
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(_WorkState)
-    targets = nodes.targets()
-    for kind, name in targets.items():
-        if name != END:
-            builder.add_node(name, nodes.node(kind, name))
-            builder.add_edge(name, END)
-    route = PlainNode(nodes.route, name="om_route")
-    builder.add_conditional_edges(START, route, cast("Any", targets))
-    return builder.compile(name="observational_memory")
 
 
 _REPLACEABLE = "SummarizationMiddleware"

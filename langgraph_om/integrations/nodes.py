@@ -140,7 +140,6 @@ class MemoryNodes:
     """Where an aborted turn goes."""
     writes_always: bool
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
-    channel: str = "om"
     """Where events are written."""
     actor: Any = None
     """The model of this graph's agent, where it is known before a run."""
@@ -235,7 +234,7 @@ class MemoryNodes:
             events = [(yield from runner.start_job(record, messages, decision))]
         else:
             events = yield Work(record, messages, decision)
-        return {self.channel: only_folding(events)}
+        return {"om": only_folding(events)}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""
@@ -252,7 +251,7 @@ class MemoryNodes:
         return {self.runner.messages_key: removed} if removed else {}
 
     def _update(self, events: list[Event]) -> StateUpdate:
-        return {self.channel: events} if events or self.writes_always else {}
+        return {"om": events} if events or self.writes_always else {}
 
 
 def _must_proceed(state: Mapping[str, Any]) -> bool:

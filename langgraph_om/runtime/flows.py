@@ -95,8 +95,6 @@ class RunContext:
     """What has the methods that flows call; empty where no feature brings any."""
     emit: Callable[[Event], None] | None = None
     """Shows an event at the moment it happens; outside a graph `step` returns events instead."""
-    work: Callable[[Work], Any] | None = None
-    """Has a decision carried out elsewhere, and returns the events that it came to."""
     jobs_are_here: bool = True
     """Whether the executor is one of this package: it never waits for a network, nor raises."""
     opening: Event | None = None
@@ -362,9 +360,6 @@ def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Reque
 
 
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
-    if context.work is not None:
-        events: list[Event] = yield from call_function(partial(context.work, effect), "om_work")
-        return events
     # What its turn has waited already is not there to wait any more.
     waited = effect.record["turn"].get("waited_ms", 0) / 1000
     calls = replace(context.calls, deadline=max(0.0, context.calls.deadline - waited))

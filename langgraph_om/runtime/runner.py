@@ -25,7 +25,6 @@ from langgraph_om.core.config.thresholds import (
     join_windows,
     select_learned,
 )
-from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import (
     build_deferred,
     carry_out,
@@ -39,7 +38,7 @@ from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.span import Span
-from langgraph_om.core.record.window import Window, digest_run, open_window
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -67,7 +66,6 @@ from langgraph_om.runtime.job_requests import build_request, carry_out_request, 
 from langgraph_om.runtime.run import ResourceId, Runs, find_acting
 from langgraph_om.runtime.state import (
     MAX_SPANS,
-    MAX_UNWRITTEN,
     Recent,
     conversation_of,
     read_stored_record,
@@ -87,8 +85,6 @@ _NO_MODEL = (
 
 _MOST_UNSHOWN = 3
 """How many answers of the Actor may come before anybody has asked for its input."""
-_MOST_DONE = 8
-"""How much work is kept of a thread: more than one turn does."""
 
 _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
@@ -97,16 +93,6 @@ _LEAST_ROOM = 300
 _MOST_FITTED = 16
 """Windows for which settings are kept: those of the Actor's models, and what threads have learned
 of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    name: str
-    count: int
-    """How many of the window's oldest messages it has read."""
-    digest: str
-    """Of these."""
-    events: list[Event]
 
 
 @dataclass
@@ -149,10 +135,6 @@ class StepRunner:
     spans: Recent[Span] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
     """What was read of windows: within a turn each is opened several times for each call of the
     Actor's model, and the messages are the same objects."""
-    unwritten: Recent[tuple[_Done, ...]] = field(
-        init=False, default_factory=lambda: Recent(MAX_UNWRITTEN)
-    )
-    """What came of work in turns that no answer of the Actor has followed."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
     learned: Recent[dict[str, ActorWindow]] = field(
@@ -461,14 +443,12 @@ class StepRunner:
         config: RunnableConfig | None = None,
         *,
         emit: Callable[[Event], None] | None = None,
-        work: Callable[[Work], Any] | None = None,
         actor: str = "",
     ) -> RunContext:
         """Return what a flow is driven with.
 
         Args:
             emit: Shows an event at the moment it happens.
-            work: Has a decision carried out elsewhere.
             actor: The name of the Actor's model, outside of the agent's run.
         """
         calls = Calls(
@@ -486,7 +466,6 @@ class StepRunner:
             self.carry_out,
             tuple(self._storage),
             emit,
-            work,
             jobs_are_here=self.jobs_are_here,
         )
 
@@ -598,32 +577,6 @@ class StepRunner:
         settings = self.settings_in_force(work.record)
         window = self._window(settings, work.record, work.messages)
         return carry_out(settings, work.record, window, work.decision, self.clock())
-
-    def find_done(self, work: Work) -> list[Event] | None:
-        """Return what came of the same work in a turn that was not written, if there was one.
-
-        The Actor's model may have failed after it, and the user have said something else.
-        """
-        kept = self.unwritten.recall(work.record["id"])
-        name = name_work(work) if kept else ""
-        for done in kept or ():
-            if done.name == name and done.digest == self._digest(work, done.count):
-                return done.events
-        return None
-
-    def keep_done(self, work: Work, events: list[Event]) -> None:
-        """Keep what came of work that went well, until it is written with an answer."""
-        is_own = work.decision.operation in ("observation", "reflection")
-        if not is_own or not any(event["type"] == "observation-end" for event in events):
-            return
-        count = work.decision.count if work.decision.kind == "observe" else 0
-        done = _Done(name_work(work), count, self._digest(work, count), events)
-        before = self.unwritten.recall(work.record["id"]) or ()
-        self.unwritten.keep(work.record["id"], (*before, done)[-_MOST_DONE:])
-
-    def _digest(self, work: Work, count: int) -> str:
-        settings = self.settings_of(work.record)
-        return digest_run(self._window(settings, work.record, work.messages), 0, count)
 
     def start_job(
         self,
@@ -813,7 +766,6 @@ class StepRunner:
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
         """
-        self.unwritten.clear()
         for forget in self.settings.features.having("forget"):
             forget(thread_ids, resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
@@ -834,12 +786,6 @@ class StepRunner:
             left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
             is_done = flush(left) and is_done
         return is_done
-
-
-def name_work(work: Work) -> str:
-    """Name work by what it is done with: another turn may have the same to do."""
-    about = (work.decision.kind, work.decision.operation, *work.record["cursor"])
-    return derive_id("work", *about, *map(str, work.record["log"]))
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

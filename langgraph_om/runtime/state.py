@@ -200,8 +200,6 @@ def read_stored_record(state: Any) -> Any:
 
 MAX_SPANS = 16
 """Of how many threads it is kept what was read: of the turns that are under way, as a rule."""
-MAX_UNWRITTEN = 256
-"""Of how many it is kept what was done for a turn that may not be written."""
 
 KeptT = TypeVar("KeptT")
 

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import BackgroundBuffering, ConfigurationError, InlineBuffering
+from langgraph_om import BackgroundBuffering, ConfigurationError
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
@@ -104,22 +104,6 @@ def nothing_lost(agent: Agent) -> bool:
 # --- What is seen from outside -------------------------------------------------------------------
 
 
-def test_drawing_shows_where_work_is_done() -> None:
-    graph = make_agent("middleware-node").graph
-    inner = {f"{HOOK}:{name}" for name in ("om_activate", "om_observe", "om_reflect")}
-    assert set(graph.get_graph(xray=True).nodes) >= inner
-    assert f"{HOOK}:om_buffer" not in graph.get_graph(xray=True).nodes
-    assert {HOOK, "model", "tools"} <= set(graph.get_graph().nodes)
-    assert [name for name, _ in graph.get_subgraphs()] == [HOOK]
-
-
-def test_drawing_shows_buffering_where_it_is_done_in_place() -> None:
-    agent = make_agent(
-        "middleware-node", observation={"buffer_tokens": 0.2}, buffering=InlineBuffering()
-    )
-    assert f"{HOOK}:om_buffer" in agent.graph.get_graph(xray=True).nodes
-
-
 def checkpoints(graph: Graph, saver: InMemorySaver) -> tuple[int, int]:
     """How many checkpoints there are of the agent, and of graphs within it."""
     kept = [saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)]
@@ -138,19 +122,6 @@ def test_step_with_nothing_to_do_costs_a_checkpoint_where_memory_is_a_node(door:
     assert steps == 3
     more = steps if door == "middleware-node" else 0
     assert checkpoints(agent.graph, saver) == (checkpoints(bare, without)[0] + more, 0)
-
-
-@both_doors
-def test_work_is_checkpointed_within_the_step(door: str) -> None:
-    saver = InMemorySaver()
-    agent = make_agent(door, saver, **LIMITS)
-    talk(agent.graph, CONFIG, turns(3))
-    each = 4 if door == "middleware-node" else 3
-    assert checkpoints(agent.graph, saver) == (3 * each, 0)
-    say(agent.graph, CONFIG, turn(3))
-    assert agent.asked("observer") == 1
-    # The agent's steps are as many as ever; the work is kept under the step it is done in.
-    assert checkpoints(agent.graph, saver) == (4 * each, 3)
 
 
 @both_doors
@@ -265,42 +236,13 @@ def test_killed_in_a_call(door: str, role: str) -> None:
         dying.graph.invoke({"messages": [NEXT]}, CONFIG)
     again = make_agent(door, saver, **LIMITS)
     again.graph.invoke(None, CONFIG)
-    assert again.asked("observer") == (1 if role == "observer" else 0)
-    assert (again.asked("reflector") > 0) == (role != "actor")
+    # Memory's turn is written with the answer, or by its own node.
+    is_written = role == "actor" and door == "middleware-node"
+    assert again.asked("observer") == (0 if is_written else 1)
     unharmed = ready(door)
     unharmed.graph.invoke({"messages": [NEXT]}, CONFIG)
     assert outcome(values(again.graph, CONFIG)) == outcome(values(unharmed.graph, CONFIG))
     assert nothing_lost(again)
-
-
-class Dying(InMemorySaver):
-    """Dies at a write of the graph within the hook, once it is told to."""
-
-    left: int | None = None
-
-    def put(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
-        if self.left is not None and config["configurable"]["checkpoint_ns"]:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
-                raise Killed
-        return super().put(config, *args)
-
-
-@both_ways
-@pytest.mark.parametrize("left", range(5))
-async def test_killed_at_each_checkpoint_of_the_work(left: int, *, is_async: bool) -> None:
-    saver = Dying()
-    agent = make_agent("middleware", saver, **LIMITS)
-    talk(agent.graph, CONFIG, turns(6))
-    saver.left = left
-    graph = agent.graph
-    with pytest.raises(Killed):
-        await run(graph, {"messages": [NEXT]}, CONFIG, is_async=is_async, durability="sync")
-    await run(graph, None, CONFIG, is_async=is_async)
-    unharmed = ready()
-    unharmed.graph.invoke({"messages": [NEXT]}, CONFIG)
-    assert outcome(values(agent.graph, CONFIG)) == outcome(values(unharmed.graph, CONFIG))
 
 
 def test_new_message_instead_of_a_resume() -> None:

@@ -364,7 +364,7 @@ def test_what_another_branch_removed_is_archived_again_before_it_leaves_this_one
     world.talk(thread, worker, 3, resent=history[2:])
 
 
-@pytest.mark.parametrize("door", ["agent", "middleware", "middleware-node"])
+@pytest.mark.parametrize("door", ["agent", "middleware-node"])
 def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin, door: str) -> None:
     """The resumed run finds it ended, where the first try waited for it, and has other work due."""
     rules = Rules(door=door, messages=60, log=200, shares_budget=True, thinks=True, marks_gaps=True)
