@@ -33,6 +33,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
+    SMALL_WINDOW,
     Thresholds,
     as_config,
     resolve_thresholds,
@@ -224,13 +225,6 @@ class CoreOptions(TypedDict, total=False):
     scaled down to fit into four fifths of it. Messages and observations beyond it are left out
     of the view, oldest messages first. `None`: the profile, or the first prompt that is
     refused, tells it."""
-    cache_seconds: Annotated[
-        float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(core.DefaultNumber(300))
-    ]
-    """Seconds for which the Actor's provider keeps a prompt in its cache. Dates in the Actor's
-    view ("2 weeks ago") hold still for so long, and are renewed after a longer pause. One that is
-    given is also what `activate_after_idle="auto"` waits for, in place of what is known of the
-    provider."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None,
         Takes(Callable[..., Any] | None),
@@ -353,7 +347,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         on_error=given["on_error"],
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
-        cache_seconds=float(given["cache_seconds"]),
         transforms=hooks.transforms,
         hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         features=features,
@@ -372,13 +365,17 @@ def _resolve_limits(
         resolve_thresholds,
         share_token_budget=_shares_room(given, budget, observation, reflection),
         budget=budget,
-        cache_seconds=None if is_default(given["cache_seconds"]) else float(given["cache_seconds"]),
         deadline=float(given["deadline"]),
     )
     if budget is not None:
         observation, reflection = split_budget(budget, observation, reflection, resolve)
-    limits = resolve(observation, reflection)
-    return observation, reflection, replace(limits, observes=given["observation"] is not False)
+    is_small = budget is not None and observation.message_tokens < SMALL_WINDOW
+    limits = replace(
+        resolve(observation, reflection),
+        observer_prompt="condensed" if is_small else "default",
+        observes=given["observation"] is not False,
+    )
+    return observation, reflection, limits
 
 
 def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int], Settings] | None:

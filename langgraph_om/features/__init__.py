@@ -32,7 +32,7 @@ from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall import Recall, Recallable, RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
-from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.show_state import ShowState
 from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules
 from langgraph_om.features.steering import Steering, SteeringActs, SteeringUpdates
 from langgraph_om.features.summarize import Summarizing
@@ -80,7 +80,6 @@ class FeatureOptions(
     RecallOptions,
     CheckOptions,
     StandingOptions,
-    StateOptions,
     PreviewOptions,
     GapOptions,
     HintOptions,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import (
     AIMessage,
@@ -437,6 +437,10 @@ def find_day(record: MemoryRecord, today: date) -> date:
     return date.fromisoformat(head["as_of"]) if head is not None else today
 
 
+CACHE_SECONDS: Final = 300
+"""So long a provider keeps a prompt at least; the day of relative dates holds still meanwhile."""
+
+
 def _choose_day(
     settings: Settings, record: MemoryRecord, window: Window, log: str, now: datetime
 ) -> date:
@@ -449,7 +453,7 @@ def _choose_day(
     if former is None or former["log"] != log:
         return today
     pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
-    if pause > settings.cache_seconds and not is_reasoning_under_way(window):
+    if pause > CACHE_SECONDS and not is_reasoning_under_way(window):
         return today
     return date.fromisoformat(former["as_of"])
 

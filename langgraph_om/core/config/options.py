@@ -318,9 +318,6 @@ def allowed_by(resolve: Callable[[float, int], int]) -> AfterValidator:
     return AfterValidator(check)
 
 
-_PROMPT: Final[Any] = DefaultText("default")
-
-
 # --- Rules ---------------------------------------------------------------------------------------
 
 
@@ -419,9 +416,6 @@ class ObservationOptions(TypedDict, total=False):
     ]
     """Whether the Observer is shown attachments: a flag, MIME patterns such as `["image/*",
     "application/pdf"]`, or `"auto"` for what its model takes."""
-    prompt: Annotated[PromptVariant, one_of(PromptVariant)]
-    """Which of the Observer's prompts is used; a `token_budget` with a small window chooses
-    `"condensed"`."""
 
 
 class ReflectionOptions(TypedDict, total=False):
@@ -465,7 +459,6 @@ class ObservationConfig:
     activate_after_idle: float | Literal["auto"] | None = None
     keep_turns: int = 0
     observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
-    prompt: PromptVariant = _PROMPT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,8 +163,6 @@ class Settings:
     on_error: Literal["continue", "abort", "raise"] = "continue"
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     max_input_tokens: int | None = None
-    cache_seconds: float = 300.0
-    """How long a provider is taken to keep a prompt in its cache."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False

@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph_om.core.config.options import (
     ModelSettings,
     ObservationConfig,
+    PromptVariant,
     ReflectionConfig,
     block_tokens,
     check_fields,
@@ -188,6 +189,8 @@ class Thresholds:
     another provider answers; `"auto"`: as long as the provider keeps a prompt, `None`: neither."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
+    observer_prompt: PromptVariant = "default"
+    """Which of the Observer's prompts is used."""
     observes: bool = True
     """Whether anything is observed or reflected."""
     deadline: float | None = None
@@ -314,7 +317,6 @@ def resolve_thresholds(
     *,
     share_token_budget: bool = False,
     budget: int | None = None,
-    cache_seconds: float | None = None,
     deadline: float | None = None,
 ) -> Thresholds:
     """Turn the options into absolute token counts and seconds.
@@ -322,7 +324,6 @@ def resolve_thresholds(
     Args:
         share_token_budget: Whether window and log share their room.
         budget: What both may take together, where that is given.
-        cache_seconds: How long the Actor's provider keeps a prompt, where somebody has said it.
         deadline: Seconds that one call of the Actor waits at most.
 
     Raises:
@@ -338,7 +339,6 @@ def resolve_thresholds(
     else:
         interval = interval_tokens(observation.buffer_tokens, messages)
     buffered = interval is not None
-    pause = _read_pause(observation.activate_after_idle, cache_seconds)
     return Thresholds(
         message_tokens=messages,
         buffer_tokens=interval,
@@ -350,16 +350,10 @@ def resolve_thresholds(
         shares_room=share_token_budget,
         budget=budget,
         keep_turns=observation.keep_turns,
-        activate_after=pause,
+        activate_after=observation.activate_after_idle,
         scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
         deadline=deadline,
     )
-
-
-def _read_pause(
-    value: float | Literal["auto"] | None, cache_seconds: float | None
-) -> float | Literal["auto"] | None:
-    return cache_seconds if value == "auto" and cache_seconds is not None else value
 
 
 def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -> int:
@@ -414,9 +408,8 @@ A small log reaches its limit some turns later; each reflection reads all of it 
 both share their room, the log may still use that of a window that is not full.
 """
 SMALL_WINDOW = 6_000
-"""A window of fewer tokens beside a full log is observed by the shorter rules, unless
-`observation.prompt` is given: the full ones have 2000 tokens, and are a quarter of a question
-there."""
+"""Of a budget, a window of fewer tokens is observed by the shorter rules: the full ones have 2000
+tokens, and are a quarter of a question there."""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]
 """Resolves thresholds from both configs."""
@@ -467,8 +460,6 @@ def split_budget(
         _refuse_too_little(budget, "reflection.observation_tokens", log)
         reflection = replace(reflection, observation_tokens=log)
     observation = _widen_interval(observation, resolve(observation, reflection))
-    if is_default(observation.prompt) and observation.message_tokens < SMALL_WINDOW:
-        observation = replace(observation, prompt="condensed")
     _refuse_too_much(budget, resolve(observation, reflection))
     return observation, reflection
 

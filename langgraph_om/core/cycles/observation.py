@@ -488,7 +488,7 @@ def _build_observer_input(
         held=features.join_texts("list_held", known),
         hints={name: hints[name] for name in features.list_hints()},
         instruction=observation.instruction,
-        prompt=observation.prompt,
+        prompt=info.settings.thresholds.observer_prompt,
     )
 
 

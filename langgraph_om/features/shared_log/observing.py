@@ -248,7 +248,7 @@ def _build_threads_input(
             about="\n".join(own.transcript for own in inputs),
         ),
         instruction=observation.instruction,
-        prompt=observation.prompt,
+        prompt=settings.thresholds.observer_prompt,
         features=features,
         held=features.join_texts("list_held", log),
         timezone=settings.timezone,

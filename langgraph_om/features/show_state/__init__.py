@@ -7,16 +7,13 @@ it still. So it is shown before the live request once no message of the window s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import AfterValidator
-from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import ShownValue
-from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Settings, Setup, Texts
+from langgraph_om.core.config.settings import Settings, Texts
 from langgraph_om.core.content.text import (
     as_label,
     escape,
@@ -32,31 +29,12 @@ from langgraph_om.runtime.state import channel_of
 
 STATE_ID: Final = "om-state"
 """Id of what shows the Actor parts of the graph's state."""
+SHOWN: Final = ("todos",)
+"""The channels: the plan of LangChain's to-do list, which deep agents have."""
 MOST_TOKENS: Final = 1000
 """Of one channel; of more, the beginning and the end are shown."""
 
 _MARKS: Final[Mapping[str, str]] = {"completed": "x", "in_progress": "~", "pending": " "}
-
-
-def _refuse_own(names: Sequence[str]) -> Sequence[str]:
-    if isinstance(names, str) or any(name in ("om", "messages", "") for name in names):
-        raise ValueError
-    return names
-
-
-class StateOptions(TypedDict, total=False):
-    """The option of state in sight."""
-
-    show_state: Annotated[
-        Sequence[str],
-        Takes(Sequence[str]),
-        AfterValidator(_refuse_own),
-        Hint('a list of channels of the graph\'s state, such as ["todos"], or []'),
-        Preset(("todos",)),
-    ]
-    """Channels of the graph's state that the Actor is shown once no message in its window has
-    them. They stand before the live request. A channel that the graph does not have is passed
-    over."""
 
 
 class ShowState(Feature):
@@ -66,18 +44,9 @@ class ShowState(Feature):
     lives_by = "show_state"
     prompts = __name__
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `show_state`."""
-        names = setup.options["show_state"]
-        return cls(names) if names else None
-
     def read_text(self, state: Any) -> str:
         """Return the channels that a graph's state holds, as JSON; empty for none."""
-        found = {name: value for name in self._names if (value := channel_of(state, name))}
+        found = {name: value for name in SHOWN if (value := channel_of(state, name))}
         return write_json(found) if found else ""
 
     def show_from_state(self, settings: Settings, state: Any) -> Iterator[ShownValue]:

@@ -586,11 +586,9 @@ def test_auto_waits_as_long_as_the_provider_keeps_a_prompt(
     assert [plan(record, window, limit, now).kind for now in at] == ["proceed", "activate"]
 
 
-def test_seconds_that_the_user_knows_stand_for_auto() -> None:
+def test_auto_is_kept_until_a_provider_is_known() -> None:
     observation = ObservationConfig(activate_after_idle="auto")
     assert resolve_thresholds(observation, ReflectionConfig()).activate_after == "auto"
-    said = resolve_thresholds(observation, ReflectionConfig(), cache_seconds=60)
-    assert said.activate_after == 60
 
 
 def test_a_pause_takes_a_prepared_reflection_below_the_threshold() -> None:

@@ -46,7 +46,6 @@ OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
     "reflection.buffer_activation": (*PARTS, 2000),
     "observation.block_after": (*FACTORS, 30_000),
     "reflection.block_after": (*FACTORS, 40_000),
-    "observation.prompt": ("short", None),
     "observation.instruction": (5,),
     "reflection.instruction": (["be brief"],),
     "observation.model_settings": (None, [("temperature", 1)], {1: 2}),

@@ -42,6 +42,7 @@ DEFAULTS = {
     "keep_turns": 0,
     "activate_after": None,
     "scales_interval": False,
+    "observer_prompt": "default",
     "observes": True,
     "deadline": None,
     "scaled_from": None,
@@ -103,7 +104,7 @@ RESOLVED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"block_after": 1.1}, {"reflect_block_after": 44_000}),
     ({}, {"block_after": 40_001}, {"reflect_block_after": 40_001}),
     ({"previous_observer_tokens": 0}, {}, {}),
-    ({"previous_observer_tokens": False, "prompt": "condensed"}, {}, {}),
+    ({"previous_observer_tokens": False}, {}, {}),
     ({"observe_attachments": ["image/*"], "instruction": "x"}, {}, {}),
     ({"observe_attachments": False, "model_settings": {}}, {"model_settings": {}}, {}),
 ]
@@ -115,7 +116,7 @@ def test_options_come_down_to_tokens(
 ) -> None:
     expected = {**DEFAULTS, **changed}
     assert asdict(thresholds(observation, reflection)) == expected
-    assert all(type(value) in {int, bool, type(None)} for value in expected.values())
+    assert all(type(value) in {int, bool, str, type(None)} for value in expected.values())
     as_classes = resolve_thresholds(
         ObservationConfig(**observation), ReflectionConfig(**reflection)
     )
@@ -344,7 +345,6 @@ def test_pieces_are_larger_while_the_log_is_short() -> None:
     [
         (7_000, {}, "condensed"),
         (70_000, {}, "default"),
-        (7_000, {"prompt": "default"}, "default"),
         (16_000, {}, "condensed"),
         (16_000, {"message_tokens": 7_000}, "default"),
     ],
@@ -357,7 +357,7 @@ def test_a_small_window_is_observed_by_the_shorter_rules(
         token_budget=budget,
         observation=observation,  # type: ignore[arg-type]
     )
-    assert runner_of(memory).settings.observation.prompt == prompt
+    assert memory.thresholds.observer_prompt == prompt
 
 
 def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
@@ -391,7 +391,7 @@ def test_other_settings_that_need_a_threshold_are_checked_against_the_new_one() 
 def test_what_the_observer_reads_follows_too() -> None:
     memory = ObservationalMemory(MODEL, token_budget=8_400)
     assert runner_of(memory).settings.observation == ObservationConfig(
-        message_tokens=1_750, buffer_tokens=1_312 / 1_750, prompt="condensed"
+        message_tokens=1_750, buffer_tokens=1_312 / 1_750
     )
     assert runner_of(memory).settings.reflection == ReflectionConfig(
         observation_tokens=5_727, block_after=1.1, buffer_activation=1.0
