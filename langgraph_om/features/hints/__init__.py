@@ -84,13 +84,8 @@ class HintKeys(TypedDict, total=False):
 
 
 def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that an event has; the others stay.
-
-    A response that was suggested ahead of need is none any more: the conversation has gone on.
-    """
-    stated = dict(event.get("hints", {}))
-    if event.get("type") == "activation" and RESPONSE in stated:
-        stated[RESPONSE] = ""
+    """Take over the hints that an event has; the others stay."""
+    stated = event.get("hints", {})
     new = {name: stated[name] or None for name in (TASK, RESPONSE) if stated.get(name) is not None}
     cast("dict[str, Any]", record).update(new)
 
