@@ -218,7 +218,10 @@ def read_zone(zone: str | tzinfo) -> tzinfo:
 def name_zone(zone: tzinfo, at: datetime) -> str:
     """Return the name by which `read_zone` finds a zone; of one without a name its offset."""
     key = getattr(zone, "key", None)
-    return key if isinstance(key, str) else at.astimezone(zone).isoformat()[-len("+00:00") :]
+    if isinstance(key, str):
+        return key
+    minutes = int((at.astimezone(zone).utcoffset() or timedelta()) / timedelta(minutes=1))
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 # --- Time ----------------------------------------------------------------------------------------
