@@ -1,6 +1,6 @@
 """One question to a model: which model is asked, how often, and what its answer says.
 
-`attempt_models` decides that and waits for nothing: it yields requests, which a driver fulfils. An
+`ask` decides that and waits for nothing: it yields requests, which a driver fulfils. An
 error of a model is an answer too, and so is a deadline that has passed.
 """
 
@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, SimpleChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
 from langgraph_om.core.config.options import ACTORS_OWN
@@ -43,13 +44,12 @@ from langgraph_om.models.model_value import (
     ModelByInputTokens,
     ModelValue,
     entries_of,
-    has_choice,
     is_choice,
     is_leaf,
     is_list,
 )
 from langgraph_om.models.pool import Asked, BoundModel, ModelPool, name_of, retries_of
-from langgraph_om.models.providers import check_value, default_model
+from langgraph_om.models.providers import check_value, default_model, find_leaves
 from langgraph_om.models.retries import (
     backoff,
     find_allowed,
@@ -65,12 +65,10 @@ from langgraph_om.models.retries import (
 # up on keeps one of them, and LangGraph runs synchronous nodes and tools there.
 
 
-_Way = Literal["awaits", "blocks"]
-
 _LENDERS: Final = (SimpleChatModel, BaseChatModel, LLM, BaseLLM)
-_ASYNC_METHODS: Final = ("ainvoke", "agenerate", "_agenerate", "_astream", "_acall")
 _LENT: Final[Mapping[str, tuple[Any, ...]]] = {
-    name: (None, *(getattr(lender, name, None) for lender in _LENDERS)) for name in _ASYNC_METHODS
+    name: (None, *(getattr(lender, name, None) for lender in _LENDERS))
+    for name in ("ainvoke", "agenerate", "_agenerate", "_astream", "_acall")
 }
 """Per method, the functions that a class has without having written any."""
 
@@ -81,42 +79,23 @@ def only_blocks(model: Runnable[Any, Any]) -> bool:
     A chain does when one of its links does and none has a way of its own to be awaited, because
     such a link may have no other.
     """
-    return _find_ways(model) == {"blocks"}
+    asked = [leaf for leaf in find_leaves(model) if not isinstance(leaf, BaseOutputParser)]
+    return bool(asked) and not any(map(_can_be_awaited, asked))
 
 
-def _find_ways(model: Any) -> set[_Way]:
-    """Return how the links of a model work; nothing for those that ask nobody, such as parsers."""
+def _can_be_awaited(model: Any) -> bool:
     if isinstance(model, RunnableLambda):
-        return {"awaits" if hasattr(model, "afunc") else "blocks"}
+        return hasattr(model, "afunc")
     if isinstance(model, BaseChatModel | BaseLLM):
-        is_own = (getattr(type(model), name, None) not in lent for name, lent in _LENT.items())
-        return {"awaits" if any(is_own) else "blocks"}
-    links = [
-        *(getattr(model, name, None) for name in ("bound", "default")),
-        *(getattr(model, "steps", None) or ()),
-        *(getattr(model, "runnables", None) or ()),
-    ]
-    inner = [link for link in links if isinstance(link, Runnable)]
-    if not inner and type(model).ainvoke is Runnable.ainvoke:
-        return {"blocks"}
-    return {way for link in inner for way in _find_ways(link)}
+        return any(getattr(type(model), name, None) not in lent for name, lent in _LENT.items())
+    return type(model).ainvoke is not Runnable.ainvoke
 
 
 logger = logging.getLogger("langgraph_om")
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of asking a model."""
-
-    answer: Any = None
-    error: Exception | None = None
-    room: int = 0
-    """As in a `ModelReply`."""
-
-
-def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Tried]:
-    """Try one model after the other until one answers.
+def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
+    """Ask one model after the other until one answers; whatever one raises is an answer too.
 
     A model that others stand behind gets half of the time that is left. Of several that refuse the
     question for its length, the largest room counts.
@@ -134,12 +113,12 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Tri
         share = left / 2 if ahead else left
         if is_leaf(value):
             value = default_model(calls.actor) if value == ACTORS_OWN else value
-            tried = yield from _retry(call, calls, value, retries, share)
-            if tried.error is None:
-                return tried
-            room = max(room, tried.room)
-            late = isinstance(tried.error, LateError) and ahead
-            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else tried.error
+            reply = yield from _retry(call, calls, value, retries, share)
+            if reply.error is None:
+                return reply
+            room = max(room, reply.room)
+            late = isinstance(reply.error, LateError) and ahead
+            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else reply.error
             failed.append((name_of(value), error))
         elif isinstance(value, ModelByInputTokens):
             try:
@@ -150,19 +129,20 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Tri
         elif is_list(value):
             ahead[:0] = entries_of(value, retries)
         elif is_choice(value):
+            name = getattr(value, "__name__", type(value).__name__)
             choose = partial(value, ensure_config(calls.config))
             chosen: CallReply = yield Call(choose, f"om_{call.role}", share)
-            problem = chosen.error or _find_problem(value, chosen.value)
+            problem = chosen.error or _find_problem(f"{name}()", chosen.value)
             if problem is None:
                 ahead.insert(0, (chosen.value, retries))
             else:
-                failed.append((_name_function(value), problem))
-    return Tried(error=_join_failures(failed, calls.deadline), room=room)
+                failed.append((name, problem))
+    return ModelReply(calls.clock(), error=_join_failures(failed, calls.deadline), room=room)
 
 
 def _retry(
     call: AskModel, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Requests[Tried]:
+) -> Requests[ModelReply]:
     """Ask one model, again while that may help and its time allows.
 
     What it refuses is asked without attachments, then without settings that nobody asked for. A
@@ -175,10 +155,10 @@ def _retry(
     try:
         room = models.find_room(key, leaf)
     except ConfigurationError as missing:  # it cannot be made, as without a key
-        return Tried(error=missing)
+        return ModelReply(calls.clock(), error=missing)
     if room is not None and size > room:
         msg = f"the question has {size} tokens, and {name_of(leaf)} reads {room}"
-        return Tried(error=ObservationalMemoryError(msg), room=room)
+        return ModelReply(calls.clock(), error=ObservationalMemoryError(msg), room=room)
     without = frozenset[str]()
     while True:
         question = partial(prepare_question, call, calls, leaf, without=without)
@@ -194,32 +174,27 @@ def _retry(
                 without |= {part}
                 continue
             room = models.note_refused(key, size, allowed)
-            return Tried(error=models.explain(call.role, leaf, error), room=room)
+            explained = models.explain(call.role, leaf, error)
+            return ModelReply(calls.clock(), error=explained, room=room)
         if is_stale(error) and stale < _MAX_STALE:
             stale += 1
             continue
-        if isinstance(error, LateError) or again >= most or not is_transient(error):
-            return Tried(error=error)
-        pause = _choose_pause(call, calls, error, again)
-        if pause >= ends_at - time.monotonic():
-            return Tried(error=error)
+        told = retry_after(error)
+        pause = backoff(again, call.messages[-1].text) if told is None else told
+        is_late = isinstance(error, LateError) or pause >= ends_at - time.monotonic()
+        if is_late or again >= most or not is_transient(error):
+            return ModelReply(calls.clock(), error=error)
         yield Pause(pause)
         again += 1
 
 
-def _take(calls: Calls, key: Asked, size: int, without: Collection[str], answer: Any) -> Tried:
+def _take(calls: Calls, key: Asked, size: int, without: Collection[str], answer: Any) -> ModelReply:
     """Remember what helped; an answer of nothing is how some servers refuse what is too long."""
+    reply = read_reply(answer, calls.clock())
     if isinstance(answer, BaseMessage) and not answer.text.strip():
-        return Tried(answer, room=calls.models.note_refused(key, size, None))
+        return replace(reply, room=calls.models.note_refused(key, size, None))
     calls.models.note_taken(key, size, without)
-    return Tried(answer)
-
-
-def _choose_pause(call: AskModel, calls: Calls, error: Exception, again: int) -> float:
-    told = retry_after(error, calls.clock())
-    if told is not None:
-        return told
-    return backoff(again, "".join(str(message.content) for message in call.messages))
+    return reply
 
 
 def _choose_part(call: AskModel, client: BoundModel, without: Collection[str]) -> str | None:
@@ -253,11 +228,6 @@ class ReadyQuestion:
         """Ask, without blocking the event loop."""
         return self.model.ainvoke(self.messages, self.config)
 
-    @property
-    def only_blocks(self) -> bool:
-        """Whether awaiting the model would only block one of the event loop's threads."""
-        return only_blocks(self.model)
-
 
 def prepare_question(
     call: AskModel, calls: Calls, leaf: Leaf, *, without: Collection[str] = ()
@@ -290,38 +260,26 @@ def _mark_for_cache(rules: BaseMessage) -> BaseMessage:
     return rules.model_copy(update={"content": [block]})
 
 
-def _find_problem(function: Callable[..., Any], value: object) -> Exception | None:
-    """Tell what is wrong with the value that a function returned."""
-    option = f"{_name_function(function)}()"
+def _find_problem(option: str, value: object) -> Exception | None:
+    """Tell what is wrong with the value that a function returned; another function never ends."""
     try:
         check_value(option, value)
     except ConfigurationError as error:
         return error
-    if has_choice(value):  # it might never end
-        msg = f"`{option}` is {value!r}, which holds a function; return models, tiers or lists"
-        return ConfigurationError(msg)
-    return None
-
-
-def _name_function(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    msg = f"`{option}` is {value!r}, a function; return models, tiers or lists"
+    return ConfigurationError(msg) if is_choice(value) else None
 
 
 def _join_failures(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
     """Return the one error that says why there is no answer."""
     late = TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
-    errors = [
-        (name, late if isinstance(error, TimeoutError) and not str(error) else error)
-        for name, error in failed
-    ]
-    tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
-    if len(errors) == 1 or len(tiers) == len(errors):
-        return errors[-1][1]
-    each = "; ".join(
-        f"{name}: {type(error).__name__}: {error}" if name else str(error) for name, error in errors
-    )
-    failure = ObservationalMemoryError(f"no model answered: {each}")
-    failure.__cause__ = errors[-1][1]
+    errors = [late if isinstance(error, LateError) else error for _, error in failed]
+    if len(errors) == 1 or all(isinstance(error, ModelTierError) for error in errors):
+        return errors[-1]
+    names = [f"{name}: " for name, _ in failed]
+    each = (f"{name}{type(e).__name__}: {e}" for name, e in zip(names, errors, strict=True))
+    failure = ObservationalMemoryError(f"no model answered: {'; '.join(each)}")
+    failure.__cause__ = errors[-1]
     return failure
 
 
@@ -399,14 +357,6 @@ _CUT_OFF = {
 """How providers say that an answer ended before its end: by a limit, or by a filter."""
 
 
-def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
-    """Ask a question; whatever a model raises is an answer to the flow."""
-    tried = yield from attempt_models(call, calls, seconds)
-    if tried.error is not None:
-        return ModelReply(calls.clock(), error=tried.error, room=tried.room)
-    return replace(read_reply(tried.answer, calls.clock()), room=tried.room)
-
-
 def read_reply(answer: object, at: datetime) -> ModelReply:
     """Read what a model returned; thoughts are not part of an answer."""
     if isinstance(answer, str):
@@ -431,7 +381,7 @@ def read_reply(answer: object, at: datetime) -> ModelReply:
         error = ObserverError(f"the model refused to answer: {refused or 'it did not say why'}")
         return ModelReply(at, usage=usage, error=error)
     cut_off = reason.lower() in _CUT_OFF
-    return ModelReply(at, _text_of(answer.content), cut_off=cut_off, usage=usage)
+    return ModelReply(at, answer.text, cut_off=cut_off, usage=usage)
 
 
 def _read_refusal(answer: BaseMessage) -> str | None:
@@ -442,19 +392,3 @@ def _read_refusal(answer: BaseMessage) -> str | None:
             return str(block.get("refusal") or "")
     said = answer.additional_kwargs.get("refusal")
     return str(said) if said else None
-
-
-def _text_of(content: object) -> str:
-    """Return the text of a message's content, whether it is a text, blocks, or nothing."""
-    if isinstance(content, str):
-        return content
-    texts = []
-    for block in content if isinstance(content, list) else []:
-        text = block.get("text") if isinstance(block, Mapping) else block
-        is_text = not isinstance(block, Mapping) or block.get("type", "text") in _TEXT_BLOCKS
-        if is_text and isinstance(text, str):
-            texts.append(text)
-    return "".join(texts)
-
-
-_TEXT_BLOCKS = ("text", "output_text")

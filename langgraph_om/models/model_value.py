@@ -116,15 +116,6 @@ def is_choice(value: object) -> TypeGuard[Callable[[RunnableConfig], Any]]:
     return callable(value) and not isinstance(value, type | str | Runnable | ModelByInputTokens)
 
 
-def has_choice(value: object) -> bool:
-    """Return whether a checked value contains a function."""
-    if isinstance(value, ModelByInputTokens):
-        return any(has_choice(value.resolve(limit)) for limit in value.thresholds)
-    if is_list(value):
-        return any(has_choice(entry) for entry, _ in entries_of(value, None))
-    return is_choice(value)
-
-
 def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int | None]]:
     """Return the model values of a list, each with its retries.
 

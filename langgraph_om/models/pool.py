@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
 from langgraph_om.core.config.options import (
@@ -36,14 +35,13 @@ from langgraph_om.models.providers import (
     chat_model,
     check_default,
     check_value,
+    choose_arguments,
     default_model,
     family_of,
     family_of_name,
     find_needs,
     find_window,
-    fit_to_model,
-    limit_output,
-    to_arguments,
+    first_chat,
 )
 from langgraph_om.models.retries import DEFAULT_RETRIES, may_be_too_long
 
@@ -93,12 +91,18 @@ class ModelPool:
         return int(min(known) * _SURE) if known else None
 
     def note_refused(self, key: Asked, size: int, allowed: int | None) -> int:
-        """Note that a question was refused, and return how many tokens another one may have."""
+        """Note that a question was refused, and return how many tokens another one may have.
+
+        Returns:
+            One token less than the refused one has where nobody knows; 0 where that is no use.
+        """
         if len(self._refused) + len(self._learned) > _MOST_NOTED:
             self._refused.clear()
             self._learned.clear()
         self._refused[key] = size, allowed
-        return choose_room(size, allowed)
+        if size < _LEAST_REFUSED:
+            return 0
+        return size - 1 if allowed is None else int(allowed * _SURE)
 
     def note_taken(self, key: Asked, size: int, without: Collection[str]) -> None:
         """Remember what helped, once a question was taken."""
@@ -121,27 +125,29 @@ class ModelPool:
         explained.__cause__ = error
         return explained
 
+    @property
+    def _leaves(self) -> list[tuple[str, Leaf]]:
+        """Each role's models, as far as they are known without a call."""
+        roles = self.values.items()
+        return [(role, leaf) for role, value in roles for _, leaf in leaves_of(role, value)]
+
     def list_models(self, actor: Any) -> Iterator[tuple[str, str, list[str]]]:
         """Yield each role's models: role, name, and what that lacks, such as its key.
 
         Args:
             actor: The Actor's model or its name, as far as it is known.
         """
-        for role, value in self.values.items():
-            for _, leaf in leaves_of(role, value):
-                model = leaf
-                if leaf == ACTORS_OWN:
-                    model = actor if isinstance(actor, str) else default_model(actor)
-                has_key = not isinstance(model, str) or self.settings[role].asked.get("extra")
-                yield role, name_of(model), [] if has_key else find_needs(name_of(model))
+        for role, leaf in self._leaves:
+            model = leaf
+            if leaf == ACTORS_OWN:
+                model = actor if isinstance(actor, str) else default_model(actor)
+            has_key = not isinstance(model, str) or self.settings[role].asked.get("extra")
+            yield role, name_of(model), [] if has_key else find_needs(name_of(model))
 
     @property
     def asks_actor(self) -> bool:
         """Whether a role asks the Actor's own model."""
-        roles = self.values.items()
-        return any(
-            leaf == ACTORS_OWN for role, value in roles for _, leaf in leaves_of(role, value)
-        )
+        return any(leaf == ACTORS_OWN for _, leaf in self._leaves)
 
     def check(self, actor: Any) -> None:
         """Refuse to begin a thread where a role has no model at all.
@@ -158,17 +164,6 @@ _SURE = 0.95
 _MOST_NOTED = 1000
 _LEAST_REFUSED = 600
 """Tokens; no model reads less."""
-
-
-def choose_room(size: int, allowed: int | None) -> int:
-    """Return how many tokens a question may have, where one was refused or answered with nothing.
-
-    Returns:
-        One token less than the refused one has where nobody knows; 0 where a shorter one is no use.
-    """
-    if size < _LEAST_REFUSED:
-        return 0
-    return size - 1 if allowed is None else int(allowed * _SURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +196,10 @@ def name_of(leaf: Leaf) -> str:
 def retries_of(leaf: Leaf) -> int:
     """Return how often a model is asked again where the user does not set it.
 
-    A model object has the retries of its own client, which would multiply with ours.
+    Clients have retries of their own, which would multiply with ours: of a model object, and of one
+    whose client may not know how it is told to leave them out.
     """
-    return DEFAULT_RETRIES if isinstance(leaf, str) else 0
+    return DEFAULT_RETRIES if isinstance(leaf, str) and family_of_name(leaf) != "other" else 0
 
 
 def _check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
@@ -222,33 +218,26 @@ def _make_model(name: str, sampling: Sampling, *, is_bare: bool) -> BoundModel:
     Args:
         is_bare: Without those that nobody asked for.
     """
-    if is_bare:
-        sampling = Sampling({}, sampling.written)
     family = family_of_name(name)
     # Google's client takes 1 for a single attempt, and 0 for its own default.
-    once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
+    attempts = {"google": 1, "openai": 0, "anthropic": 0}.get(family)
+    once: dict[str, Any] = {} if attempts is None else {"max_retries": attempts}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
-    settings = fit_to_model(sampling, family, getattr(plain, "profile", None))
-    arguments = to_arguments(settings, family)
+    asked = choose_arguments(Sampling({}, sampling.written), family, plain.profile)
+    arguments = asked if is_bare else choose_arguments(sampling, family, plain.profile)
+    adds = arguments != asked
     if family == "google":
         arguments.setdefault("temperature", None)  # this client has a temperature of its own
     made = chat_model(name, {**once, **arguments}) if arguments else plain
-    adds = not settings.keys() <= sampling.asked.keys()
-    return BoundModel(made, adds, getattr(made, "profile", None), family_of(made))
+    return BoundModel(made, adds, made.profile, family_of(made))
 
 
 def _bind_settings(model: Runnable[Any, Any], sampling: Sampling) -> BoundModel:
     """Bind what the user set to a model object, which gets no defaults."""
-    family = family_of(model)
-    chat: Any = model
-    while not isinstance(chat, BaseChatModel) and hasattr(chat, "bound"):
-        chat = chat.bound
-    profile = getattr(chat, "profile", None)
-    if not sampling.asked:
-        return BoundModel(model, profile=profile, family=family)
+    family, profile = family_of(model), getattr(first_chat(model), "profile", None)
     _check_settings_apply("model_settings", model, sampling)
-    settings = limit_output(sampling.asked, family, profile)
-    bound = model.bind(**to_arguments(settings, family)) if settings else model
+    settings = choose_arguments(Sampling({}, sampling.written), family, profile)
+    bound = model.bind(**settings) if settings else model
     return BoundModel(bound, profile=profile, family=family)
 
 

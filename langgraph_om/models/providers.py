@@ -10,14 +10,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langgraph_om.core.config.options import ACTORS_OWN, DEFAULT_MODEL, find_near
+from langgraph_om.core.config.options import ACTORS_OWN, DEFAULT_MODEL
 from langgraph_om.core.tokens.images import ImageProvider, name_formula
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import (
@@ -64,55 +63,37 @@ _CLASSES: dict[str, Family] = {
 
 def family_of(model: object) -> Family:
     """Return the family of a chat model, from its class; what is bound to it does not matter."""
-    while not isinstance(model, BaseChatModel) and hasattr(model, "bound"):
-        model = model.bound
-    names = [kind.__name__ for kind in type(model).__mro__]
+    names = [kind.__name__ for kind in type(first_chat(model)).__mro__]
     return next((_CLASSES[name] for name in names if name in _CLASSES), "other")
 
 
-# --- What a model takes --------------------------------------------------------------------------
-
-
-def fit_to_model(
+def choose_arguments(
     sampling: Sampling, family: Family, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model named by a string takes, as its profile says."""
+    """Return the settings of a role as keyword arguments of a client.
+
+    Defaults are sent where the profile says that the model takes them, and no setting that a client
+    does not know by name.
+    """
     known = profile or {}
+    limit = known.get("max_output_tokens")
     taken = {
         # Google's models are made for their own temperature; a lower one makes them repeat.
         "temperature": known.get("temperature") is True and family != "google",
-        "max_output_tokens": isinstance(known.get("max_output_tokens"), int),
+        "max_output_tokens": isinstance(limit, int) and limit > 0,
     }
-    settings = {
-        key: value
-        for key, value in sampling.defaults.items()
-        if key not in sampling.written and taken.get(key)
-    }
-    return limit_output({**settings, **sampling.asked}, family, profile)
-
-
-def limit_output(
-    settings: Mapping[str, Any], family: Family, profile: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return settings without those that a model is known not to take."""
-    fit = dict(settings)
-    known = profile or {}
+    defaults = {key: value for key, value in sampling.defaults.items() if taken.get(key)}
+    settings = {**defaults, **sampling.written}
+    arguments = {key: value for key, value in settings.items() if value not in (None, {})}
     if known.get("temperature") is False:
-        fit.pop("temperature", None)
-    limit = known.get("max_output_tokens")
-    if "max_output_tokens" in fit and isinstance(limit, int) and limit > 0:
-        fit["max_output_tokens"] = min(limit, fit["max_output_tokens"])
-    if family != "google":
-        fit.pop("thinking_budget", None)
-    return fit
-
-
-def to_arguments(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Return settings as keyword arguments of a client."""
-    arguments = dict(settings)
+        arguments.pop("temperature", None)
+    if taken["max_output_tokens"] and "max_output_tokens" in arguments:
+        arguments["max_output_tokens"] = min(limit, arguments["max_output_tokens"])
     extra = arguments.pop("extra", {})
-    if family != "google" and "max_output_tokens" in arguments:
-        arguments["max_tokens"] = arguments.pop("max_output_tokens")
+    if family != "google":
+        arguments.pop("thinking_budget", None)
+        if "max_output_tokens" in arguments:
+            arguments["max_tokens"] = arguments.pop("max_output_tokens")
     return {**arguments, **extra}
 
 
@@ -210,30 +191,22 @@ def _check_name(said: str, value: str) -> None:
         msg = f"{said}; pass 'provider/model', such as {EXAMPLE!r}"
         raise ConfigurationError(msg)
     known = _provider(provider)
-    missing = [
-        package
-        for package in ([] if provider in _OWN else ["langchain"]) + [known.package]
-        if not _is_installed(package)
-    ]
+    needed = [known.package] if provider in _OWN else ["langchain", known.package]
+    missing = [package for package in needed if not _is_installed(package)]
     if not missing:
         return
-    if provider not in _PROVIDERS:
-        near = find_near(provider, _PROVIDERS)
-        meant = f"{f'{near}/{name}'!r} if that was meant, or " if near else ""
-        msg = (
-            f"{said}, and {provider!r} is no known provider; pass {meant}a name such as "
-            f"{EXAMPLE!r} that begins with one of {', '.join(sorted(_PROVIDERS))}, or a "
-            f"chat model"
+    if provider in _PROVIDERS:
+        own = "" if provider in _OWN else f" {known.package.replace('_', '-')}"
+        why = (
+            f"which needs the package {missing[0]!r}; install it with `pip install "
+            f"'langgraph-om[{known.extra}]'{own}`, or pass {EXAMPLE!r} or a chat model"
         )
-        raise ConfigurationError(msg)
-    wanted = f"langgraph-om[{known.extra}]"
-    own = [] if provider in _OWN else [known.package.replace("_", "-")]
-    commands = " ".join([f"'{wanted}'", *own])
-    msg = (
-        f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
-        f"{commands}`, pass a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
-        f"as in {EXAMPLE!r}, or a chat model"
-    )
+    else:
+        why = (
+            f"and {provider!r} is no known provider; pass a name such as {EXAMPLE!r} that begins "
+            f"with one of {', '.join(sorted(_PROVIDERS))}, or a chat model"
+        )
+    msg = f"{said}, {why}"
     raise ConfigurationError(msg)
 
 
@@ -288,7 +261,7 @@ def default_model(actor: Any) -> Leaf:
     It has neither the Actor's tools nor what its object tells of tokens as they come: those are
     for the Actor's answers.
     """
-    model = _unwrap(actor)
+    model = first_chat(actor)
     if not isinstance(model, BaseChatModel):
         return model if isinstance(model, Runnable) else DEFAULT_MODEL
     silent = {"callbacks": None, "tags": None, "streaming": False}
@@ -340,33 +313,15 @@ def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel
         return cast("BaseChatModel", ChatOpenAI(model=model, **options))
     from langchain.chat_models import init_chat_model  # noqa: PLC0415 optional extra
 
-    make = partial(init_chat_model, f"{provider}:{model}")
-    made: BaseChatModel
-    try:
-        made = make(**options)
-    except (TypeError, ValueError) as error:
-        if "max_retries" not in options or "max_retries" not in str(error):
-            raise
-        del options["max_retries"]  # a client that cannot be told to leave retries to us
-        made = make(**options)
+    made: BaseChatModel = init_chat_model(f"{provider}:{model}", **options)
     return made
 
 
 def find_window(model: Any) -> int | None:
-    """Return how many tokens a model reads, as its profile says; of fallbacks the fewest."""
-    for _ in range(_MOST_WRAPPERS):
-        fallbacks = getattr(model, "fallbacks", None)
-        if isinstance(fallbacks, Sequence) and hasattr(model, "runnable"):
-            windows = map(find_window, (model.runnable, *fallbacks))
-            return min((tokens for tokens in windows if tokens is not None), default=None)
-        profile = getattr(model, "profile", None)
-        if isinstance(profile, Mapping):
-            tokens = profile.get("max_input_tokens")
-            return tokens if isinstance(tokens, int) and tokens > 0 else None
-        if not hasattr(model, "bound"):
-            return None
-        model = model.bound
-    return None
+    """Return how many tokens a model reads, as its profile says; of several the fewest."""
+    profiles = (getattr(chat, "profile", None) or {} for chat in find_leaves(model))
+    windows = [profile.get("max_input_tokens") for profile in profiles]
+    return min((each for each in windows if isinstance(each, int) and each > 0), default=None)
 
 
 def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
@@ -374,7 +329,7 @@ def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
 
     `None` is the usual one, also where nobody knows.
     """
-    chat = _unwrap(model)
+    chat = first_chat(model)
     family = family_of(chat)
     if family == "other":
         return None
@@ -385,7 +340,7 @@ def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
 def find_tools(model: Any) -> Sequence[Any]:
     """Return the tools that are bound to a model; of fallbacks those of the first."""
     model = getattr(model, "__self__", model)
-    for _ in range(_MOST_WRAPPERS):
+    while model is not None:
         bound = getattr(model, "kwargs", None)
         if isinstance(bound, Mapping) and bound.get("tools"):
             return list(bound["tools"])
@@ -399,28 +354,36 @@ def name_actor(model: Any) -> str:
     Args:
         model: A chat model, perhaps with tools bound or with fallbacks, or a method of one.
     """
-    chat = _unwrap(model)
+    chat = first_chat(model)
     return name_object(chat) if isinstance(chat, BaseChatModel) else ""
 
 
-def _unwrap(model: Any) -> Any:
-    """Return the chat model behind tools or a format that are bound, fallbacks, or a method."""
+def first_chat(model: Any) -> Any:
+    """Return the chat model that is asked first, or what was given where there is none.
+
+    Args:
+        model: A runnable, perhaps with tools or a format bound or with fallbacks; or a method.
+    """
     model = getattr(model, "__self__", model)
-    return next(_find_chats(model, _MOST_WRAPPERS), model)
+    return next((leaf for leaf in find_leaves(model) if isinstance(leaf, BaseChatModel)), model)
 
 
-def _find_chats(model: Any, depth: int) -> Iterator[BaseChatModel]:
-    """Yield the chat models inside a runnable, the one that is asked first at the front."""
-    if isinstance(model, BaseChatModel):
+def find_leaves(model: Any, depth: int = 8) -> Iterator[Any]:
+    """Yield the models and functions inside a runnable, the one that is asked first at the front.
+
+    Args:
+        depth: Of wrappers.
+    """
+    inside = [getattr(model, name, None) for name in ("bound", "default")]
+    steps = getattr(model, "steps", None) or getattr(model, "steps__", None) or ()
+    inside += steps.values() if isinstance(steps, Mapping) else steps
+    inside += getattr(model, "runnables", None) or ()  # a model and its fallbacks
+    links = [link for link in inside if isinstance(link, Runnable)]
+    if isinstance(model, BaseChatModel) or not links or not depth:
         yield model
-    elif isinstance(model, Runnable) and depth:
-        inside = [getattr(model, name, None) for name in ("bound", "runnable", "default")]
-        steps = getattr(model, "steps", None) or getattr(model, "steps__", None) or ()
-        for part in (*inside, *(steps.values() if isinstance(steps, Mapping) else steps)):
-            yield from _find_chats(part, depth - 1)
-
-
-_MOST_WRAPPERS = 8
+    else:
+        for link in links:
+            yield from find_leaves(link, depth - 1)
 
 
 def write_schema(tool: Any) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -186,7 +184,6 @@ _LONGEST_PAUSE = 8.0
 _RETRY_DELAY = compile_late(
     r"(?i)retry_?delay['\"]?[\s:{]{1,8}(?:seconds:\s?)?['\"]?(\d{1,6}(?:\.\d+)?)"
 )
-_DELAY = compile_late(r"(\d{1,6}(?:\.\d{1,9})?)s")
 
 
 def backoff(attempt: int, seed: str) -> float:
@@ -200,50 +197,14 @@ def backoff(attempt: int, seed: str) -> float:
     return pause * (0.5 + 0.5 * int.from_bytes(digest) / 2**32)
 
 
-def retry_after(error: BaseException, now: datetime) -> float | None:
-    """Return the seconds that a provider asks to wait, or `None` when it does not say.
-
-    Args:
-        now: The current time, for a date to wait for if the response has no date of its own.
-    """
+def retry_after(error: BaseException) -> float | None:
+    """Return the seconds that a provider asks to wait, or `None` when it does not say."""
     for cause in _walk_causes(error):
-        for seconds in (_read_headers(cause, now), _read_details(getattr(cause, "details", None))):
-            if seconds is not None:
-                return seconds
-    match = _RETRY_DELAY.search(str(error))
+        headers: Any = getattr(getattr(cause, "response", None), "headers", None)
+        found = headers.items() if hasattr(headers, "items") else ()
+        values = {str(name).lower(): str(value).strip() for name, value in found}
+        for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+            if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", values.get(name, "")):
+                return float(values[name]) * unit
+    match = _RETRY_DELAY.search(_read_text(error))
     return float(match[1]) if match else None
-
-
-def _read_headers(error: BaseException, now: datetime) -> float | None:
-    headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    if not hasattr(headers, "items"):
-        return None
-    values = {str(name).lower(): str(value).strip() for name, value in headers.items()}
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = values.get(name, "")
-        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
-            return float(value) * unit
-    at = _read_date(values.get("retry-after", ""))
-    if at is None:
-        return None
-    return max(0.0, (at - (_read_date(values.get("date", "")) or now)).total_seconds())
-
-
-def _read_date(value: str) -> datetime | None:
-    try:
-        at = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _read_details(details: Any) -> float | None:
-    """Read Google's `retryDelay`, as in `{"error": {"details": [{"retryDelay": "7s"}]}}`."""
-    error = details.get("error", details) if isinstance(details, Mapping) else None
-    entries = error.get("details") if isinstance(error, Mapping) else None
-    for entry in entries if isinstance(entries, list) else []:
-        delay = entry.get("retryDelay") if isinstance(entry, Mapping) else None
-        match = _DELAY.fullmatch(delay) if isinstance(delay, str) else None
-        if match:
-            return float(match[1])
-    return None

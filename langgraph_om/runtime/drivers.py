@@ -28,7 +28,7 @@ from langgraph_om.core.effects import (
     Requests,
     SideBySide,
 )
-from langgraph_om.models.ask import ReadyQuestion
+from langgraph_om.models.ask import ReadyQuestion, only_blocks
 from langgraph_om.runtime.flows import FlowResult, RunContext, RunFlow, supervise
 
 # Work that is waited for no longer than it may take, and left behind when it takes longer.
@@ -229,7 +229,7 @@ async def _acall(call: Call) -> Any:
     result = await asyncio.wrap_future(in_thread(call.function, call.name))
     if isinstance(result, ReadyQuestion):
         # In a thread of our own, which nobody else needs when the call is given up on.
-        asked = in_thread(result.invoke, call.name) if result.only_blocks else None
+        asked = in_thread(result.invoke, call.name) if only_blocks(result.model) else None
         result = result.ainvoke() if asked is None else asyncio.wrap_future(asked)
     return await result if inspect.isawaitable(result) else result
 

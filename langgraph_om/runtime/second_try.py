@@ -7,6 +7,7 @@ out, then the oldest observations. The memory itself does not change by it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
@@ -16,7 +17,7 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.thresholds import ANY_MODEL, mark_learned
 from langgraph_om.core.content.blocks import holds_bound_reasoning, mark_other_view
 from langgraph_om.core.content.parts import content_blocks, part_text, parts_of
-from langgraph_om.core.content.text import write_json
+from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.events import to_part
 from langgraph_om.core.step.inspect import describe_trim
 from langgraph_om.core.step.step import Step
@@ -27,6 +28,7 @@ from langgraph_om.models.retries import (
     may_be_too_long,
     speaks_of_reasoning,
 )
+from langgraph_om.runtime.drivers import afulfil, fulfil
 from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
@@ -112,22 +114,24 @@ class SecondTries:
         """
         if not self._runner.runs.is_on(self._config):
             return None
-        look = self._open()
         if self._shown is None:
-            self._shown = self._runner.actor_input(look, self._system)
+            self._shown = self._runner.actor_input(self._open(), self._system)
         before = self._shown
         size = self._count(before)
         is_long = error is not None and may_be_too_long(error)
         allowed = None if error is None else find_allowed(error, size)
         for way in self._order(error, size, is_long=is_long):
-            if way == "length":
+            found: list[BaseMessage] | None = None
+            if way == "reasoning" and any(map(holds_bound_reasoning, before)):
+                runner, look = self._runner, self._open()
+                found = runner.actor_input(look, self._system, with_reasoning=False)
+            elif way == "length" and (is_long or size > _LONG):
                 share = 2 if is_long or not self._tried else 4
                 target = size // share if allowed is None else int(allowed * _SURE)
-                found = (
-                    self._shorten(look, size, target, allowed) if is_long or size > _LONG else None
-                )
-            else:
-                found = self._leave_out(look, way, before)
+                found = self._shorten(size, target, allowed)
+            elif way in _WITHOUT:
+                self._without.add(way)
+                found = self._write(before)
             if found is not None and found != before:
                 lost = way == "length" and holds_blocks(before) and not holds_blocks(found)
                 self._tried += [way, "blocks"] if lost and allowed is None else [way]
@@ -148,16 +152,6 @@ class SecondTries:
         most = _MOST_UNCLEAR + (size > _VERY_LONG)
         return [*left, *(["length"] if len(self._tried) < most else [])]
 
-    def _leave_out(
-        self, look: Step, way: str, shown: list[BaseMessage]
-    ) -> list[BaseMessage] | None:
-        if way == "reasoning":
-            if not any(map(holds_bound_reasoning, shown)):
-                return None
-            return self._runner.actor_input(look, self._system, with_reasoning=False)
-        self._without.add(way)
-        return self._write(shown)
-
     def _write(self, messages: list[BaseMessage]) -> list[BaseMessage]:
         if not self._without:
             return messages
@@ -177,9 +171,10 @@ class SecondTries:
         return self._look
 
     def _shorten(
-        self, look: Step, size: int, target: int, limit: int | None = None
+        self, size: int, target: int, limit: int | None = None
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`, and say what it leaves out."""
+        look = self._open()
         own = SystemMessage(self._system) if isinstance(self._system, str) else self._system
         view = look.shorten(max(1, target - self._count([] if own is None else [own])))
         shown = assemble(view, look.record, system=self._system, with_reasoning=False)
@@ -193,10 +188,7 @@ class SecondTries:
         return messages
 
     def _begin(self, view: list[BaseMessage]) -> list[BaseMessage]:
-        """Return the first input: in the form that the model takes, in the window that is known.
-
-        What is short in characters is not counted.
-        """
+        """Return the first input: in the form that the model takes, in the window that is known."""
         runner = self._runner
         self._shown = view
         if not runner.runs.is_on(self._config):
@@ -204,45 +196,35 @@ class SecondTries:
         self._shown = self._write(view)
         window = runner.find_window(runner.record(self._state), self._model)
         if window is not None:
-            room = 2 * (window - runner.tool_tokens)
-            if sum(map(_count_characters, view)) > room:
-                size, most = self._count(self._shown), int(window * _SURE)
-                if size > most:
-                    shorter = self._shorten(self._open(), size, int(most * _SURE), window)
-                    self._shown = shorter or self._shown
+            size, most = self._count(self._shown), int(window * _SURE)
+            if size > most:
+                shorter = self._shorten(size, int(most * _SURE), window)
+                self._shown = shorter or self._shown
         return self._shown
 
     # --- Calls -----------------------------------------------------------------------------------
 
     def ask(self, call: Callable[[list[BaseMessage]], AnswerT], view: list[BaseMessage]) -> AnswerT:
         """Call the model until it takes the input, and return its answer, marked where needed."""
-        shown = self._begin(view)
-        while True:
-            try:
-                answer = call(shown)
-            except Exception as error:  # noqa: BLE001 raised again where nothing helps
-                shown = self.find(error)
-            else:
-                again = self._find_for_empty(answer)
-                if again is None:
-                    return self._mark(answer, view)
-                shown = again
+        return cast("AnswerT", fulfil(self._talk(call, view)))
 
     async def aask(
         self, call: Callable[[list[BaseMessage]], Awaitable[AnswerT]], view: list[BaseMessage]
     ) -> AnswerT:
         """Do the same as `ask` with a model that is awaited."""
+        return cast("AnswerT", await afulfil(self._talk(call, view)))
+
+    def _talk(self, call: Callable[..., Any], view: list[BaseMessage]) -> Requests[Any]:
         shown = self._begin(view)
         while True:
-            try:
-                answer = await call(shown)
-            except Exception as error:  # noqa: BLE001 raised again where nothing helps
-                shown = self.find(error)
-            else:
-                again = self._find_for_empty(answer)
-                if again is None:
-                    return self._mark(answer, view)
-                shown = again
+            reply: CallReply = yield Call(partial(call, shown), "om_actor", None)
+            if reply.error is not None:
+                shown = self.find(reply.error)
+                continue
+            again = self._find_for_empty(reply.value)
+            if again is None:
+                return self._mark(reply.value, view)
+            shown = again
 
     def _find_for_empty(self, answer: Any) -> list[BaseMessage] | None:
         """Return the next input behind an empty answer, by which some servers refuse long prompts.
@@ -315,8 +297,3 @@ def holds_attachments(message: BaseMessage) -> bool:
         return False
     blocks = content_blocks(message.content)
     return any(isinstance(each, dict) and each.get("type") != "text" for each in blocks)
-
-
-def _count_characters(message: BaseMessage) -> int:
-    blocks = content_blocks(message.content)
-    return sum(len(each if isinstance(each, str) else write_json(each)) for each in blocks)

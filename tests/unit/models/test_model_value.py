@@ -61,7 +61,7 @@ ENDLESS.append(ENDLESS)
         (["mistralai:model"], "langchain-mistralai`"),
         (
             "opena/gpt-6-sol",
-            "'opena' is no known provider; pass 'openai/gpt-6-sol' if that was meant, or",
+            "'opena' is no known provider; pass a name such as 'openai:",
         ),
         (["nosuch:model"], "'nosuch' is no known provider; pass a name such as 'openai:"),
         ("no.such-thing/model", "is no known provider"),
@@ -292,7 +292,6 @@ def broken(_: RunnableConfig) -> Any:
         (broken, "LookupError: no such tenant"),
         (lambda _: None, "`<lambda>()` is None; pass a name such as"),
         (lambda _: broken, "`<lambda>()` is <function broken"),
-        (lambda _: [answering(), ModelByInputTokens({HUGE: broken})], "which holds a function"),
         (lambda _: "gpt-6-sol", "`<lambda>()` is 'gpt-6-sol'; pass 'provider/model'"),
     ],
 )

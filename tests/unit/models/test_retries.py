@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -27,13 +25,11 @@ from support.observing import NOW, answering, both_ways, failure, observe, remem
     [
         ("plain", "plain"),
         ("", ""),
-        (None, ""),
         ([], ""),
         (["a", "b"], "ab"),
-        ([{"type": "text", "text": "a"}, "b", {"type": "output_text", "text": "c"}], "abc"),
+        ([{"type": "text", "text": "a"}, "b"], "ab"),
         ([{"type": "reasoning", "reasoning": "hm"}], ""),
         ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "a"),
-        ([{"type": "text"}, {"type": "text", "text": None}, None, 5], ""),
     ],
 )
 def test_the_text_of_an_answer(content: Any, text: str) -> None:
@@ -173,18 +169,12 @@ def test_which_failures_pass(error: Exception, expected: bool) -> None:  # noqa:
     assert is_transient(error) is expected
 
 
-LATER = format_datetime(NOW + timedelta(seconds=9), usegmt=True)
-
-
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
         ({"Retry-After": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
-        ({"Retry-After": LATER}, 9.0),
-        ({"Retry-After": LATER, "Date": format_datetime(NOW + timedelta(seconds=4))}, 5.0),
-        ({"Retry-After": format_datetime(NOW - timedelta(days=1))}, 0.0),
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": ""}, None),
         ({}, None),
@@ -192,24 +182,20 @@ LATER = format_datetime(NOW + timedelta(seconds=9), usegmt=True)
 )
 def test_how_long_a_provider_asks_to_wait(headers: dict[str, str], expected: float | None) -> None:
     error = status(429, response=SimpleNamespace(headers=headers))
-    assert retry_after(error, NOW) == expected
-    assert retry_after(caused(ValueError("wrapped"), error), NOW) == expected
+    assert retry_after(error) == expected
+    assert retry_after(caused(ValueError("wrapped"), error)) == expected
 
 
 @pytest.mark.parametrize(
-    ("details", "text", "expected"),
+    ("text", "expected"),
     [
-        ({"error": {"details": [{"x": 1}, {"retryDelay": "3.5s"}]}}, "", 3.5),
-        ({"error": {"details": "none"}}, "", None),
-        (None, "429 {'@type': 'RetryInfo', 'retryDelay': '12s'}", 12.0),
-        (None, "retry_delay {\n  seconds: 20\n}", 20.0),
-        ("text", "retry later", None),
+        ("429 {'@type': 'RetryInfo', 'retryDelay': '12s'}", 12.0),
+        ("retry_delay {\n  seconds: 20\n}", 20.0),
+        ("retry later", None),
     ],
 )
-def test_how_long_google_asks_to_wait(details: Any, text: str, expected: float | None) -> None:
-    error = RuntimeError(text)
-    error.details = details  # type: ignore[attr-defined]
-    assert retry_after(error, NOW) == expected
+def test_how_long_google_asks_to_wait(text: str, expected: float | None) -> None:
+    assert retry_after(RuntimeError(text)) == expected
 
 
 @given(st.integers(0, 50), st.text())
@@ -225,5 +211,5 @@ def test_different_questions_wait_differently() -> None:
 
 def test_a_huge_error_is_read_in_no_time() -> None:
     error = RuntimeError("retry_delay {" * 700_000)
-    assert retry_after(error, NOW) is None
+    assert retry_after(error) is None
     assert not is_transient(error)
