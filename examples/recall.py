@@ -3,9 +3,9 @@
 #     pip install langgraph-om
 #     python examples/recall.py
 #
-# Observations are short. With `retrieval=True` the agent has a tool `recall`, which reads the
-# messages behind them; with an archive it reads the user's other threads as well. Whose messages
-# these are comes from the `resource_id` of the run alone. The models are scripted.
+# Observations are short. The agent has a tool `recall`, which reads the messages behind them; with
+# an archive it reads the user's other threads as well. Whose messages these are comes from the
+# `resource_id` of the run alone. The models are scripted.
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         memory = ObservationalMemory(
             model,
-            retrieval=True,
             archive=f"sqlite:///{Path(folder) / 'archive.db'}",
             observation={"message_tokens": 300, "buffer_tokens": False},
         )

@@ -63,7 +63,7 @@ def quote_city(prompt: list[BaseMessage]) -> str:
 
 def build(working: WorkingMemory, store: BaseStore, *answers: Reply) -> CompiledStateGraph:
     model = ScriptedChatModel([*answers])
-    memory = ObservationalMemory(model, working_memory=working)
+    memory = ObservationalMemory(model, token_budget=16_000, working_memory=working)
     return create_memory_agent(model, memory=memory, checkpointer=InMemorySaver(), store=store)
 
 
