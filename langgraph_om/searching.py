@@ -265,7 +265,7 @@ class SearchingActs(Handle):
         """
         runner, state = self._runner, (yield from self._read())
         record, messages = runner.record(state), runner.conversation(state)
-        timezone = runner.settings.timezone
+        timezone = runner.settings_for(record, messages).timezone
         asked = build_request(
             query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
         )
@@ -360,12 +360,13 @@ class Searchable:
             ConfigurationError: When it is not said where to look, or an argument cannot be meant.
             ArchiveError: When the archive's storage fails.
         """
-        runner, timezone = self._runner, self._runner.settings.timezone
-        asked = build_request(
-            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
+        runner = self._runner
+        ask = partial(
+            build_request, query, limit, before=before, after=after, role=role, tool_name=tool_name
         )
         lookup = Lookup(runner.settings, runner.archive)
         if state is None:
+            asked = ask(runner.settings.timezone)
             look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
             if thread_id is None or isinstance(thread_id, str):
                 return look(thread_id)
@@ -376,6 +377,7 @@ class Searchable:
         messages, record = runner.conversation(seen), runner.stored_record(seen)
         if resource_id is not None and record["resource_id"] not in {None, str(resource_id)}:
             raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
+        asked = ask(runner.settings_for(record, messages).timezone)
         return lookup.search_messages(asked, record, messages)
 
     asearch = threaded(search)

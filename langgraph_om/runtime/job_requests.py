@@ -107,7 +107,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     """
     given = _check(settings, request)
     record = complete_record(given["record"])
-    settings = settings.count_like(record).in_zone(record)
+    settings = settings.count_like(record).in_zone(record.get("timezone"))
     if "message_ids" in given:
         find = settings.features.having("find_messages")[0]
         messages = yield from find(record, given["thread_id"], given["message_ids"])

@@ -211,7 +211,22 @@ class StepRunner:
         smallest = None if windows is self.windows else find_smallest(windows)
         if smallest is not None:
             settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
-        return settings.count_like(record).in_zone(record)
+        return settings.count_like(record).in_zone(record.get("timezone"))
+
+    def settings_for(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], who: Identity | None = None
+    ) -> Settings:
+        """Return the settings of a thread where no step looks at it, in its user's zone.
+
+        Args:
+            who: Who the run is for, which dates as its step would; `None` outside of a run, where
+                the zone so far counts, if there was a step.
+        """
+        settings = self.settings_of(record)
+        if who is None and record["id"]:
+            return settings
+        said = None if who is None else who.timezone
+        return settings.in_zone(settings.choose_zone(messages, said, self.clock()))
 
     def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
         """Return the settings and the Actor's window as somebody sees them who looks at a thread.
@@ -223,7 +238,7 @@ class StepRunner:
             return self.settings_of(record), smallest
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return settings.count_like(record).in_zone(record), kept
+        return settings.count_like(record).in_zone(record.get("timezone")), kept
 
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
@@ -697,10 +712,11 @@ class StepRunner:
         Args:
             texts: By feature, what it shows that no record holds.
         """
-        settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
-        today = now.astimezone(settings.timezone).date()
-        if self.runs.is_read_only(config):  # nothing was inspected
-            step = Step(settings, record, messages, self.identity(config), now, texts=shown)
+        who = self.identity(config) if self.runs.is_read_only(config) else None
+        settings, now = self.settings_for(record, messages, who), self.clock()
+        today, shown = now.astimezone(settings.timezone).date(), dict(texts or {})
+        if who is not None:  # nothing was inspected
+            step = Step(settings, record, messages, who, now, texts=shown)
             count_and_collect(step)
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
@@ -727,7 +743,8 @@ class StepRunner:
         identity: Identity,
     ) -> RunFlow[Step]:
         """Have features read what a run is shown in which nothing is inspected or written."""
-        step = Step(self.settings_of(record), record, messages, identity, self.clock(), scope=scope)
+        settings = self.settings_for(record, messages, identity)
+        step = Step(settings, record, messages, identity, self.clock(), scope=scope)
         for read in self.settings.features.having("read"):
             yield from read(step)
         return step

@@ -16,7 +16,7 @@ from langgraph.types import Overwrite
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, run_page
-from support.wire_server import openai_says, reach, serve
+from support.wire_server import Today, reach, serve
 
 TRIP: RunnableConfig = {"configurable": {"thread_id": "trip"}}
 
@@ -96,15 +96,16 @@ def test_the_page_for_langchains_documentation_runs(
     blocks = re.findall(r"^```python [A-Z][^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == text.count("```python ") == 5
     monkeypatch.chdir(tmp_path)
-    with serve() as provider:
+    with serve(Today()) as provider:
         reach(provider, monkeypatch)
-        provider.says(openai_says("Noted."))
         scope: dict[str, Any] = {}
         exec("\n".join(blocks), scope)  # noqa: S102 the very code users copy
         asked = [request.body for request in provider.requests]
     assert [body["model"] for body in asked] == ["gpt-6-sol"] * 3
-    tools = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in asked]
-    assert tools == [["recall"], ["recall"], ["update_working_memory"]]
+    tools = [
+        [each.get("function", each)["name"] for each in body.get("tools", [])] for body in asked
+    ]
+    assert tools == [["recall"], ["recall"], ["recall", "update_working_memory"]]
 
 
 def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(

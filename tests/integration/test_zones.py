@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -12,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.web import memory_app
 from support.agents import on_thread
 
 LATE = datetime(2026, 6, 2, 2, 5, tzinfo=UTC)
@@ -69,3 +72,74 @@ def test_a_zone_that_does_not_exist_is_named() -> None:
     graph = create_memory_agent(ScriptedChatModel(), [], memory=memory)
     with pytest.raises(ConfigurationError, match=r"context\[.timezone.\].*'Mars/Base'.*IANA"):
         graph.invoke({"messages": [("user", "Hi")]}, context={"timezone": "Mars/Base"})
+
+
+USERS = {"America/Bogota": "Jun 1, 2026", "Asia/Tokyo": "Jun 2, 2026"}
+"""The day it is for each, at the same moment."""
+
+
+class Desk:
+    """One memory for users on both sides of midnight."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.memory = ObservationalMemory(ScriptedChatModel(), clock=lambda: LATE)
+        model = ScriptedChatModel(self.answer)
+        self.graph = create_memory_agent(
+            model, [], memory=self.memory, checkpointer=InMemorySaver()
+        )
+
+    def answer(self, messages: list[BaseMessage]) -> str:
+        self.shown.append("\n".join(message.text for message in messages))
+        return "Fine."
+
+    def say(self, zone: str, said: str, **run: Any) -> Any:
+        """Say something at that moment, in a thread of the user, whose zone the run tells."""
+        config = on_thread(zone)
+        config["configurable"].update(run)
+        sent = HumanMessage(said, additional_kwargs={"created_at": LATE.isoformat()})
+        return self.graph.invoke({"messages": [sent]}, config, context={"timezone": zone})
+
+    def of(self, zone: str) -> Any:
+        return self.memory.of(self.graph, on_thread(zone))
+
+
+@pytest.mark.parametrize("zone", USERS)
+def test_what_a_person_notes_is_of_the_users_day(zone: str) -> None:
+    desk = Desk()
+    for each in USERS:
+        desk.say(each, "Hello")
+    desk.of(zone).remember("Likes tea")
+    assert f"Date: {USERS[zone]}\n" in str(desk.of(zone).view())
+
+
+@pytest.mark.parametrize("zone", USERS)
+def test_a_read_only_run_is_in_the_users_zone(zone: str) -> None:
+    desk = Desk()
+    for each in USERS:
+        desk.of(each).remember("Likes tea", date="2026-05-04")
+    desk.say(zone, "Which day is it?", om_read_only=True)
+    assert f"times in {zone}]" in desk.shown[-1]
+    assert USERS[zone] in desk.shown[-1].rpartition("as of ")[2]
+
+
+@pytest.mark.parametrize("zone", USERS)
+def test_a_search_reads_days_as_the_user_does(zone: str) -> None:
+    desk = Desk()
+    for each in USERS:
+        desk.say(each, "The gate code is 4711.")
+    found = desk.of(zone).search("gate code", after="2026-06-02")
+    assert bool(found) == (zone == "Asia/Tokyo")
+    state = desk.graph.get_state(on_thread(zone))
+    assert bool(desk.memory.search("gate code", state=state, after="2026-06-02")) == bool(found)
+
+
+@pytest.mark.parametrize("zone", USERS)
+async def test_the_inspector_shows_the_users_times(zone: str) -> None:
+    desk = Desk()
+    for each in USERS:
+        desk.say(each, "The gate code is 4711.")
+    transport = httpx.ASGITransport(app=memory_app(desk.memory, graph=desk.graph))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
+        page = (await web.get(f"/memory/{quote(zone, safe='')}")).text
+    assert ("2026-06-01 21:05" if zone == "America/Bogota" else "2026-06-02 11:05") in page

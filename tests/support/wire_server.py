@@ -6,6 +6,7 @@ clients are tested with everything between them and the wire.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,7 @@ class Provider:
         self.over = threading.Event()
         self.hanging = 0
         """How many requests wait for the end of the test."""
+        self.numbers = itertools.count(1)
         self.keeps_alive = False
         """Whether connections stay open for further requests."""
         self._lock = threading.Lock()
@@ -77,6 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.provider.take(
             Request(self.path, {name.lower(): value for name, value in self.headers.items()}, sent)
         )
+        body = json.dumps(reply.body)
+        for made in ("c1", "m1", "r1"):  # clients make messages' ids of them
+            body = body.replace(f'"{made}"', f'"{made}-{next(self.provider.numbers)}"')
+        reply = replace(reply, body=json.loads(body))
         if reply.hangs:
             self.provider.hanging += 1
             self.provider.over.wait()
@@ -350,21 +356,16 @@ class Today(Provider):
     The Observer is answered with a note, everybody else with a polite phrase.
     """
 
-    MODELS = ("gemini-flash-latest", "gemini-flash-lite-latest", "gpt-6-luna", "claude-haiku-5-5")
+    MODELS = (
+        *("gemini-flash-latest", "gemini-flash-lite-latest"),
+        *("gpt-6-luna", "gpt-6-sol", "claude-haiku-5-5"),
+    )
     REFUSED = ("temperature", "thinkingBudget", "budget_tokens")
     NOTED = "User's boat is red"
 
     def take(self, request: Request) -> Reply:
         with self._lock:
             self.requests.append(request)
-            number = len(self.requests)
-        reply = self._answer(request)
-        body = json.dumps(reply.body)
-        for made in ("c1", "m1", "r1"):  # clients make messages' ids of them
-            body = body.replace(f'"{made}"', f'"{made}-{number}"')
-        return replace(reply, body=json.loads(body))
-
-    def _answer(self, request: Request) -> Reply:
         path, sent = request.path, json.dumps(request.body)
         model = request.body.get("model") or path.rpartition("/")[2].partition(":")[0]
         # Google's client has a temperature of its own, which is taken.

@@ -225,9 +225,8 @@ class Settings:
                 return name_zone(time.tzinfo or UTC, time)
         return name_zone(self.timezone, now)
 
-    def in_zone(self, record: MemoryRecord) -> Settings:
-        """Return the settings with the zone of a thread's user, where it is known."""
-        name = record.get("timezone")
+    def in_zone(self, name: str | None) -> Settings:
+        """Return the settings with the zone of a user, if it is known."""
         return self if name is None else replace(self, timezone=read_zone(name))
 
     def instruct(self, instruction: str) -> Settings:

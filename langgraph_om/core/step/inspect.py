@@ -355,7 +355,7 @@ def _note_zone(step: Step) -> None:
     name = settings.choose_zone(step.messages, step.identity.timezone, step.now)
     if name != name_zone(settings.timezone, step.now):
         step.note({"type": "zone-known", "timezone": name})
-        step.settings = settings.in_zone(step.record)
+        step.settings = settings.in_zone(name)
 
 
 def peek_pending(record: MemoryRecord) -> EffectFlow[dict[Operation, JobState]]:

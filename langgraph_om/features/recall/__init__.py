@@ -391,7 +391,7 @@ class Recall(Feature):
         return RecallScope(
             scope=self.config.scope,
             current_thread=who.thread_id,
-            timezone=self._runner.settings_of(record).timezone,
+            timezone=self._runner.settings_for(record, messages, who).timezone,
             hidden=frozenset() if request is None else frozenset({request}),
             end=request if is_answered else None,
             in_sight=in_sight,

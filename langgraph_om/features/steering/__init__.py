@@ -65,7 +65,7 @@ _TYPICAL_HEAD = "* 🔴 (09:12) "
 class SteeringUpdates(Updates):
     """The updates with which a person changes the log."""
 
-    def remember(self, text: str, *, date: date | str | None = None) -> Update:
+    def remember(self, text: str, *, date: date | str | None = None, state: Any = None) -> Update:
         """Return the update of `om` that adds what a person wants to be remembered.
 
         The log says that a person noted it, and no reflection changes it.
@@ -73,12 +73,16 @@ class SteeringUpdates(Updates):
         Args:
             text: What to remember, such as `"User lives in Ghent"`.
             date: The day it is about: a date, or its ISO text. `None`: today.
+            state: The thread's state, so that today is that of its user.
 
         Raises:
             ConfigurationError: When the text is blank or has more than 4000 characters, or the date
                 cannot be read.
         """
-        settings, now = self._runner.settings, self._runner.clock()
+        runner, now = self._runner, self._runner.clock()
+        settings = runner.settings
+        if state is not None:
+            settings = runner.settings_for(runner.record(state), runner.conversation(state))
         words, local = _check_item(text), now.astimezone(settings.timezone)
         heading = f"Date: {format_day(_read_day(date) or local.date())}"
         head = f"* 🔴 ({local:%H:%M}) " if date is None else "* 🔴 "
@@ -184,7 +188,7 @@ class SteeringActs(Handle):
     @waited
     def remember(self, text: str, *, date: date | str | None = None) -> Requests[str]:
         """Add what a person wants to be remembered; no reflection changes it."""
-        return self._act(lambda _: self._changes.remember(text, date=date))
+        return self._act(lambda state: self._changes.remember(text, date=date, state=state))
 
     @waited
     def forget(self, item: str) -> Requests[str]:
@@ -342,7 +346,9 @@ ACTS: Final = (
             Argument("text", "what to remember", "Remember that ..."),
             Argument("date", "the day it is about, such as 2026-03-02; default: today"),
         ),
-        build=lambda updates, given, _: updates.remember(given["text"], date=given.get("date")),
+        build=lambda updates, given, state: updates.remember(
+            given["text"], date=given.get("date"), state=state
+        ),
         label="Remember",
         done="It is remembered.",
         told=_tell("remembered"),
