@@ -1,0 +1,102 @@
+"""What a user sees where memory's models fall behind a token budget."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    EstimatingCounter,
+    InlineBuffering,
+    ObservationalMemory,
+    create_memory_agent,
+)
+from langgraph_om.cli.doctor import diagnose
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.memory import runner_of
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import Agent, of_kind, on_thread, say, scripted, turns, values
+from support.clock import Clock
+
+BUDGET = 1500
+
+
+def build(**replies: Any) -> Agent:
+    model = scripted(**replies)
+    clock = Clock()
+    memory = ObservationalMemory(
+        model, token_budget=BUDGET, buffering=InlineBuffering(), clock=clock, retrieval=True
+    )
+    graph = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
+    return Agent(graph, memory, model, clock)
+
+
+def talk(agent: Agent, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """So many turns; what was told of left-out things."""
+    parts = [
+        part for said in turns(count, start=start) for part in say(agent.graph, on_thread(), said)
+    ]
+    return of_kind(parts, "view-trimmed")
+
+
+def advised(agent: Agent) -> list[str]:
+    runner, state = runner_of(agent.memory), agent.graph.get_state(on_thread())
+    record, messages = runner.record(state), runner.conversation(state)
+    return [advice.kind for advice in diagnose(runner.look(record, messages)).advice]
+
+
+def test_observations_that_nobody_condenses_leave_the_prompt_and_not_the_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = build(reflector="There is nothing to change.")
+    told = talk(agent, 60)
+    prompt = agent.prompts()[-1]
+    assert count_messages(EstimatingCounter(), prompt) < 1.2 * BUDGET + 900
+    [(count, how)] = re.findall(
+        r"\[(\d+) of the oldest observations are left out.*?\. (.+)]", prompt[0].text
+    )
+    assert int(count) == told[-1]["droppedObservations"] > 0
+    assert "`recall`" in how
+    log = values(agent.graph, on_thread())["om"]["log"]
+    assert sum(group["tokens"] for group in log) > BUDGET
+    said = [each.message for each in caplog.records if "does not fit" in each.message]
+    assert len(said) == 1
+    assert "left-out" in advised(agent)
+
+
+def test_messages_that_were_not_observed_in_an_outage_leave_the_prompt_until_they_are() -> None:
+    is_away = True
+    read: list[str] = []
+
+    def observe(messages: list[BaseMessage]) -> str:
+        if is_away:
+            msg = "away"
+            raise ConnectionError(msg)
+        read.append(messages[-1].text)
+        return ExtractiveObserver().reply(messages)
+
+    agent = build(observer=observe)
+    told = talk(agent, 40)
+    prompt = agent.prompts()[-1]
+    assert told[-1]["droppedMessages"] > 0
+    [reminder] = [each.text for each in prompt if each.id == CONTINUATION_ID]
+    [(first, last)] = re.findall(r"_range: `(.+?):(.+?)`_", reminder)
+    said = [each.id for each in values(agent.graph, on_thread())["messages"]]
+    assert first == said[0]
+    assert said[said.index(last) + 1] == next(each.id for each in prompt if each.id in said)
+    assert "`recall`" in reminder
+    state = agent.graph.get_state(on_thread())
+    assert "trip number 0 to" in json.dumps(agent.memory.recall(state, on_thread(), cursor=first))
+    assert advised(agent) == ["failures", "left-out"]
+
+    is_away = False
+    talk(agent, 12, start=40)
+    assert all(any(f"trip number {at} to" in text for text in read) for at in range(40))
+    assert not any("are left out" in each.text for each in agent.prompts()[-1])
+    assert advised(agent) == []
