@@ -166,10 +166,10 @@ class CoreOptions(TypedDict, total=False):
         ),
         Preset(None),
     ]
-    """Most tokens that messages and observations take together in the Actor's prompt, or a part
-    of the Actor's window, such as `("fraction", 0.6)`. Both thresholds follow from it; one that
-    is given stays, and the other gets the rest. A prompt holds at most 1.2 times as much beside
-    the current request. While the window is not known, a fraction counts as `None`."""
+    """Most tokens that messages and observations take together in the Actor's prompt (for a while
+    1.2 times as many, never more), or a part of the Actor's window, such as `("fraction", 0.6)`.
+    Both thresholds follow from it; one that is given stays, and the other gets the rest. While the
+    window is not known, a fraction counts as `None`."""
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
     """Whether messages may use room that observations leave, and the other way round. `None`:
     with a `token_budget` and no threshold beside it."""
