@@ -13,7 +13,6 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.features.archive import ArchiveOptions, Archiving
-from langgraph_om.features.check import Check, CheckOptions
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import (
     Extract,
@@ -60,7 +59,6 @@ FEATURES: tuple[type[Feature], ...] = (
     Recall,
     KnownOfUser,
     Extract,
-    Check,
     Standing,
     Pinning,
     Previews,
@@ -78,7 +76,6 @@ class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
     RecallOptions,
-    CheckOptions,
     StandingOptions,
     PreviewOptions,
     GapOptions,

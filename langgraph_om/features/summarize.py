@@ -23,7 +23,7 @@ from langgraph_om.runtime.runner import StepRunner
 
 _TAKEN_OVER: Final = (
     *("token_counter", "message_time", "timezone", "deadline", "hooks", "on_debug_event", "clock"),
-    *("max_input_tokens", "check_observations", "messages_key"),
+    *("max_input_tokens", "messages_key"),
 )
 """Options of the memory that hold for a summary too."""
 _QUIET: Final = {"continuation_hints": False, "standing_tokens": None}

@@ -16,7 +16,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
-from langgraph_om.features.check import Shown, cut_unfounded
 from langgraph_om.features.standing.words import read_marks, read_own
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import on_thread
@@ -255,7 +254,7 @@ AWKWARD = {
 @pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
 def test_no_text_makes_a_turn_fail(text: str) -> None:
     answer = f"<observations>\nDate: Mar 3, 2026\n{text}\n</observations>"
-    _, graph = build(lambda _: answer, text, text, check_observations=True, on_error="raise")
+    _, graph = build(lambda _: answer, text, text, on_error="raise")
     for at in range(4):
         said = HumanMessage(f"{ORDER} {text} Go on with number {at}.")
         graph.invoke({"messages": [said]}, THREAD)
@@ -312,14 +311,12 @@ REPEATED = [
 def test_any_text_is_read_in_linear_time(part: str) -> None:
     def prepare(count: int) -> Callable[[], object]:
         text = part * (count // len(part)) + "x"
-        said, shown = read_own([f"{text}\n{ORDER}"]), Shown([text])
+        said = read_own([f"{text}\n{ORDER}"])
         noted = f'Date: Mar 3, 2026\n* 📌 {text}\n* 📌 (09:00) "{ORDER}"'
 
         def work() -> None:
             read_own([text])
             assert "📌" not in read_marks(noted, said, [ORDER]).rest
-            for line in noted.split("\n"):
-                cut_unfounded(line, shown)
 
         return work
 

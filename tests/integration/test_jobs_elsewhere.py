@@ -91,8 +91,8 @@ def test_other_settings_are_refused_by_name() -> None:
     request = request_of(instruction="Note prices.", keep_turns=0)
     with pytest.raises(ConfigurationError, match=r"with another `observation\.instruction`; make"):
         worker().run_job(request)
-    with pytest.raises(ConfigurationError, match="`check_observations`"):
-        worker(check_observations=True).run_job(request_of())
+    with pytest.raises(ConfigurationError, match="`gap_markers`"):
+        worker(gap_markers=True).run_job(request_of())
     with pytest.raises(ConfigurationError, match="version 7"):
         worker().run_job({**request, "version": 7})
 

@@ -256,11 +256,11 @@ def test_a_worker_with_other_settings_fails_the_job_by_name(archive: Any) -> Non
     server = ServerDouble()
     agent = agent_with(server, archive)
     first_job(agent)
-    other = worker_graph(worker(archive, check_observations=True))
-    with pytest.raises(ConfigurationError, match="`check_observations`"):
+    other = worker_graph(worker(archive, gap_markers=True))
+    with pytest.raises(ConfigurationError, match="`gap_markers`"):
         other.invoke(server.runs_given[0]["input"])
     parts = say(agent.graph, on_thread(), turn(7))
-    assert "`check_observations`" in of_kind(parts, "buffering-failed")[0]["error"]
+    assert "`gap_markers`" in of_kind(parts, "buffering-failed")[0]["error"]
     assert record_of(agent.graph, on_thread())["attempts"]["observation"]["failures"] == 1
 
 

@@ -42,7 +42,6 @@ _MORE = {
     "scope": "archive.md#one-memory-for-all-threads-of-a-user",
     "token_counter": "models.md#token-counts",
     "standing_tokens": "see-and-steer.md#orders-that-hold",
-    "check_observations": "see-and-steer.md#notes-that-are-looked-up",
 }
 """Pages that say more, by the option."""
 _END = re.compile(r"(?<=\.) (?=[A-Z`])")

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from langgraph_om.core.additions import added_hints
@@ -29,7 +28,6 @@ from langgraph_om.core.cycles.questions import (
     ask_for_values,
     join_found,
     merge_answers,
-    review_answers,
     rewrite_answer,
     show_messages,
     split_further,
@@ -304,7 +302,7 @@ def _observe(
     text, own = parsed.observations, record["thread_id"]
     groups = build_groups(info, entries, times, text, first_id=info.cycle_id, thread_id=own, at=at)
     groups, noticed = sort_notes(info, groups, known, observed.said)
-    found = join_found([found, observed.found, noticed])
+    found = join_found([found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(info.settings, parsed)
     written = {
@@ -340,8 +338,6 @@ class ObserverOutcome(NamedTuple):
     """What was asked last."""
     said: Sequence[str] = ()
     """The words of the user that were shown, message by message."""
-    found: Mapping[str, list[Any]] = MappingProxyType({})
-    """The entries of features about the answers."""
 
 
 def ask_observer(
@@ -368,16 +364,14 @@ def ask_observer(
     if shown is None:  # they are observed, and hold nothing worth noting
         return ObserverOutcome(ParsedAnswer("none"))
     try:
-        parsed, asked, found, left_out = yield from _ask_part_by_part(
-            info, shown.parts, known, hints
-        )
+        parsed, asked, left_out = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     said = yield from rewrite_answer(info, parsed)
     left_out += shown.left_out_tokens
-    return ObserverOutcome(said, left_out, asked, shown.said, found)
+    return ObserverOutcome(said, left_out, asked, shown.said)
 
 
 def _ask_part_by_part(
@@ -385,7 +379,7 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, Found, int]]:
+) -> EffectFlow[tuple[ParsedAnswer, AskModel | None, int]]:
     """Ask about one part after the other; each question knows what came of those before.
 
     A part that is refused for its length is split.
@@ -393,8 +387,6 @@ def _ask_part_by_part(
     answers: list[ParsedAnswer] = []
     waiting, left_out, room = [*reversed(parts)], 0, 0
     question: AskModel | None = None
-    noticed: list[Found] = []
-    own = info.record["thread_id"]
     while waiting:
         transcript = waiting.pop()
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
@@ -411,10 +403,8 @@ def _ask_part_by_part(
             waiting += reversed(split.parts)
             left_out += split.left_out_tokens
             continue
-        reviewed, found = yield from review_answers(info, question, {own: answer})
-        answers.append(reviewed[own])
-        noticed.append(found)
-    return merge_answers(answers), question, join_found(noticed), left_out
+        answers.append(answer)
+    return merge_answers(answers), question, left_out
 
 
 def _note_answer(info: CycleInfo, answer: ParsedAnswer) -> Group:

@@ -361,22 +361,6 @@ def _join_texts(message: BaseMessage) -> str:
     return "\n\n".join(str(part.body) for part in texts)
 
 
-def review_answers(
-    cycle: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
-) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], Found]]:
-    """Let features look at what the Observer wrote.
-
-    Args:
-        answers: The usable answers, by thread id.
-    """
-    found: Found = {}
-    for review in cycle.settings.features.having("review"):
-        answers, entries = yield from review(cycle, asked, answers)
-        if entries:
-            found[review.__self__.name] = entries
-    return answers, found
-
-
 def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
     """Let a hook change what the Observer wrote."""
     said = {"observations": parsed.observations, **parsed.hints}

@@ -70,7 +70,7 @@ _MONTH_YEAR: Final = compile_late(
 )
 _ENDING: Final = r"(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
-DAYS: Final = (
+_DAYS: Final = (
     compile_late(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
     compile_late(
         rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE
@@ -95,7 +95,7 @@ _SMALL: Final = (
     *("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
     *("sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
-NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
+_NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
     "zero": "0",
     "thirty": "30",
     "forty": "40",
@@ -150,12 +150,12 @@ class Facts:
     def names(self) -> set[str]:
         """Capitalised words and identifiers."""
         names = {word.casefold() for word in _select_names(self._text)}
-        return names.union(find_identifiers(self._text))
+        return names.union(_find_identifiers(self._text))
 
     @property
     def words(self) -> set[str]:
         """All words and identifiers, in lower case."""
-        return {*self._lower, *find_identifiers(self._text)}
+        return {*self._lower, *_find_identifiers(self._text)}
 
 
 def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = ()) -> str:
@@ -165,7 +165,7 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
         text: The new text, without mark and time.
         sources: The texts that it replaces.
     """
-    said, given = normalize(text), [normalize(source) for source in sources]
+    said, given = _normalize(text), [_normalize(source) for source in sources]
     days = [day for heading in headings if (day := observation_date(heading)) is not None]
     new, known = Facts(_without_days(said, days)), [*map(Facts, given)]
     for kind, found, held in (
@@ -179,7 +179,7 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
     return _find_false_quotation(said, given)
 
 
-def normalize(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return a text in which signs that are written in several ways are written in one."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
@@ -197,7 +197,7 @@ def _select_names(text: str) -> Iterator[str]:
             continue
         lower = word.casefold()
         is_ordinary = lower in _PARTIES or (lower in _OPENINGS and _opens(text, found.start()))
-        if not is_ordinary and _name_day(word) is None and lower not in NUMBER_WORDS:
+        if not is_ordinary and _name_day(word) is None and lower not in _NUMBER_WORDS:
             yield word
 
 
@@ -206,7 +206,7 @@ def _opens(text: str, at: int) -> bool:
     return not before or before[-1] in _SENTENCE_SIGNS
 
 
-def find_identifiers(text: str) -> Iterator[str]:
+def _find_identifiers(text: str) -> Iterator[str]:
     """Yield identifiers, paths and addresses of a text, in lower case."""
     for token in _IDENTIFIER.findall(text) if _MAY_IDENTIFY.search(text) else ():
         bare = token.strip(_EDGES)
@@ -218,7 +218,7 @@ def find_identifiers(text: str) -> Iterator[str]:
 def _find_numbers(text: str, lower: list[str]) -> Iterator[str]:
     if _DIGIT.search(text):
         yield from (found.casefold() for found in _NUMBER.findall(text))
-    yield from (NUMBER_WORDS[word] for word in lower if word in NUMBER_WORDS)
+    yield from (_NUMBER_WORDS[word] for word in lower if word in _NUMBER_WORDS)
     yield from (word for word in lower if word.isnumeric() and not word.isdecimal())
 
 
@@ -254,7 +254,7 @@ def _without_days(text: str, days: Collection[date]) -> str:
 
     for day in days:
         text = text.replace(day.isoformat(), " ")
-    for form in DAYS if _DIGIT.search(text) else ():
+    for form in _DAYS if _DIGIT.search(text) else ():
         text = form.sub(drop, text)
     return text
 

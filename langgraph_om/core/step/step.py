@@ -22,8 +22,7 @@ from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
-from langgraph_om.core.effects import AskModel, EffectFlow
-from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.page.html import Apart, Html
 from langgraph_om.core.plan import PROCEED, Decision
@@ -397,19 +396,6 @@ class Feature:
         Args:
             info: The cycle, which observes the own thread or others, or reflects.
             chunks: Observations ahead of these messages that are not activated yet.
-        """
-
-    def review(
-        self, info: CycleInfo, asked: AskModel, answers: Mapping[str, ParsedAnswer]
-    ) -> EffectFlow[tuple[Mapping[str, ParsedAnswer], list[Any]]]:
-        """Look at what the Observer wrote, before a hook of the user does; it may be asked again.
-
-        Args:
-            asked: The question that was answered.
-            answers: The usable answers, by thread id.
-
-        Returns:
-            The answers, and entries of `found` about them.
         """
 
     def sort_notes(

@@ -37,7 +37,6 @@ from langgraph_om.core.cycles.questions import (
     ask_for_values,
     join_found,
     merge_answers,
-    review_answers,
     rewrite_answer,
     show_messages,
     split_further,
@@ -125,28 +124,29 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
                 for part in shown.parts
             ]
         )
-    answers, asked, noticed, further = yield from _ask_in_rounds(cycle, inputs)
+    answers, asked, further = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in batch:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
     noted = "\n\n".join(parsed.observations for parsed in found.values()).strip()
+    noticed: Found = {}
     if asked is not None and noted:
-        noticed = join_found([noticed, (yield from ask_for_values(cycle, asked, noted))])
+        noticed = yield from ask_for_values(cycle, asked, noted)
     tokens = further + sum(left_out[thread_id] for thread_id in answers)
     return _BatchAnswer(found, (yield ReadTally()), noticed, left_out_tokens=tokens, said=said)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, Found, int]]:
+) -> EffectFlow[tuple[dict[str, ParsedAnswer], AskModel | None, int]]:
     """Ask about the first part of each thread, then about the second ones, and so on.
 
     A question that is refused for its length is divided.
 
     Returns:
-        The answers by thread id, the last question, the entries of features, and about how many
-        tokens no question had room for.
+        The answers by thread id, the last question, and about how many tokens no question had
+        room for.
     """
     rounds = [[*filter(None, parts)] for parts in zip_longest(*threads)]
     waiting: list[Sequence[ThreadInput]] = [*reversed(rounds)]
@@ -154,7 +154,6 @@ def _ask_in_rounds(
     said: dict[str, list[ParsedAnswer]] = {}
     failure: ObserverError | None = None
     question: AskModel | None = None
-    noticed: list[Found] = []
     room = left_out = 0
     count = cycle.settings.counter.count_text
     while waiting:
@@ -175,16 +174,14 @@ def _ask_in_rounds(
                 continue
             failure = error
             break
-        reviewed, found = yield from review_answers(cycle, question, answers)
-        noticed.append(found)
-        for thread_id, parsed in reviewed.items():
+        for thread_id, parsed in answers.items():
             said.setdefault(thread_id, []).append(parsed)
-        lost |= {part.thread_id for part in asked if part.thread_id not in reviewed}
+        lost |= {part.thread_id for part in asked if part.thread_id not in answers}
     lost |= {part.thread_id for parts in waiting for part in parts}
     whole = {key: merge_answers(own) for key, own in said.items() if key not in lost}
     if failure is not None and not whole:
         raise failure
-    return whole, question, join_found(noticed), left_out
+    return whole, question, left_out
 
 
 def _carry_on(part: ThreadInput, said: Mapping[str, Sequence[ParsedAnswer]]) -> ThreadInput:

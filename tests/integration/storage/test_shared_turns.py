@@ -52,31 +52,6 @@ def test_a_turn_asks_once_about_others_that_never_stop_writing(
     assert asked_observer(model) == 1
 
 
-def test_notes_on_other_threads_are_looked_up_in_one_further_question(
-    files: SQLAlchemyArchive,
-) -> None:
-    asked: list[str] = []
-
-    def observer(messages: list[BaseMessage]) -> str:
-        asked.append(messages[-1].text)
-        if "stands nowhere" in asked[-1]:
-            return "[1] (none)"
-        return ExtractiveObserver().reply(messages).replace("* 🔴", "* 🔴 At port 9090,", 2)
-
-    append(files, "north", 0, 20)
-    append(files, "south", 0, 20)
-    model = extractive(observer=observer)
-    options = {"message_tokens": 300, "buffer_tokens": False, "max_tokens_per_batch": 10_000}
-    memory = sharing(files, model, observation=options, check_observations=True)
-    agent = Agent(memory, InMemorySaver())
-    agent.say("quiet")
-    assert len(asked) == 2
-    assert asked[1].count("stands nowhere: `9090`") == 2
-    log = str(agent.state("quiet")[0]["log"])
-    assert "9090" not in log
-    assert "Date: " in log
-
-
 def test_turns_at_once_beside_one_unobserved_thread_ask_once(files: SQLAlchemyArchive) -> None:
     together = threading.Barrier(10, timeout=120)
 

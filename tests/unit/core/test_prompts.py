@@ -52,9 +52,6 @@ SAMPLES: dict[str, dict[str, str]] = {
     "pinned_messages": {
         "messages": '<pinned-message id="m1" role="user">\nThe contract\n</pinned-message>'
     },
-    "check_again": {
-        "items": "[1] * 🔴 (09:12) User's service runs on port 9090\n    stands nowhere: `9090`"
-    },
     "standing_ends": {},
     "standing_mark": {},
     "standing_held": {
