@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode, encodebytes
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
@@ -204,3 +205,26 @@ def test_a_model_that_takes_less_than_a_question_is_asked_less_after_failures() 
     assert record is not None
     assert record["log"][0]["ranges"][0][0] == LONG_ID
     assert re.findall(r"line \d+: the cat sat on mat number \d+", "".join(accepted)) == LINES
+
+
+PICTURE = b64encode(bytes(range(256)) * 120).decode()
+LETTER = encodebytes(bytes(range(256)) * 120).decode()
+
+
+@pytest.mark.parametrize("said", [PICTURE, f"data:image/png;base64,{PICTURE}", LETTER])
+@pytest.mark.parametrize("kind", ["text", "blocks", "result", "arguments"])
+def test_a_fact_between_encoded_bytes_is_shown_and_the_bytes_are_not(kind: str, said: str) -> None:
+    text = f"See {said} and line 7: the cat sat on mat number 7, then {said} bye"
+    call = {"name": "draw", "args": {"text": text} if kind == "arguments" else {}, "id": "1"}
+    shown: dict[str, list[BaseMessage]] = {
+        "text": [HumanMessage(text, id="x")],
+        "blocks": [HumanMessage([{"type": "text", "text": text}], id="x")],
+        "result": [AIMessage("", tool_calls=[call], id="a"), ToolMessage(text, tool_call_id="1")],
+        "arguments": [AIMessage("", tool_calls=[call], id="a"), ToolMessage("", tool_call_id="1")],
+    }
+    model = ScriptedChatModel(observer=noting)
+    memory = remember(model, observation={**SETTINGS["blocking"], "max_tokens_per_batch": 10_000})
+    memory.step(None, [*shown[kind], AIMessage("ok", id="b"), NEXT], thread_id="t")
+    asked = [call["messages"][1].text for call in model.calls]
+    assert shown_lines(model) == ["line 7: the cat sat on mat number 7"]
+    assert sum(map(len, asked)) < 8000

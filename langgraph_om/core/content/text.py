@@ -301,6 +301,7 @@ def write_bounded_json(value: object, tokens: int, count: Callable[[str], int]) 
     """
     ceiling = tokens * CHARACTERS_PER_TOKEN_CEILING
     whole = _write_whole(value)
+    whole = None if whole is None else omit_encoded(whole)
     shown_whole = [] if whole is None or len(whole) > ceiling else [_sanitize_json(whole)]
     text = ""
     for text in chain(shown_whole, (_outline_json(value, bounds) for bounds in OUTLINES)):
@@ -321,6 +322,26 @@ OMITTED: Final = "[omitted]"
 _ENCODED = compile_late(r"(?:[A-Za-z0-9+/_-]{40,}+\r?\n)*+[A-Za-z0-9+/_-]*+={0,2}\s*+")
 _ENCODED_MIN_LENGTH: Final = 256  # a shorter one may be a word or an id
 _DATA_URI = compile_late(r"data:[^,]{0,200};base64,", re.IGNORECASE)
+_ENCODED_RUN = compile_late(
+    r"(?:data:[^,:\s]{0,200};base64,)?+[A-Za-z0-9+/_-]{40,}+"
+    r"(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/_-]{40,}+)*+"
+    r"(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/_-]{1,39}+={1,2}|={0,2})"
+)
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+
+
+def omit_encoded(text: str) -> str:
+    """Return a text with the size of encoded bytes in the place of each long run of them."""
+    return _ENCODED_RUN.sub(_name_run, text) if len(text) > _ENCODED_MIN_LENGTH else text
+
+
+def _name_run(run: re.Match[str]) -> str:
+    found, signs = run[0], set(run[0])
+    is_base64 = all(any(map(kind, signs)) for kind in (str.isdigit, str.islower, str.isupper))
+    is_hex = signs <= _HEX and not found.isdigit() and not found.isalpha()
+    if len(found) <= _ENCODED_MIN_LENGTH or not (is_base64 or is_hex or found.startswith("data:")):
+        return found
+    return f"[{len(found):,} characters of encoded data]"
 
 
 def write_json(value: object) -> str:

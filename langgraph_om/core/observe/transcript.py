@@ -5,7 +5,7 @@ Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then
 1. Further lines of a content are indented, and no label contains a line break or `: `.
 2. Control characters and lone surrogates are removed before anything is measured or cut.
 3. The tag in which the caller wraps a transcript is escaped once, over the whole text.
-4. What is left out is stated with its size. Bytes of attachments are never shown.
+4. What is left out is stated with its size. Encoded bytes are never shown, wherever they are.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from langgraph_om.core.content.text import (
     as_label,
     compile_late,
     escape_tags,
+    omit_encoded,
     sanitize,
     tag_pattern,
     truncate_to_tokens,
@@ -286,7 +287,7 @@ class _TranscriptWriter:
     def _write_arguments(self, arguments: object) -> str:
         tokens = self._limits.arguments_tokens
         if isinstance(arguments, str):
-            return truncate_to_tokens(sanitize(arguments), tokens, self._count)
+            return truncate_to_tokens(omit_encoded(sanitize(arguments)), tokens, self._count)
         return write_bounded_json(arguments, tokens, self._count)
 
     def _write_result(self, content: object) -> str:
@@ -294,7 +295,7 @@ class _TranscriptWriter:
         if content is not None and not isinstance(content, str | list):
             return write_bounded_json(content, self._limits.result_tokens, self._count)
         parts = list(result_parts(content, self.placeholders))
-        text = sanitize("\n".join(map(_write_part, parts)))
+        text = omit_encoded(sanitize("\n".join(map(_write_part, parts))))
         shown = self._cut_result(text)
         if shown == text:
             return text
@@ -303,11 +304,12 @@ class _TranscriptWriter:
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
 
     def _cut_text(self, text: str) -> str:
-        tokens = self._limits.text_tokens
+        text, tokens = omit_encoded(text), self._limits.text_tokens
         return text if tokens is None else truncate_to_tokens(text, tokens, self._count)
 
     def _cut_result(self, text: str) -> str:
-        return truncate_to_tokens(sanitize(text), self._limits.result_tokens, self._count)
+        text = omit_encoded(sanitize(text))
+        return truncate_to_tokens(text, self._limits.result_tokens, self._count)
 
 
 def _name_speaker(role: str) -> str:
