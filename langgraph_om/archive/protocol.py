@@ -395,6 +395,7 @@ class MessageArchive(Protocol):
         thread_id: str,
         resource_id: str | None,
         about: Sequence[str] = (),
+        deletion: int | None = None,
     ) -> Claim:
         """Ask for a job, and for a lease of it.
 
@@ -405,12 +406,14 @@ class MessageArchive(Protocol):
                 deleting `t` where it is `t|>...`, archived or not.
             resource_id: The resource that the job works for.
             about: Other threads that the result tells of; deleting one ends the job too.
+            deletion: How many deletions of thread and resource the asker knows of; `None`: any.
 
         Returns:
             "mine" when it is new, was abandoned, or is this owner's already (the lease is then
             renewed); "taken" while another owner holds it; "done" when it has a result. "taken" too
             where a thread of these was deleted, by itself, with its resource or with the thread
-            around it, and has no message since: nobody shall keep what is known of it.
+            around it, and has no message since, or where the asker does not know of a deletion:
+            nobody shall keep what is known of it.
         """
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:

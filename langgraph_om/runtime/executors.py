@@ -61,6 +61,7 @@ class Executor(Protocol):
         thread_id: str = "",
         resource_id: str | None = None,
         about: Sequence[str] = (),
+        deletion: int | None = None,
         request: Callable[[], JobRequest],
     ) -> bool:
         """Take a job, unless it is known already; never waits for its end.
@@ -73,6 +74,7 @@ class Executor(Protocol):
             thread_id: The thread it works for.
             resource_id: The resource it works for.
             about: Other threads that its result tells of.
+            deletion: How many deletions of thread and resource its messages are from after.
             request: Returns the job as plain JSON, for another process, where
                 `memory.run_job(request)` carries it out.
 
@@ -245,6 +247,7 @@ class BackgroundBuffering(ForgettingExecutor):
         thread_id: str = "",
         resource_id: str | None = None,
         about: Sequence[str] = (),
+        deletion: int | None = None,
         request: Callable[[], JobRequest] | None = None,
     ) -> bool:
         with self._lock:
@@ -272,7 +275,9 @@ class BackgroundBuffering(ForgettingExecutor):
             else:
                 self._asked.add(job)
                 tell = partial(self._answered, job)
-                self._leases.ask(cycle_id, thread_id, resource_id, tell, about=about)
+                self._leases.ask(
+                    cycle_id, thread_id, resource_id, tell, about=about, deletion=deletion
+                )
             return True
 
     def _answered(self, job: _Job, claim: Claim) -> bool:

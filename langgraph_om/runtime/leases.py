@@ -50,6 +50,7 @@ class _Lease:
     resource_id: str | None
     tell: Tell
     about: Sequence[str] = ()
+    deletion: int | None = None
     stage: Literal["asked", "run", "done", "left", "released"] = "asked"
     is_held: bool = False
     """Whether the archive has said so; work goes on without it where the archive fails."""
@@ -121,10 +122,11 @@ class Leases:
         tell: Tell,
         *,
         about: Sequence[str] = (),
+        deletion: int | None = None,
     ) -> None:
         """Ask for a job, in the background; it is this worker's where the archive fails."""
         with self._lock:
-            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell, about)
+            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell, about, deletion)
             self._wake()
 
     def finish(self, job_id: str, result: JobResult) -> JobResult | None:
@@ -326,6 +328,7 @@ class Leases:
                 thread_id=lease.thread_id,
                 resource_id=lease.resource_id,
                 about=lease.about,
+                deletion=lease.deletion,
             )
         )
         lease.is_held = claim == "mine"

@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
+from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
@@ -622,6 +623,7 @@ class StepRunner:
                     thread_id=whose["thread_id"],
                     resource_id=whose["resource_id"],
                     about=job.about,
+                    deletion=find_deletions(record).number,
                     request=partial(build_request, job, messages, decision, now, actor),
                 )
             )

@@ -313,6 +313,7 @@ class ServerBuffering(ForgettingExecutor):
         thread_id: str = "",
         resource_id: str | None = None,
         about: Sequence[str] = (),
+        deletion: int | None = None,
         request: Callable[[], JobRequest] | None = None,
     ) -> bool:
         """Send a job, unless it is known already; waits for the server's word that it has it.
@@ -335,6 +336,7 @@ class ServerBuffering(ForgettingExecutor):
             thread_id=thread_id,
             resource_id=resource_id,
             about=about,
+            deletion=deletion,
         )
         if claim != "mine":
             return True

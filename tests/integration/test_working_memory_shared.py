@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
@@ -47,7 +48,11 @@ class Home:
     """An agent of several users, with one archive and one store."""
 
     def __init__(self, door: str, path: Path, scope: Any = "resource") -> None:
-        self.model = ScriptedChatModel(answer, observer=ExtractiveObserver().reply)
+        self.answer = answer
+        self.model = ScriptedChatModel(
+            lambda messages: self.answer(messages),  # noqa: PLW0108 it changes
+            observer=ExtractiveObserver().reply,
+        )
         self.working, self.store = WorkingMemory(EMPTY, scope=scope), InMemoryStore()
         self.memory = ObservationalMemory(
             self.model,
@@ -147,3 +152,36 @@ def test_both_are_deleted_with_the_user(tmp_path: Path) -> None:
     view = home.say("Hello again!", "two")
     assert "Rex" not in "".join(message.text for message in view)
     assert block_of(view) == EMPTY
+
+
+@each_door
+@pytest.mark.parametrize("moment", ["before the tool", "as it writes"])
+def test_a_turn_under_way_does_not_bring_it_back(
+    door: str, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, batch = Home(door, tmp_path), InMemoryStore.batch
+    home.say("Hello, I have a question.", "one")
+
+    def delete() -> None:
+        home.answer = answer
+        monkeypatch.setattr(InMemoryStore, "batch", batch)
+        home.memory.delete_resource("noor", store=home.store)
+
+    def act(messages: list[BaseMessage]) -> str | AIMessage:
+        delete()
+        return answer(messages)
+
+    def write(store: InMemoryStore, ops: Any) -> Any:
+        ops = [*ops]
+        if any(isinstance(op, PutOp) for op in ops):
+            delete()
+        return batch(store, ops)
+
+    if moment == "before the tool":
+        home.answer = act
+    else:
+        monkeypatch.setattr(InMemoryStore, "batch", write)
+    home.say(SAID, "one")
+    assert home.working.get(home.store, "noor") is None
+    home.say(SAID, "two")
+    assert home.working.get(home.store, "noor") == FILLED

@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
+from langgraph_om import (
+    BackgroundBuffering,
+    InlineBuffering,
+    ObservationalMemory,
+    create_memory_agent,
+)
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.inspection import ArchivedMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
+
+
+def embed(texts: Any) -> list[list[float]]:
+    return [[1.0, len(text) % 7] for text in texts]
 
 
 class Overtaken:
@@ -34,22 +44,25 @@ class Overtaken:
         return call if callable(method) else method
 
 
-def build(archive: Any, saver: InMemorySaver, **options: Any) -> tuple[ObservationalMemory, Any]:
+def build(
+    archive: Any, saver: InMemorySaver, store: Any = None, *, ahead: bool = False, **options: Any
+) -> tuple[ObservationalMemory, Any]:
     model = ScriptedChatModel("Noted.", observer=ExtractiveObserver().reply)
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 40, "buffer_tokens": False},
-        buffering=InlineBuffering(),
+        observation={"message_tokens": 120 if ahead else 40, "buffer_tokens": ahead and 0.2},
+        buffering=BackgroundBuffering() if ahead else InlineBuffering(),
         archive=archive,
-        retrieval=True,
+        retrieval={"vector": store is not None},
         **options,
     )
-    return memory, create_memory_agent(model, memory=memory, checkpointer=saver)
+    return memory, create_memory_agent(model, memory=memory, checkpointer=saver, store=store)
 
 
 def overtake(url: str, rng: random.Random) -> list[str]:
     """Return which of the facts from before the deletion are there afterwards."""
-    saver, options = InMemorySaver(), {"evict": rng.random() < 0.5}
+    saver, store = InMemorySaver(), InMemoryStore(index={"dims": 2, "embed": embed})
+    options: Any = {"store": store, "evict": rng.random() < 0.5, "ahead": rng.random() < 0.5}
     memory, agent = build(SQLAlchemyArchive(url), saver, **options)
     other = Overtaken(SQLAlchemyArchive(url))
     same, other_agent = build(other, saver, **options)
@@ -57,18 +70,25 @@ def overtake(url: str, rng: random.Random) -> list[str]:
         for n in range(4):
             said = f"The code of the door {n} is code{n}x, keep it for the whole of the winter."
             agent.invoke({"messages": [("user", said)]}, CONFIG)
+        memory.flush()
         if rng.random() < 0.5:  # the other process has met the thread, or meets it in this step
             other_agent.invoke({"messages": [("user", "code4x opens the cellar door.")]}, CONFIG)
-        other.meanwhile = lambda: memory.delete_thread("t", resource_id="ana", checkpointer=saver)
-        other.left = rng.randint(1, 8)
+        gone: Any = {"checkpointer": saver, "store": store}
+        other.meanwhile = lambda: memory.delete_thread("t", resource_id="ana", **gone)
+        other.left = rng.randint(1, 30 if options["ahead"] else 12)
         for n in range(3):
             said = f"The weather of day {n} was fine, and we walked along the river for hours."
             other_agent.invoke({"messages": [("user", said)]}, CONFIG)
+        same.flush(), memory.flush()
         assert other.left <= 0
+        with memory.archive._database.engine.connect() as connection:
+            jobs = connection.exec_driver_sql("SELECT result FROM om_jobs").all()
+        texts = store.search(("langgraph_om",), limit=999)
         rows = memory.archive.messages("t", limit=99, visible_only=False)
-        served = ArchivedMemory(memory.archive, "ana").state("t")
-        log = other_agent.get_state(CONFIG).values["om"]["log"]
-        kept = f"{rows} {memory.archive.groups(thread_id='t')} {served} {log}"
+        is_there = memory.archive.thread("t") is not None
+        served = ArchivedMemory(memory.archive, "ana").state("t") if is_there else ""
+        log = other_agent.get_state(CONFIG).values.get("om", {}).get("log")
+        kept = f"{rows} {memory.archive.groups(thread_id='t')} {served} {log} {jobs} {texts}"
     memory.archive.close()
     other.archive.close()
     return [f"code{n}x" for n in range(5) if f"code{n}x" in kept]

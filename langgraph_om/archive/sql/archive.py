@@ -72,6 +72,7 @@ from langgraph_om.archive.sql.threads import (
     Row,
     SQLThreads,
     check_deletion,
+    count_deletions,
     fetch_in_chunks,
     hold_name,
     is_left_of_deleted,
@@ -431,6 +432,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         thread_id: str,
         resource_id: str | None,
         about: Sequence[str] = (),
+        deletion: int | None = None,
     ) -> Claim:
         check_name("owner", owner)
         check_span("seconds", seconds)
@@ -440,6 +442,9 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             if resource_id is not None:
                 hold_name(connection, "resource", resource_id)
             if is_left_of_deleted(connection, [thread_id, *about], resource_id):
+                return "taken"
+            number = sum(count_deletions(connection, resource_id, [thread_id]).values())
+            if deletion not in (None, number):
                 return "taken"
             new = insert_into(connection, job_rows).values(
                 id=job_id, thread_id=thread_id, resource_id=resource_id, owner=owner, ends=ends

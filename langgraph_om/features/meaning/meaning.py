@@ -24,6 +24,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -83,6 +84,8 @@ class IndexTask:
     who: Identity
     groups: Sequence[Group]
     messages: Sequence[Said]
+    deletion: int | None = None
+    """How many deletions they are from after; `None` where nobody knows."""
 
 
 class Piece(NamedTuple):
@@ -337,8 +340,10 @@ class Meaning(Feature):
                 known.popitem(last=False)
             for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
                 of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
-                own_said = said if thread_id == who.thread_id else []
-                self._waiting.append(IndexTask(store, of, its, own_said))
+                is_own = thread_id == who.thread_id
+                number = find_deletions(record).number if is_own else None
+                task = IndexTask(store, of, its, said if is_own else [], number)
+                self._waiting.append(task)
             if self._waiting and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
@@ -382,6 +387,9 @@ class Meaning(Feature):
     def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet, or has otherwise."""
         deletions = self._count_deletions(task)
+        if task.deletion not in (None, deletions):  # it is told in the next turn
+            self._forget(task)
+            return
         left = build_pieces(task)
         while pieces := [*islice(left, MAX_READ_AT_ONCE)]:
             gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]

@@ -74,7 +74,7 @@ class KnownOfUser(Feature):
 
     def connect(self, runner: StepRunner) -> Sequence[object]:
         """Return what writes and reads the memory in the runs of an agent."""
-        self._working = Working(self.memory, runner.runs, runner.messages_key)
+        self._working = Working(self.memory, runner.runs, runner.messages_key, runner.archive)
         self._tools = self._working.tools if runner.enabled else ()
         return (self._working,) if runner.enabled else ()
 

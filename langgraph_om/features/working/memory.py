@@ -13,6 +13,8 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.forms import (
@@ -25,11 +27,14 @@ from langgraph_om.core.forms import (
     merge,
 )
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.working.storage import (
     ConflictError,
     check_resource_id,
     check_store,
+    delete_stored,
     put_stored,
     read_stored,
     update_stored,
@@ -86,6 +91,7 @@ _WHAT: Final = "Keep what is to be known in every conversation with this user up
 _TEXT: Final = "Write the whole text anew: it replaces the former one."
 _JSON: Final = "Write the fields that change: they are merged into the rest."
 _DONE: Final = "Updated."
+_DELETED: Final = "Nothing was written: this conversation was deleted."
 
 
 def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
@@ -270,11 +276,15 @@ class Working:
     """A working memory as the runs of one agent have it."""
 
     def __init__(
-        self, memory: WorkingMemory, runs: Runs | None = None, messages_key: str = "messages"
+        self,
+        memory: WorkingMemory,
+        runs: Runs | None = None,
+        messages_key: str = "messages",
+        archive: MessageArchive | None = None,
     ) -> None:
         self.memory = memory
         self.runs = Runs() if runs is None else runs
-        self._messages_key = messages_key
+        self._messages_key, self._archive = messages_key, archive
 
     @property
     def tools(self) -> list[BaseTool]:
@@ -287,7 +297,8 @@ class Working:
             # Some models leave the one argument out and write the fields themselves.
             memory = arguments.get("memory", arguments)
             known = read_channel(runtime, VALUE_KEY)
-            text, change = self._answer(memory, known, runtime.config, runtime.store)
+            record = complete_record(read_channel(runtime, "om") or {})
+            text, change = self._answer(memory, known, record, runtime.config, runtime.store)
             status = "success" if text == _DONE else "error"
             message = ToolMessage(
                 text, tool_call_id=runtime.tool_call_id, name=UPDATE_TOOL, status=status
@@ -349,14 +360,24 @@ class Working:
             return ""
         return fill("working_memory", purpose=purpose, content=escape(content))
 
+    def _count_deletions(self, record: MemoryRecord) -> Mapping[Any, int] | None:
+        """Return how often a record's thread and resource were deleted, if that is known."""
+        if self._archive is None or not record["thread_id"]:
+            return None
+        try:
+            return self._archive.deletions(record["resource_id"], [record["thread_id"]])
+        except ArchiveError:  # which no deletion gets past, either
+            return None
+
     def _answer(
-        self, given: Any, known: Any, config: RunnableConfig, store: Any
+        self, given: Any, known: Any, record: MemoryRecord, config: RunnableConfig, store: Any
     ) -> tuple[str, Any]:
         """Carry out a call of the tool.
 
         Args:
             given: What the model wrote as `memory`.
             known: The value that it has been shown, from the state.
+            record: The memory of the thread.
 
         Returns:
             What the model is told, and what changes in the state: an update, or the whole value
@@ -370,8 +391,15 @@ class Working:
             if self.memory.scope == "thread":
                 form.check(merge(seen, patch))
             else:
-                who = check_resource_id(self.runs.find_resource(config))
-                update_stored(form, check_store(store), who, patch, seen)
+                who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
+                before = self._count_deletions(record)
+                if before is not None and sum(before.values()) > find_deletions(record).number:
+                    return _DELETED, None
+                update_stored(form, there, who, patch, seen)
+                after, kind = self._count_deletions(record), ("resource", who)
+                if before is not None and after is not None and after.get(kind) != before.get(kind):
+                    delete_stored(there, who)  # the deletion may have looked before this was there
+                    return _DELETED, None
         except InvalidError as error:
             return f"Nothing was written: {error}.", None
         except ConflictError as conflict:

@@ -93,6 +93,17 @@ def claim_nested(archive: SQLAlchemyArchive) -> str:
     return archive.claim("job", "me", seconds=60, thread_id="t|>helper", resource_id="ana")
 
 
+def test_a_job_of_messages_from_before_a_deletion_is_not_begun_after_it() -> None:
+    """Also where the thread goes on by then: what came of the job would be kept in the archive."""
+    archive, lease = SQLAlchemyArchive("sqlite://"), {"seconds": 60, "resource_id": "ana"}
+    append(archive)
+    archive.delete_thread("t")
+    append(archive, key="m2")
+    assert archive.claim("old", "me", thread_id="t", deletion=0, **lease) == "taken"
+    assert archive.job("old") is None
+    assert archive.claim("new", "me", thread_id="t", deletion=1, **lease) == "mine"
+
+
 DELETIONS = {
     "the thread": lambda archive: archive.delete_thread("t"),
     "what it is about": lambda archive: archive.delete_thread("other"),
