@@ -16,7 +16,7 @@ from support.pages import DOCS, ROOT, read_code, run_page
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPTIONS, EVENTS = (DOCS / name for name in ("options.md", "events.md"))
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-LONGEST_README = 200
+LONGEST_README = 90
 
 
 def blocks(language: str, page: str = README) -> list[str]:
