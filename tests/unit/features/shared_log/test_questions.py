@@ -88,6 +88,17 @@ def test_the_second_request_says_what_was_wrong() -> None:
     assert 'no whole `<thread id="...">` section' in str(second.messages[3].content)
 
 
+def test_nothing_is_believed_of_a_thread_by_its_own_size() -> None:
+    result, calls = run(
+        observe_threads(REQUEST, much=["A"]), section("A", NONE) + section("B", NONE)
+    )
+    assert list(result) == ["thread-b"], "the other one is asked about again"
+    assert len(calls) == 1
+    result, calls = run(observe_threads(REQUEST, much=["A", "B"]), section("A", NONE), B)
+    assert list(result) == ["thread-b"]
+    assert "(none)" not in str(calls[1].messages[-1].content)
+
+
 def test_the_question_keeps_the_threads_apart() -> None:
     _, (call,) = run(observe_threads(REQUEST), WHOLE)
     system, task = (str(message.content) for message in call.messages)
