@@ -9,8 +9,6 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.observe.transcript import says_much
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import (
     MAX_CHARACTERS_READ,
@@ -33,6 +31,7 @@ from langgraph_om.testing.offline import (
 
 
 _SMALL_LOG = 400  # Characters: observations as short as this are not made shorter.
+_MUCH_SAID = 120  # Bytes, which no script says in more than 60 tokens: more needs an item.
 _TOOL_WEIGHT = 2
 _KINDS = r"(?P<kind>User|Assistant|Earlier summary|Tool call|Tool result|Tool error)"
 _HEAD = re.compile(
@@ -135,8 +134,9 @@ class ExtractiveObserver(OfflineChatModel):
     def _answer(self, prompt: str, transcript: str) -> str:
         lines = [*_read_transcript(transcript)]
         notes = self._take_notes(lines, marks=_ORDER_MARK in prompt)
-        if not notes and says_much(transcript, EstimatingCounter().count_text):
-            longest = max(lines, key=lambda line: len(line.text))
+        spoken = [line for line in lines if line.kind in {"User", "Assistant"}]
+        if not notes and sum(len(line.text.encode()) for line in spoken) > _MUCH_SAID:
+            longest = max(spoken, key=lambda line: len(line.text))
             notes = [_Note(0, longest, longest.text[:MAX_CHARACTERS_READ], "")]
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
