@@ -7,7 +7,7 @@ Rules for every archive:
 2. Nothing is answered across resources, `list_threads` apart: who asks for one resource or thread
    sees that one alone.
 3. Writing the same thing twice is writing it once.
-4. Times are aware `datetime`s and come back in UTC. Leases alone follow the archive's own clock, so
+4. Times are aware `datetime`s and come back in UTC. Claims alone follow the archive's own clock, so
    that workers whose clocks differ agree.
 """
 
@@ -33,6 +33,9 @@ Claim: TypeAlias = Literal["mine", "taken", "done"]
 Deleted: TypeAlias = Literal["thread", "resource"]
 """What can be deleted."""
 
+
+CLAIM_SECONDS: Final = 300.0
+"""How long a claim lasts: a job of a worker that was killed begins again after that."""
 
 StoreUse: TypeAlias = str
 """Names what a LangGraph store has of threads: "index", their texts, or what a feature keeps."""
@@ -83,10 +86,10 @@ class JobView:
 
     state: Literal["running", "expired", "done"]
     owner: str
-    """Who holds it, held it last, or finished it."""
+    """Who holds it, held it last, or finished it; nobody, `""`, where it was released."""
     result: dict[str, Any] | None
     expires_in: float
-    """Seconds until the lease ends; negative when it has ended, 0 for a job that is done."""
+    """Seconds until the claim ends; negative when it has ended, 0 for a job that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,11 +400,12 @@ class MessageArchive(Protocol):
         about: Sequence[str] = (),
         deletion: int | None = None,
     ) -> Claim:
-        """Ask for a job, and for a lease of it.
+        """Ask for a job.
 
         Args:
             job_id: The job; it is made if it is new.
-            seconds: How long the lease lasts unless it is renewed.
+            seconds: How long the claim lasts. One that ends later than twice as long from now is
+                from before the clock was set back, and over.
             thread_id: The thread that the job works for; deleting it ends the job, and so does
                 deleting `t` where it is `t|>...`, archived or not.
             resource_id: The resource that the job works for.
@@ -409,24 +413,30 @@ class MessageArchive(Protocol):
             deletion: How many deletions of thread and resource the asker knows of; `None`: any.
 
         Returns:
-            "mine" when it is new, was abandoned, or is this owner's already (the lease is then
-            renewed); "taken" while another owner holds it; "done" when it has a result. "taken" too
-            where a thread of these was deleted, by itself, with its resource or with the thread
-            around it, and has no message since, or where the asker does not know of a deletion:
-            nobody shall keep what is known of it.
+            "mine" when it is new, its claim has ended, or it is this owner's already (whose claim
+            then begins anew); "taken" while another owner has it; "done" when it has a result.
+            "taken" too where a thread of these was deleted, by itself, with its resource or with
+            the thread around it, and has no message since, or where the asker does not know of a
+            deletion: nobody shall keep what is known of it.
         """
 
-    def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
-        """Let a lease last this long from now, and return whether the owner still holds the job."""
+    def take_over(self, job_id: str, sender: str, owner: str, *, seconds: float) -> bool:
+        """Claim a job that `sender` has claimed for somebody to do, and return whether it is so.
+
+        Again is harmless. A job that was released or deleted is nobody's to take over.
+        """
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
         """Keep the result if the owner holds the job, and return whether it is the job's result.
 
-        A lease that has ended still holds as long as nobody took the job over.
+        A claim that has ended still counts as long as nobody else claims the job.
         """
 
-    def release(self, job_id: str, owner: str) -> None:
-        """Give a job back unfinished, if the owner holds it."""
+    def release(self, job_id: str, owner: str) -> bool:
+        """Have a claim end now, if it is this owner's, and return whether it was.
+
+        Whoever claims the job next gets it.
+        """
 
     def job(self, job_id: str) -> JobView | None:
         """Return what is known of a job."""

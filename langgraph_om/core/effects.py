@@ -2,7 +2,7 @@
 
 A flow is a generator. It yields effects: questions to models, calls of hooks, calls of the storage,
 waits, flows side by side, and the events of a cycle as they happen. It is sent the reply of each; a
-failure is a reply too. `runtime/flows.py` turns effects into requests of four kinds. Two drivers
+failure is a reply too. `runtime/flows.py` turns effects into requests of three kinds. Two drivers
 fulfil these: one waits, the other awaits.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -123,13 +123,15 @@ class Storage:
     The reply is a `CallReply`.
     """
 
-    method: str
+    method: str | Callable[..., Any]
     arguments: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments by name."""
 
 
-def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+def call_storage(
+    method: str | Callable[..., Any], *arguments: Any, **options: Any
+) -> EffectFlow[Any]:
     """Call a method of the storage and return what it returns.
 
     Raises:
@@ -138,16 +140,6 @@ def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any
     """
     reply: CallReply = yield Storage(method, arguments, options)
     return reply.unwrap()
-
-
-@dataclass(frozen=True, slots=True)
-class KeepLease:
-    """A lease of the storage to renew while this flow is waited for, until it ends. No reply."""
-
-    job_id: str
-    owner: str
-    seconds: float
-    """How long it lasts unless it is renewed."""
 
 
 # --- Jobs and time -------------------------------------------------------------------------------
@@ -205,7 +197,6 @@ Effect = (
     | CallHook
     | CallWithConfig
     | Storage
-    | KeepLease
     | PeekJobs
     | WaitForJob
     | Together
@@ -286,11 +277,9 @@ def call_function(
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Time to let pass, or less where there is something to wait for."""
+    """Time to let pass."""
 
     seconds: float
-    wait: Callable[[float], Any] | None = None
-    """Waits so many seconds at most, and returns "running" until it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,24 +289,6 @@ class SideBySide:
     flows: Sequence[Generator[Any, Any, Any]]
 
 
-class AttendedLease(Protocol):
-    """A lease that has to be renewed from time to time."""
-
-    def seconds_left(self) -> float:
-        """Return the seconds until it is to be renewed."""
-
-    def attend(self) -> None:
-        """Renew it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedRequests:
-    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
-
-    requests: Generator[Any, Any, Any]
-    lease: AttendedLease
-
-
-Request = Call | Pause | SideBySide | LeasedRequests
+Request = Call | Pause | SideBySide
 Requests = Generator[Request, Any, ResultT]
 """Yields requests, is sent their replies, returns a result."""

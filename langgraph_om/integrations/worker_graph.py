@@ -5,11 +5,8 @@ A job that was sent here is taken over, carried out once, and its result kept in
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -19,8 +16,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import Claim, MessageArchive
-from langgraph_om.core.config.options import check_seconds
+from langgraph_om.archive import MessageArchive
+from langgraph_om.archive.protocol import CLAIM_SECONDS
 from langgraph_om.core.cycles.carry_out import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult
@@ -28,83 +25,10 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunContext
-from langgraph_om.runtime.leases import PRUNE_SECONDS, Leases
-from langgraph_om.runtime.server import LEASE_SECONDS
 
-JobOutcome = Literal["done", "failed", "overtaken", "taken", "withdrawn"]
-"""What came of a run: a result; a failure; a result that comes too late, because the job is another
-worker's by now; or nothing, as another worker has the job, or has done it, or nobody wants it any
-more."""
-
-
-def carry_out_once(
-    request: JobRequest, sender: str, work: EffectFlow[JobResult]
-) -> EffectFlow[JobOutcome]:
-    """Carry out a job, unless it is another worker's; driven with a `JobLease` as storage.
-
-    Raises:
-        ConfigurationError: When this process cannot do the job. That is kept as its failure.
-        ArchiveError: When the storage fails; the job is then begun again elsewhere.
-    """
-    claim = yield from call_storage("take_over", request, sender)
-    if claim != "mine":
-        return "withdrawn" if claim is None else "taken"
-    try:
-        result = yield from work
-    except ConfigurationError as error:
-        yield from call_storage("keep", request["cycle_id"], fail_request(request, error))
-        raise
-    if not (yield from call_storage("keep", request["cycle_id"], result)):
-        return "overtaken"
-    return "failed" if result["type"] == "buffering-failed" else "done"
-
-
-class JobLease:
-    """One worker's lease of one job.
-
-    Args:
-        seconds: How long the lease lasts unless it is renewed.
-        owner: Under which name it is held. That of who sent the job, so that the lease passes from
-            one to the other without a gap; of a run that is tried again it is the same.
-        prunes: Whether jobs that ended long ago are forgotten beside the work.
-    """
-
-    def __init__(
-        self, archive: MessageArchive, seconds: float, owner: str | None, *, prunes: bool = False
-    ) -> None:
-        self._archive = archive
-        self._leases = Leases(archive, seconds, owner or uuid4().hex, prunes=prunes)
-        self._is_wanted = True
-        self._cycle_id = ""
-
-    def take_over(self, request: JobRequest, sender: str) -> Claim | None:
-        """Ask for the job, and wait for the answer; `None` when it was withdrawn or deleted."""
-        self._cycle_id = request["cycle_id"]
-        if self._archive.job(self._cycle_id) is None:
-            return None
-        answers: list[Claim] = []
-        is_answered = threading.Event()
-
-        def tell(claim: Claim) -> bool:
-            answers.append(claim)
-            is_answered.set()
-            return self._is_wanted
-
-        about: Sequence[str] = request["about"]
-        whose = (request["thread_id"], request["resource_id"])
-        self._leases.ask(self._cycle_id, *whose, tell, about=about)
-        is_answered.wait()
-        return answers[0]
-
-    def keep(self, cycle_id: str, result: JobResult) -> bool:
-        """Keep the job's result, and return whether it counts."""
-        return self._leases.finish(cycle_id, result) is not None
-
-    def give_up(self) -> None:
-        """Let any worker begin the job again, if it has no result; waits for nothing."""
-        self._is_wanted = False
-        self._leases.leave(self._cycle_id)
-
+JobOutcome = Literal["done", "failed", "overtaken", "withdrawn"]
+"""What came of a run: a result; a failure; a result that comes too late, because another worker has
+claimed the job since; or nothing, because nobody wants the job any more, or wants it from here."""
 
 CARRY_OUT = "om_carry_out"
 """Carries out the job."""
@@ -119,7 +43,7 @@ class WorkerInput(TypedDict):
     request: Annotated[dict[str, Any], UntrackedValue]
     """The job, a `JobRequest`."""
     sender: Annotated[str, UntrackedValue]
-    """Under which name who sent it holds a lease of it."""
+    """Under which name it was claimed by who sent it."""
 
 
 class WorkerOutput(TypedDict):
@@ -128,16 +52,14 @@ class WorkerOutput(TypedDict):
     cycle_id: str
     """The job."""
     outcome: str
-    """`done`, `failed`, `overtaken`, `taken` or `withdrawn`."""
+    """`done`, `failed`, `overtaken` or `withdrawn`."""
 
 
 class WorkerState(WorkerInput, WorkerOutput):
     """The state of a run."""
 
 
-def worker_graph(
-    memory: ObservationalMemory, *, lease: float = LEASE_SECONDS
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+def worker_graph(memory: ObservationalMemory) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the graph that carries out the jobs that `ServerBuffering` sends.
 
     For `langgraph.json`, beside the agent or on a server of its own:
@@ -150,7 +72,6 @@ def worker_graph(
 
     Args:
         memory: A memory with the agent's options and archive; the same object will do.
-        lease: Seconds after which a job of a worker that died is begun again.
 
     Raises:
         ConfigurationError: When the memory has no archive.
@@ -162,53 +83,69 @@ def worker_graph(
             "set `archive`, the same for both"
         )
         raise ConfigurationError(msg)
-    check_seconds("lease", lease)
-    archive, prune_at = runner.archive, 0.0
-
-    def make_lease(owner: str | None) -> JobLease:
-        nonlocal prune_at
-        now = time.monotonic()
-        prunes = now >= prune_at  # once an hour, old jobs are forgotten
-        prune_at = now + PRUNE_SECONDS if prunes else prune_at
-        return JobLease(archive, lease, owner, prunes=prunes)
-
-    return build_worker(runner.run_request, make_lease)
+    seconds = max(CLAIM_SECONDS, runner.job_seconds)
+    return build_worker(runner.archive, runner.run_request, seconds)
 
 
 def build_worker(
-    make_work: MakeWork, make_lease: Callable[[str | None], JobLease]
+    archive: MessageArchive, make_work: MakeWork, seconds: float = CLAIM_SECONDS
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Build the graph from what does a job, and what makes leases."""
+    """Build the graph of a worker from what does a job.
 
-    @contextmanager
+    Args:
+        seconds: How long a worker's claim lasts.
+    """
+
     def begin(
         state: WorkerInput, config: RunnableConfig
-    ) -> Iterator[tuple[EffectFlow[str], RunContext]]:
+    ) -> tuple[EffectFlow[JobOutcome], RunContext]:
         request: Any = state["request"]
-        sender = state["sender"]
-        held = make_lease(sender)
+        # A run that the server tries again has the same id, and so the same claim.
+        owner = str(config.get("configurable", {}).get("run_id") or uuid4().hex)
         work, context = make_work(request, config)
-        flow = carry_out_once(request, sender, work)
-        try:
-            yield flow, replace(context, storage=(held, *context.storage))
-        except BaseException:  # cancelled, too
-            held.give_up()
-            raise
+
+        def take_over() -> bool:
+            return archive.take_over(request["cycle_id"], state["sender"], owner, seconds=seconds)
+
+        finish = partial(archive.finish, request["cycle_id"], owner)
+        return _carry_out_once(request, take_over, work, finish), context
 
     def carry_out(state: WorkerInput, config: RunnableConfig) -> Mapping[str, Any]:
-        with begin(state, config) as (flow, context):
-            outcome = drive(flow, context).result
+        outcome = drive(*begin(state, config)).result
         return {"cycle_id": state["request"]["cycle_id"], "outcome": outcome}
 
     async def acarry_out(state: WorkerInput, config: RunnableConfig) -> Mapping[str, Any]:
-        with begin(state, config) as (flow, context):
-            outcome = (await adrive(flow, context)).result
+        outcome = (await adrive(*begin(state, config))).result
         return {"cycle_id": state["request"]["cycle_id"], "outcome": outcome}
 
     builder = StateGraph(WorkerState, input_schema=WorkerInput, output_schema=WorkerOutput)
     builder.add_node(CARRY_OUT, RunnableLambda(carry_out, afunc=acarry_out, name=CARRY_OUT))
     builder.add_edge(START, CARRY_OUT)
     return _WorkerGraph(**vars(builder.compile(name="om_worker")))
+
+
+def _carry_out_once(
+    request: JobRequest,
+    take_over: Callable[[], bool],
+    work: EffectFlow[JobResult],
+    finish: Callable[[JobResult], bool],
+) -> EffectFlow[JobOutcome]:
+    """Carry out a job, unless nobody wants it from here.
+
+    Raises:
+        Exception: Whatever keeps this process from doing the job. It is kept as the job's failure,
+            unless the archive fails; the job is then begun again when its claim ends.
+    """
+    if not (yield from call_storage(take_over)):
+        return "withdrawn"
+    try:
+        result = yield from work
+    except Exception as error:
+        yield from call_storage(finish, fail_request(request, error))
+        raise
+    if not (yield from call_storage(finish, result)):
+        return "overtaken"
+    return "failed" if result["type"] == "buffering-failed" else "done"
 
 
 class _WorkerGraph(CompiledStateGraph[Any, Any, Any, Any]):

@@ -1,1 +1,1 @@
-"""What waits: the runner, drivers, hooks, executors, leases."""
+"""What waits: the runner, drivers, hooks, executors, claims."""

@@ -11,18 +11,16 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_om.core.effects import (
-    AttendedLease,
     Call,
     CallReply,
     LateError,
-    LeasedRequests,
     Pause,
     Request,
     Requests,
@@ -107,34 +105,15 @@ def fulfil(requests: Requests[ResultT]) -> ResultT:
 def perform(request: Request) -> Any:
     """Fulfil a request: a call without a limit in place, one with a limit in a thread."""
     if isinstance(request, Pause):
-        return (request.wait or time.sleep)(request.seconds)
+        return time.sleep(request.seconds)
     if isinstance(request, SideBySide):
         futures = [in_thread(partial(fulfil, flow), "om_batch") for flow in request.flows]
         return [future.result() for future in futures]
-    if isinstance(request, LeasedRequests):
-        with _kept(request.lease):
-            return fulfil(request.requests)
     if request.seconds is None:
         return _read_outcome(request.function)
     future = in_thread(partial(_call, request), request.name)
     done, _ = wait({future}, timeout=request.seconds)
     return _read_outcome(future.result) if done else CallReply(error=LateError())
-
-
-@contextmanager
-def _kept(lease: AttendedLease) -> Iterator[None]:
-    """Attend to a lease in a thread of its own."""
-    over = threading.Event()
-
-    def attend() -> None:
-        while not over.wait(lease.seconds_left()):
-            lease.attend()
-
-    in_thread(attend, "om_lease")
-    try:
-        yield
-    finally:
-        over.set()
 
 
 def _call(call: Call) -> Any:
@@ -181,11 +160,9 @@ async def afulfil(requests: Requests[ResultT]) -> ResultT:
 async def aperform(request: Request) -> Any:
     """Fulfil a request: what may block in a thread, what can be awaited in a task."""
     if isinstance(request, Pause):
-        return await _apause(request)
+        return await asyncio.sleep(request.seconds)
     if isinstance(request, SideBySide):
         return list(await asyncio.gather(*(afulfil(flow) for flow in request.flows)))
-    if isinstance(request, LeasedRequests):
-        return await _afulfil_leased(request)
     if request.seconds is None:
         try:
             return CallReply(await _acall(request))
@@ -193,31 +170,6 @@ async def aperform(request: Request) -> Any:
             return CallReply(error=error)
     task = await finished_within(request.seconds, _acall(request), request.name)
     return _read_outcome(task.result) if task is not None else CallReply(error=LateError())
-
-
-async def _afulfil_leased(leased: LeasedRequests) -> Any:
-    async def attend() -> None:
-        while True:
-            await asyncio.sleep(leased.lease.seconds_left())
-            await asyncio.wrap_future(in_thread(leased.lease.attend, "om_lease"))
-
-    task = asyncio.create_task(attend(), name="om_lease")
-    try:
-        return await afulfil(leased.requests)
-    finally:
-        task.cancel()
-
-
-async def _apause(pause: Pause) -> Any:
-    """Wait without holding a thread, so that a cancelled run ends at once."""
-    if pause.wait is None:
-        return await asyncio.sleep(pause.seconds)
-    ends_at = time.monotonic() + pause.seconds
-    while True:
-        state = pause.wait(0)
-        if state != "running" or time.monotonic() >= ends_at:
-            return state
-        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _acall(call: Call) -> Any:

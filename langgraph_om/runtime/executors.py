@@ -8,7 +8,6 @@ results.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextvars
 import logging
@@ -16,27 +15,19 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from langgraph_om.archive import Claim, MessageArchive
-from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.options import (
-    Hint,
-    Rule,
-    check_count,
-    check_number,
-    check_seconds,
-)
+from langgraph_om.archive import MessageArchive
+from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
+from langgraph_om.core.config.options import Hint, Rule, check_count, check_number
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
-from langgraph_om.runtime.leases import Leases, share_leases
+from langgraph_om.runtime.claims import POLL_SECONDS, Claims
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
@@ -131,7 +122,7 @@ class ForgettingExecutor(Executor, Protocol):
 logger = logging.getLogger("langgraph_om")
 
 _KEPT_RESULTS = 1024
-_BROKEN = "a buffering job ended with an error; its messages stay as they are"
+_check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
 
 
 @dataclass(eq=False)
@@ -140,44 +131,32 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: Callable[[], JobResult] | None
+    work: JobWork | None
     """What to run, in the context of the run that asked for it; both are dropped once it is done,
     because they hold the whole conversation."""
-    loop: asyncio.AbstractEventLoop | None = None
-    """The event loop of the run that asked for it, where it can be awaited there."""
-    awaited: Callable[[], Awaitable[JobResult]] | None = None
-    threads: Sequence[str] = ()
-    """The thread it works for, and those that its result tells of."""
+    thread_id: str = ""
     resource_id: str | None = None
-    is_withdrawn: bool = False
+    about: Sequence[str] = ()
+    deletion: int | None = None
+    is_claimed: bool = False
+    """Whether the archive has it as this worker's; work goes on without it when that fails."""
+    is_forgotten: bool = False
     """Whether what it comes to is not to be kept any more."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    task: asyncio.Task[None] | None = None
-    is_ending: bool = False
-    """Whether what the task came to is being kept."""
     result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_WORKERS = 4
-_TASKS = 256
-_check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
-
-
 class BackgroundBuffering(ForgettingExecutor):
-    """Buffer in threads beside the conversation (the default), and in tasks where these are busy.
-
-    A job of an asynchronous run becomes a task of its event loop when every thread has a job and
-    the models can be awaited. When that loop ends, a thread does the job anew.
+    """Buffer in threads beside the conversation (the default).
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
     and runs; those still at work when the interpreter exits are waited for `exit_timeout` seconds
     and then left behind, their messages simply stay unobserved. With an archive, their results are
-    there for the next process, and what a process leaves behind is begun again by another.
+    there for the next process, and what a killed process leaves behind is begun again by another.
 
     Args:
-        workers: How many jobs run at once in threads; `None`: 4.
-        tasks: How many more run at once as tasks; `None`: 256, and none where `workers` is given.
+        workers: How many jobs run at once.
         queue: How many more may wait; a job beyond is refused and tried again later.
         exit_timeout: Seconds that the interpreter's exit waits for jobs at most.
 
@@ -185,30 +164,22 @@ class BackgroundBuffering(ForgettingExecutor):
         ConfigurationError: When a number is out of range.
     """
 
-    def __init__(
-        self,
-        workers: int | None = None,
-        *,
-        tasks: int | None = None,
-        queue: int = 256,
-        exit_timeout: float = 5.0,
-    ) -> None:
-        most = (_TASKS if workers is None else 0) if tasks is None else tasks
-        self._workers = check_count("workers", _WORKERS if workers is None else workers)
-        self._tasks, self._queue = check_number("tasks", most), check_number("queue", queue)
+    def __init__(self, workers: int = 32, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
+        self._workers = check_count("workers", workers)
+        self._queue = check_number("queue", queue)
         self._exit_timeout = _check_patience("exit_timeout", exit_timeout)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self.is_closed = False
         """Whether no more jobs are taken."""
-        self._leases: Leases | None = None
+        self._claims: Claims | None = None
         self.begin_anew()
         begin_anew_after_fork(self)
         _close_at_exit(self)
 
     def __repr__(self) -> str:
         return (
-            f"BackgroundBuffering(workers={self._workers}, tasks={self._tasks}, "
-            f"queue={self._queue}, exit_timeout={self._exit_timeout})"
+            f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
+            f"exit_timeout={self._exit_timeout})"
         )
 
     def begin_anew(self) -> None:
@@ -218,25 +189,25 @@ class BackgroundBuffering(ForgettingExecutor):
         self._jobs = OrderedDict(
             (job.cycle_id, replace(job, done=_make_set_event())) for job in done
         )
-        self._asked: set[_Job] = set()
+        self._unfinished: set[_Job] = set()
+        """Jobs that are asked for, wait for a thread, or are at work in one."""
         self._waiting: deque[_Job] = deque()
-        self._running: set[str] = set()
-        self._awaited: set[_Job] = set()
         self._threads = 0
 
-    def share(self, archive: MessageArchive, seconds: float = 120.0) -> None:
+    def share(self, archive: MessageArchive, seconds: float = CLAIM_SECONDS) -> None:
         """Run jobs for, and take results from, all workers with this archive.
 
         Args:
             archive: What the workers share. Asking for the same one again changes nothing.
-            seconds: How long a job of a worker that died waits for another worker.
+            seconds: How long a job of a worker that was killed waits for another worker.
 
         Raises:
             ConfigurationError: When it shares another archive already.
         """
-        lasts = check_seconds("seconds", seconds)
         with self._lock:
-            self._leases = share_leases(self._leases, archive, lasts, "BackgroundBuffering")
+            if self._claims is None:
+                self._claims = Claims(archive, seconds, "BackgroundBuffering")
+            self._claims.refuse_other(archive)
 
     def submit(
         self,
@@ -250,171 +221,123 @@ class BackgroundBuffering(ForgettingExecutor):
         deletion: int | None = None,
         request: Callable[[], JobRequest] | None = None,
     ) -> bool:
+        job = _Job(cycle_id, key, work, thread_id, resource_id, about, deletion)
         with self._lock:
-            self._leave_closed_loops()
             known = self._jobs.get(cycle_id)
             if known is not None and not _has_failed(known):
                 return True
-            busy = key in self._running or any(
-                job.key == key for job in (*self._waiting, *self._asked, *self._awaited)
-            )
-            threads = (thread_id, *about)
-            job = _Job(cycle_id, key, work, threads=threads, resource_id=resource_id)
-            awaited = getattr(work, "awaited", None)  # of a job whose models can be awaited
-            if self._tasks and awaited is not None:
-                job.loop, job.awaited = _find_loop(), awaited
-            most = self._queue + self._workers
-            if job.loop is not None:
-                most += self._tasks - len(self._awaited)
-            if self.is_closed or busy or most <= len(self._waiting) + len(self._asked):
+            is_busy = any(other.key == key for other in self._unfinished)
+            is_full = len(self._unfinished) >= self._workers + self._queue
+            if self.is_closed or is_busy or is_full:
                 return False
             self._jobs[cycle_id] = job
+            self._unfinished.add(job)
             self._forget_old()
-            if self._leases is None:
-                self._enqueue(job)
-            else:
-                self._asked.add(job)
-                tell = partial(self._answered, job)
-                self._leases.ask(
-                    cycle_id, thread_id, resource_id, tell, about=about, deletion=deletion
-                )
-            return True
-
-    def _answered(self, job: _Job, claim: Claim) -> bool:
-        """Run a job that is this worker's, leave it to another that has it; tell if it is run."""
+        is_ours = self._claim(job)
         with self._lock:
-            if job not in self._asked:
-                return False
-            self._asked.discard(job)
-            if claim == "mine":
-                self._enqueue(job)
-                self._lock.notify_all()
-            else:
-                self._end(job, None)
-            return claim == "mine"
+            if not job.done.is_set():
+                if is_ours:
+                    self._begin(job)
+                else:
+                    self._end(job, None)
+                return True
+            is_asked_again = cycle_id in self._jobs
+        if is_ours and not is_asked_again:
+            self._release(job)
+        return True
 
-    def _enqueue(self, job: _Job) -> None:
-        loop, at_work = job.loop, len(self._running) + len(self._waiting)
-        if loop is not None and at_work >= self._workers and len(self._awaited) < self._tasks:
-            self._awaited.add(job)
-            try:
-                loop.call_soon_threadsafe(self._begin_task, job)
-            except RuntimeError:  # it was closed meanwhile
-                self._awaited.discard(job)
-            else:
-                return
-        self._wait_for_thread(job)
+    def _claim(self, job: _Job) -> bool:
+        """Ask for a job; it is this worker's when the archive fails."""
+        if self._claims is None:
+            return True
+        claim = self._claims.claim(
+            job.cycle_id, job.thread_id, job.resource_id, job.about, deletion=job.deletion
+        )
+        job.is_claimed = claim == "mine"
+        return claim in ("mine", None)
 
-    def _wait_for_thread(self, job: _Job) -> None:
-        job.loop = None
+    def _release(self, job: _Job) -> None:
+        if self._claims is not None and job.is_claimed:
+            self._claims.release(job.cycle_id)
+
+    def _begin(self, job: _Job) -> None:
         self._waiting.append(job)
-        if self._threads < self._workers and self._threads < self._unfinished():
+        if self._threads < self._workers:
             self._threads += 1
             threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
 
     def peek(self, cycle_id: str) -> JobState:
-        state = self._known(cycle_id)
-        return self._leases.read(cycle_id) if state is None and self._leases else state
-
-    def _known(self, cycle_id: str) -> JobState:
         with self._lock:
-            self._leave_closed_loops()
             job = self._jobs.get(cycle_id)
-        if job is None:
-            return None
-        return job.result if job.done.is_set() else "running"
+        if job is not None:
+            return job.result if job.done.is_set() else "running"
+        return None if self._claims is None else self._claims.read(cycle_id)
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         ends_at = time.monotonic() + timeout
         with self._lock:
             job = self._jobs.get(cycle_id)
-            if job is not None:  # until its lease is granted nobody knows whether it has to wait
-                self._lock.wait_for(lambda: job not in self._asked, timeout)
-            if timeout > 0:
-                self._leave_loops()
-            if job is not None and job in self._waiting and len(self._running) >= self._workers:
-                self._waiting.remove(job)
+            is_stuck = job in self._waiting and self._threads >= self._workers
+            if job is not None and is_stuck:
                 self._end(job, None)
-                self._leave(job)
-                return "withdrawn"
+        if job is not None and is_stuck:
+            self._release(job)
+            return "withdrawn"
         if job is not None:
-            job.done.wait(max(0.0, ends_at - time.monotonic()))
-        state = self._known(cycle_id)
-        if state is not None or self._leases is None:
-            return state
-        return self._leases.wait(cycle_id, max(0.0, ends_at - time.monotonic()))
+            job.done.wait(timeout)
+        while (state := self.peek(cycle_id)) == "running":
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(left, POLL_SECONDS))
+        return state
 
     def flush(self, timeout: float | None = None) -> bool:
         with self._lock:
-            if timeout is None or timeout > 0:
-                self._leave_loops()
-            return self._lock.wait_for(lambda: not self._unfinished(), timeout)
+            return self._lock.wait_for(lambda: not self._unfinished, timeout)
 
     def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
         wanted = frozenset(thread_ids)
-
-        def is_meant(job: _Job) -> bool:
-            if resource_id is not None and job.resource_id == resource_id:
-                return True
-            return not wanted.isdisjoint(add_parents(job.threads))
-
         with self._lock:
-            for job in filter(is_meant, [*self._jobs.values()]):
-                del self._jobs[job.cycle_id]
-                self._release(job)
-                job.is_withdrawn = True
-                if job in self._waiting:
-                    self._waiting.remove(job)
-                elif job in self._awaited and not job.is_ending:
-                    self._leave_task(job)
-                elif job in self._asked:
-                    self._asked.discard(job)
-                else:  # done, or at work in a thread
-                    continue
-                self._end(job, None)
+            for job in {*self._jobs.values(), *self._unfinished}:
+                is_its = resource_id is not None and job.resource_id == resource_id
+                if is_its or not wanted.isdisjoint(add_parents([job.thread_id, *job.about])):
+                    job.is_forgotten = True
+                    if self._jobs.get(job.cycle_id) is job:
+                        del self._jobs[job.cycle_id]
+                    if self._has_not_begun(job):
+                        self._end(job, None)
 
     def close(self, timeout: float = 5.0) -> bool:
         with self._lock:
             self.is_closed = True
-            for job in (*self._waiting, *self._asked):
+            dropped = [job for job in self._unfinished if self._has_not_begun(job)]
+            for job in dropped:
                 self._end(job, None)
-                self._leave(job)
-            self._waiting.clear()
-            self._asked.clear()
-            for job in self._list_stuck():
-                self._leave_task(job)
-                self._end(job, None)
-                self._leave(job)
-        ends_at = time.monotonic() + timeout
-        is_done = self.flush(timeout)
-        if is_done:  # its leases are given back
-            self.leave(max(0.0, ends_at - time.monotonic()))
-        return is_done
+        for job in dropped:
+            self._release(job)
+        return self.flush(timeout)
 
-    def leave(self, timeout: float = 1.0) -> None:
+    def leave(self) -> None:
         """Let other workers begin again what is at work here, because the process ends."""
-        if self._leases is not None:
-            self._leases.leave_all(timeout)
+        with self._lock:
+            left = list(self._unfinished)
+        for job in left:
+            self._release(job)
 
-    def _leave(self, job: _Job) -> None:
-        if self._leases is not None:
-            self._leases.leave(job.cycle_id)
-
-    def _release(self, job: _Job) -> None:
-        if self._leases is not None:
-            self._leases.release(job.cycle_id)
+    def _has_not_begun(self, job: _Job) -> bool:
+        return job in self._unfinished and job.work is not None
 
     def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job, and let go of the run that asked; without a result, of all."""
-        job.work, job.awaited, job.loop, job.task, job.result = None, None, None, None, result
-        job.context = contextvars.Context()
+        job.work, job.result, job.context = None, result, contextvars.Context()
+        self._unfinished.discard(job)
+        if job in self._waiting:
+            self._waiting.remove(job)
         if result is None and self._jobs.get(job.cycle_id) is job:
             del self._jobs[job.cycle_id]
         job.done.set()
         self._lock.notify_all()
-
-    def _unfinished(self) -> int:
-        return len(self._asked) + len(self._waiting) + len(self._running) + len(self._awaited)
 
     def _forget_old(self) -> None:
         finished = [key for key, job in self._jobs.items() if job.done.is_set()]
@@ -427,115 +350,33 @@ class BackgroundBuffering(ForgettingExecutor):
             with self._lock:
                 if not self._waiting:
                     self._threads -= 1
-                    self._lock.notify_all()
                     return
                 job = self._waiting.popleft()
-                self._running.add(job.key)
-            result = self._run(job)
+                work, job.work = job.work, None
+            result = self._run(job, work)
             with self._lock:
-                self._running.discard(job.key)
                 self._end(job, result)
 
-    # --- Tasks of the runs' event loops ----------------------------------------------------------
-
-    def _begin_task(self, job: _Job) -> None:
-        """Await a job; called in its event loop."""
-        with self._lock:
-            if job in self._awaited and job.loop is not None:
-                job.task = job.loop.create_task(self._await(job), context=job.context)
-
-    async def _await(self, job: _Job) -> None:
+    def _run(self, job: _Job, work: JobWork | None) -> JobResult | None:
+        """Run a job, keep its result for all workers, and return it if it counts."""
         try:
-            result = await job.awaited() if job.awaited is not None else None
-        except Exception:
-            logger.exception(_BROKEN)
-            result = None
-        except BaseException:  # the loop ends before the job does
-            self._go_on_in_thread(job)
-            raise
-        with self._lock:
-            if job in self._awaited:
-                job.work = lambda: result  # type: ignore[assignment]
-        try:
-            await asyncio.to_thread(self._conclude, job, result)
-        except BaseException:  # before a thread was free for it
-            self._go_on_in_thread(job)
-            raise
-
-    def _conclude(self, job: _Job, result: JobResult | None) -> None:
-        """Keep what a task came to."""
-        with self._lock:
-            if job not in self._awaited:
-                return
-            job.is_ending = True
-        result = self._keep(job, result)
-        with self._lock:
-            self._awaited.discard(job)
-            self._end(job, result)
-
-    def _go_on_in_thread(self, job: _Job) -> None:
-        with self._lock:
-            if job not in self._awaited or job.is_ending:
-                return
-            self._leave_task(job)
-            if self.is_closed:
-                self._end(job, None)
-                self._leave(job)
-            else:
-                self._wait_for_thread(job)
-                self._lock.notify_all()
-
-    def _leave_task(self, job: _Job) -> None:
-        """Let a task end without its job, which may be at work elsewhere before it does."""
-        self._awaited.discard(job)
-        job.context = job.context.copy()  # no two are in one context at once
-        if job.loop is not None and job.task is not None:
-            with suppress(RuntimeError):  # the loop was closed
-                job.loop.call_soon_threadsafe(job.task.cancel)
-
-    def _list_stuck(self) -> list[_Job]:
-        """List the tasks that do not go on while this thread waits."""
-        own, loops = _find_loop(), [(job, job.loop) for job in self._awaited if not job.is_ending]
-        return [job for job, loop in loops if loop is None or loop is own or not loop.is_running()]
-
-    def _leave_loops(self) -> None:
-        """Let threads go on with tasks that would not end while this thread waits."""
-        for job in self._list_stuck():
-            self._go_on_in_thread(job)
-
-    def _leave_closed_loops(self) -> None:
-        """Let threads go on with tasks that will never end."""
-        for job in [each for each in self._awaited if each.loop and each.loop.is_closed()]:
-            self._go_on_in_thread(job)
-
-    def _run(self, job: _Job) -> JobResult | None:
-        """Run a job, and keep its result for all workers."""
-        work, job.work = job.work, None
-        try:
-            result = job.context.run(work) if work else None
+            result = None if work is None else job.context.run(work)
         except BaseException:
-            logger.exception(_BROKEN)
+            logger.exception("a buffering job ended with an error; its messages stay as they are")
             result = None
-        return self._keep(job, result)
-
-    def _keep(self, job: _Job, result: JobResult | None) -> JobResult | None:
-        """Keep what came of a job for all workers, and return what counts."""
-        if job.is_withdrawn:
+        if job.is_forgotten or result is None:  # what raised is begun again when its claim ends
             return None
-        if self._leases is None:
+        if self._claims is None:
             return result
-        if result is None:
-            self._leases.release(job.cycle_id)
+        is_ours = job.is_claimed or self._claim(job)  # the archive may have failed when it was new
+        if not is_ours or (job.is_claimed and not self._claims.finish(job.cycle_id, result)):
+            logger.warning(
+                "the job %r is another worker's by now, or its thread was deleted; what came of it "
+                "here is dropped",
+                job.cycle_id,
+            )
             return None
-        return self._leases.finish(job.cycle_id, result)
-
-
-def _find_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread; `None` where none is running."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+        return result
 
 
 def _has_failed(job: _Job) -> bool:

@@ -28,10 +28,7 @@ from langgraph_om.core.effects import (
     CallReply,
     CallWithConfig,
     JobState,
-    KeepLease,
-    LeasedRequests,
     ModelReply,
-    Pause,
     PeekJobs,
     ReadTally,
     Requests,
@@ -49,7 +46,6 @@ from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
 from langgraph_om.models.ask import Calls, ask
 from langgraph_om.runtime.executors import Executor
 from langgraph_om.runtime.hooks import Hooks, read_hook_reply
-from langgraph_om.runtime.leases import KeptLease
 from langgraph_om.runtime.telemetry import record_cycle
 
 ResultT = TypeVar("ResultT")
@@ -95,8 +91,8 @@ class RunContext:
     """What has the methods that flows call; empty where no feature brings any."""
     emit: Callable[[Event], None] | None = None
     """Shows an event at the moment it happens; outside a graph `step` returns events instead."""
-    jobs_are_here: bool = True
-    """Whether the executor is one of this package: it never waits for a network, nor raises."""
+    jobs_may_wait: bool = False
+    """Whether the executor may wait for an archive or a network, or raise."""
     opening: Event | None = None
     """The event that announced the flow before it was driven."""
 
@@ -210,8 +206,6 @@ class _Cycle:
     begun: set[str] = field(default_factory=set)
     """The cycles that it said the start of."""
     events: list[Event] = field(default_factory=list)
-    lease: KeptLease | None = None
-    """What is renewed while it is waited for."""
 
     def begin(self, event: CycleStarted) -> None:
         self.begun.add(event["cycle_id"])
@@ -250,10 +244,7 @@ def supervise(
             try:
                 reply = perform(effect, context, cycle)
                 if isinstance(reply, Generator):  # else there is nothing to wait for
-                    if cycle.lease is None:
-                        reply = yield from reply
-                    else:
-                        reply = yield LeasedRequests(reply, cycle.lease)
+                    reply = yield from reply
             except Exception as error:  # noqa: BLE001 it is raised where the flow asked for it
                 resume, reply = flow.throw, error
             else:
@@ -285,18 +276,14 @@ def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requ
 
 
 def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
-    method = _find_method(context.storage, effect.method)
+    method = effect.method
+    if isinstance(method, str):
+        method = _find_method(context.storage, method)
     began = time.monotonic()
     done: CallReply = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
     return replace(done, seconds=seconds)
-
-
-def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
-    renew = _find_method(context.storage, "renew")
-    renewed = partial(renew, effect.job_id, effect.owner, seconds=effect.seconds)
-    cycle.lease = KeptLease(renewed, effect.seconds)
 
 
 def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
@@ -315,28 +302,23 @@ def _peek_jobs(
     def peek() -> dict[str, JobState]:
         return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
 
-    if context.jobs_are_here and not context.storage:
+    if not context.jobs_may_wait:
         return peek()
-    done: CallReply = yield Call(peek, "om_archive")  # it may look into the archive
-    if context.jobs_are_here:
-        done.unwrap()
+    done: CallReply = yield Call(peek, "om_archive")
     running: dict[str, JobState] = dict.fromkeys(effect.cycle_ids, "running")
     return _read_executor("peek", done, running)
 
 
 def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
     """Wait for half of what is left; the other half is for asking instead."""
-    wait_for, seconds = partial(context.jobs.wait, effect.cycle_id), cycle.seconds_left() / 2
-    if context.jobs_are_here:
-        state: JobState = yield Pause(seconds, wait_for)
-        return state
-    done: CallReply = yield Call(partial(wait_for, seconds), "om_wait")
+    wait = partial(context.jobs.wait, effect.cycle_id, cycle.seconds_left() / 2)
+    done: CallReply = yield Call(wait, "om_wait")
     otherwise: JobState = "running"
     return _read_executor("wait", done, otherwise)
 
 
 def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
-    if context.jobs_are_here:
+    if not context.jobs_may_wait:
         return effect.function()
     done: CallReply = yield Call(effect.function, "om_submit")
     return bool(_read_executor("submit", done, otherwise=False))
@@ -407,7 +389,6 @@ _REPLIES: Mapping[type, _Reply] = {
     CallHook: _call_hook,
     CallWithConfig: _call_with_config,
     Storage: _call_storage,
-    KeepLease: _keep_lease,
     PeekJobs: _peek_jobs,
     WaitForJob: _wait_for_job,
     Submit: _submit,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
-from langchain_core.runnables import Runnable
 
-from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import name_zone
 from langgraph_om.core.content.message_keys import derive_id
@@ -25,11 +22,7 @@ from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.ask import only_blocks
-from langgraph_om.models.model_value import leaves_of
-from langgraph_om.models.providers import default_model
-from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import JobWork
+from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.flows import RunContext
 
 VERSION = 1
@@ -180,30 +173,6 @@ def _name(value: Any) -> Any:
     return key if isinstance(key, str) else f"{type(value).__qualname__} {value}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocking:
-    """A job as it is done in this process."""
-
-    job: Cycle
-    context: RunContext
-
-    def __call__(self) -> JobResult:
-        return cast("JobResult", drive(run_job(self.job), self.context).events[-1])
-
-
-class _Awaitable(_Blocking):
-    """One whose models can be awaited."""
-
-    __slots__ = ()
-
-    async def awaited(self) -> JobResult:
-        return cast("JobResult", (await adrive(run_job(self.job), self.context)).events[-1])
-
-
-def choose_work(job: Cycle, context: RunContext) -> JobWork:
-    """Return a job that can be awaited, unless one of the models only blocks."""
-    values, actor = context.calls.models.values.items(), context.calls.actor
-    leaves = [leaf for role, value in values for _, leaf in leaves_of(role, value)]
-    models = [default_model(actor) if leaf == ACTORS_OWN else leaf for leaf in leaves]
-    blocks = any(isinstance(model, Runnable) and only_blocks(model) for model in models)
-    return (_Blocking if blocks else _Awaitable)(job, context)
+def do_job(job: Cycle, context: RunContext) -> JobResult:
+    """Do a job in this process, and return its result."""
+    return cast("JobResult", drive(run_job(job), context).events[-1])

@@ -63,7 +63,7 @@ from langgraph_om.runtime.executors import (
 )
 from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_failures
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.job_requests import build_request, carry_out_request, choose_work
+from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
 from langgraph_om.runtime.run import ResourceId, Runs, find_acting
 from langgraph_om.runtime.state import (
     MAX_SPANS,
@@ -424,9 +424,10 @@ class StepRunner:
         return not isinstance(self.buffering, InlineBuffering)
 
     @property
-    def jobs_are_here(self) -> bool:
-        """Whether the executor never waits for a network."""
-        return isinstance(self.buffering, BackgroundBuffering | InlineBuffering)
+    def jobs_may_wait(self) -> bool:
+        """Whether the executor may wait for an archive or a network."""
+        is_ours = isinstance(self.buffering, BackgroundBuffering | InlineBuffering)
+        return not is_ours or self.archive is not None
 
     @property
     def has_last_step(self) -> bool:
@@ -482,7 +483,7 @@ class StepRunner:
             self.carry_out,
             tuple(self._storage),
             emit,
-            jobs_are_here=self.jobs_are_here,
+            jobs_may_wait=self.jobs_may_wait,
         )
 
     # --- Flows -----------------------------------------------------------------------------------
@@ -619,7 +620,7 @@ class StepRunner:
                     self.buffering.submit,
                     job.cycle_id,
                     job.key,
-                    choose_work(job, replace(context, opening=job.start)),
+                    partial(do_job, job, replace(context, opening=job.start)),
                     thread_id=whose["thread_id"],
                     resource_id=whose["resource_id"],
                     about=job.about,
@@ -648,9 +649,14 @@ class StepRunner:
             raise ConfigurationError(msg)
         return carry_out_request(self.settings, request), context
 
+    @property
+    def job_seconds(self) -> float:
+        """How long a background job may take."""
+        return self.deadline * JOB_DEADLINES
+
     def _context_ahead(self, config: RunnableConfig | None, actor: str = "") -> RunContext:
         context = self.context(config, actor=actor)
-        calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
+        calls = replace(context.calls, deadline=self.job_seconds)
         return replace(context, calls=calls)
 
     def _window(
@@ -772,8 +778,7 @@ class StepRunner:
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
         begun = time.monotonic()
-        # One of this package is looked at in no time; another one may ask a server.
-        while not (self.flush(0) if self.jobs_are_here else await asyncio.to_thread(self.flush, 0)):
+        while not await asyncio.to_thread(self.flush, 0):  # which may ask a server
             if timeout is not None and time.monotonic() - begun >= timeout:
                 return False
             await asyncio.sleep(POLL_SECONDS)

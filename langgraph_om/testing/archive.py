@@ -221,42 +221,43 @@ def _claim(archive: Any, job: str, owner: str, seconds: float = 60.0) -> Any:
 
 
 def one_owner_holds_a_job(archive: Any, name: str) -> None:
-    """Only who holds a job renews, finishes or releases it."""
+    """Only who holds a job finishes, releases or hands it over."""
     expect(archive.job(name), None, "a job that nobody asked for")
     lease = 60.0
     claims = [_claim(archive, name, owner, lease) for owner in ("me", "you", "me")]
     expect(claims, ["mine", "taken", "mine"], "claims")
-    expect_not(archive.renew(name, "you", seconds=60), "a renewal by another")
+    expect_not(archive.take_over(name, "him", "you", seconds=60), "a takeover from another")
     expect_not(archive.finish(name, "you", {"x": 1}), "an end by another")
-    archive.release(name, "you")
+    expect_not(archive.release(name, "you"), "a release by another")
     view = archive.job(name)
     expect((view.state, view.owner, view.result), ("running", "me", None), "the job")
     expect_that(lease / 2 < view.expires_in <= lease, "its time left")
-    expect_that(archive.renew(name, "me", seconds=600), "a renewal")
+    expect_that(archive.take_over(name, "me", "her", seconds=600), "a takeover")
+    expect_that(archive.take_over(name, "me", "her", seconds=600), "the same again")
     expect_that(archive.job(name).expires_in > lease, "the time left then")
     result = {"text": "\x00\ud800"}
-    expect_that(archive.finish(name, "me", result), "the end")
-    expect_that(archive.finish(name, "me", {"x": 2}), "the end again")
-    expect_not(archive.finish(name, "you", {"x": 3}), "an end by another")
-    expect_not(archive.renew(name, "me", seconds=60), "a renewal after the end")
-    archive.release(name, "me")
+    expect_not(archive.finish(name, "me", result), "an end by who handed it over")
+    expect_that(archive.finish(name, "her", result), "the end")
+    expect_that(archive.finish(name, "her", {"x": 2}), "the end again")
+    expect_not(archive.take_over(name, "her", "me", seconds=60), "a takeover after the end")
+    expect_not(archive.release(name, "her"), "a release after the end")
     expect([_claim(archive, name, owner) for owner in ("you", "me")], ["done", "done"], "claims")
     view = archive.job(name)
-    expect((view.state, view.owner, view.result), ("done", "me", result), "the job then")
+    expect((view.state, view.owner, view.result), ("done", "her", result), "the job then")
 
 
 def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
-    """Another may claim a job whose lease has ended; its former owner then cannot finish."""
+    """Another may claim a job whose claim has ended; its former owner then cannot finish."""
     _claim(archive, name, "slow", seconds=0.05)
     _claim(archive, f"{name} 2", "slow", seconds=0.05)
     time.sleep(0.2)
     view = archive.job(name)
-    expect((view.state, view.owner), ("expired", "slow"), "the job after its lease")
+    expect((view.state, view.owner), ("expired", "slow"), "the job after its claim")
     expect_that(view.expires_in < 0, "its time left")
     done = archive.finish(f"{name} 2", "slow", {"late": True})
-    expect_that(done, "an end after the lease that nobody took over")
-    expect(_claim(archive, name, "next"), "mine", "a claim after the lease")
-    expect_not(archive.renew(name, "slow", seconds=60), "the former's renewal")
+    expect_that(done, "an end after the claim that nobody else made")
+    expect(_claim(archive, name, "next"), "mine", "a claim after that")
+    expect_not(archive.take_over(name, "slow", "slow", seconds=60), "the former's takeover")
     expect_not(archive.finish(name, "slow", {}), "the former owner's end")
     expect(_claim(archive, name, "slow"), "taken", "the former owner's claim")
     expect_that(archive.finish(name, "next", {"by": "next"}), "the new owner's end")
@@ -266,8 +267,10 @@ def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
 def jobs_are_given_back_and_forgotten(archive: Any, name: str) -> None:
     """A released job is free at once; old jobs that ended are pruned, running ones not."""
     _claim(archive, name, "me")
-    archive.release(name, "me")
+    expect_that(archive.release(name, "me"), "a release")
     expect_not(archive.finish(name, "me", {}), "an end after giving it back")
+    expect(archive.job(name).state, "expired", "a job that was given back")
+    expect_not(archive.take_over(name, "me", "him", seconds=60), "a takeover of it")
     expect(_claim(archive, name, "you"), "mine", "a claim of what was given back")
     _claim(archive, f"{name} done", "me")
     archive.finish(f"{name} done", "me", {})
@@ -299,7 +302,7 @@ def _expect_gone(archive: Any, thread: str) -> None:
     expect(archive.find("a", thread_id=thread), None, "its message by key")
     expect(archive.groups(thread_id=thread), [], "its groups")
     expect_not(archive.finish(f"{thread} j", "me", {}), "the end of its job")
-    expect_not(archive.renew(f"{thread} j", "me", seconds=9), "its job's lease")
+    expect_not(archive.take_over(f"{thread} j", "me", "me", seconds=9), "its job's claim")
     expect(archive.job(f"{thread} j"), None, "its job")
 
 

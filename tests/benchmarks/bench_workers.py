@@ -168,7 +168,7 @@ def run(server: str, workers: int, args: argparse.Namespace) -> Figures:
     """Have some workers carry out what all conversations ask for."""
     with database_at(server) as url:
         kept = Kept()
-        buffering = ServerBuffering(client=kept, max_pending=100_000, grace=60)
+        buffering = ServerBuffering(client=kept, max_pending=100_000)
         memory = make_memory(url, 0, buffering)
         agent = create_memory_agent(
             ScriptedChatModel("Noted."), memory=memory, checkpointer=InMemorySaver()

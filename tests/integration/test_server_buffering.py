@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,9 +33,9 @@ from support.agents import (
     uncovered,
     values,
 )
+from support.claims import end_claims
 from support.clock import Clock
 from support.server_double import RefusedError, ServerDouble, plain_worker
-from support.waiting import eventually
 
 AHEAD = {"buffer_tokens": 80}
 CHECKS = [name for name, _ in executor_conformance(lambda _run: ServerBuffering())]
@@ -118,7 +117,7 @@ def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     assert graph.invoke(run["input"])["outcome"] == "done"
     assert graph.invoke(run["input"]) == {
         "cycle_id": run["metadata"]["om_cycle_id"],
-        "outcome": "taken",
+        "outcome": "withdrawn",
     }
     assert len(of_kind(say(agent.graph, on_thread(), turn(3)), "buffering-end")) == 1
 
@@ -148,8 +147,7 @@ def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     agent = agent_with(server, archive)
     cycle_id = first_job(agent)
     assert len(server.runs_given) == 1
-    assert archive.renew(cycle_id, archive.job(cycle_id).owner, seconds=0.01)
-    eventually(lambda: archive.job(cycle_id).state == "expired")
+    end_claims(archive, cycle_id)
     server.forgets = False
     parts = say(agent.graph, on_thread(), turn(5))
     assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
@@ -157,16 +155,6 @@ def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
     assert agent.memory.flush(30)
     assert of_kind(say(agent.graph, on_thread(), turn(6)), "buffering-end")
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
-
-
-@pytest.mark.slow
-def test_a_run_that_waits_for_a_free_worker_is_not_lost(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive, grace=0.05)
-    cycle_id = first_job(agent)
-    time.sleep(0.1)
-    assert agent.memory.buffering.peek(cycle_id) == "running"
-    assert len(server.runs_given) == 1
 
 
 @pytest.mark.slow
@@ -180,7 +168,7 @@ def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
     assert agent.memory.buffering.wait(cycle_id, 30) == "withdrawn"
     graph = worker_graph(worker(archive))
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "withdrawn"
-    assert archive.job(cycle_id) is None
+    assert archive.job(cycle_id).state == "expired"
 
 
 @pytest.mark.slow
@@ -211,31 +199,16 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("why", ["busy", "full"])
-def test_a_job_for_which_there_is_no_room_now_is_begun_again_by_who_waits_for_it(
-    why: str, archive: Any
-) -> None:
-    server, about = ServerDouble(forgets=True), {"thread_id": "t", "resource_id": None, "about": []}
-    one, other = (ServerBuffering(client=server, grace=0.05, max_pending=1) for _ in range(2))
-
-    def send(name: str, executor: ServerBuffering) -> bool:
-        job: Any = {"cycle_id": name, "operation": "observation", **about}
-        return executor.submit(name, name, lambda: job, **about, request=lambda: job)  # type: ignore[arg-type]
-
-    one.share(archive)
-    other.share(archive)
-    assert send("job", one)  # what waits for it is in the checkpoint, which other processes read
-    time.sleep(0.1)
-    assert other.peek("job") == "expired"
-    if why == "busy":
-        server.refuses = 429
-    else:
-        server.forgets = False
-        assert send("another", other)
-    assert not send("job", other)
-    assert one.peek("job") == "expired"
-    server.refuses = None
-    assert send("job", one)
+def test_a_run_that_waits_too_long_for_a_free_worker_does_nothing(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    cycle_id = first_job(agent)
+    end_claims(archive, cycle_id)
+    say(agent.graph, on_thread(), turn(5))
+    first, second = server.runs_given
+    graph = worker_graph(worker(archive))
+    assert graph.invoke(first["input"])["outcome"] == "withdrawn"
+    assert graph.invoke(second["input"])["outcome"] == "done"
 
 
 def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
@@ -265,19 +238,37 @@ def test_a_worker_with_other_settings_fails_the_job_by_name(archive: Any) -> Non
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None:
+def test_a_run_that_was_stopped_and_is_tried_again_goes_on(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive)
     cycle_id = first_job(agent)
+    given, config = server.runs_given[0]["input"], {"configurable": {"run_id": "r1"}}
 
     def stop(request: Any) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plain_worker(archive, stop).invoke(server.runs_given[0]["input"])
-    eventually(lambda: archive.job(cycle_id).state == "expired")
+        plain_worker(archive, stop).invoke(given, config)
+    assert archive.job(cycle_id).state == "running"
     graph = worker_graph(worker(archive))
-    assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "done"
+    assert graph.invoke(given, {"configurable": {"run_id": "r2"}})["outcome"] == "withdrawn"
+    assert graph.invoke(given, config)["outcome"] == "done"
+
+
+@pytest.mark.slow
+def test_a_result_that_comes_too_late_does_not_count(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    cycle_id, claims = first_job(agent), []
+
+    def work(request: Any) -> Any:
+        end_claims(archive)
+        claims.append(archive.claim(cycle_id, "next", seconds=60, thread_id="t", resource_id=None))
+        return {"type": "buffering-end"}
+
+    told = plain_worker(archive, work).invoke(server.runs_given[0]["input"])
+    assert (told["outcome"], claims) == ("overtaken", ["mine"])
+    assert archive.job(cycle_id).result is None
 
 
 # --- Deletion ------------------------------------------------------------------------------------
@@ -370,8 +361,6 @@ def test_what_cannot_be_meant_is_refused(archive: Any, caplog: pytest.LogCapture
         ServerBuffering("http://localhost", client=ServerDouble())
     with pytest.raises(ConfigurationError, match="`max_pending` is 0"):
         ServerBuffering(max_pending=0)
-    with pytest.raises(ConfigurationError, match="`grace` is 90; pass half of `lease`"):
-        ServerBuffering(grace=90)
     with pytest.raises(ConfigurationError, match="has no archive"):
         ServerBuffering().peek("a")
     agent = make_agent(

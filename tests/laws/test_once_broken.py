@@ -315,7 +315,7 @@ def test_a_job_of_which_nothing_is_left_is_no_failure(begin: Begin) -> None:
     assert "others" not in world.threads["a"].points[-1].values["om"]["attempts"]
 
 
-def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(begin: Begin) -> None:
+def test_a_job_whose_worker_fails_while_a_turn_waits_holds_no_turn(begin: Begin) -> None:
     world = begin(Rules(buffering="server", storage="archive"))
     thread, worker, served = world.threads["a"], world.workers[0], world.served
     assert served is not None
@@ -325,7 +325,8 @@ def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(be
     world.archive.away = "asking"  # so that the worker fails
     parts = world.talk(thread, worker, 700)
     assert served.outcomes == ["ArchiveError"]
-    assert [failed["reason"] for failed in of_kind(parts, "buffering-failed")] == ["abandoned"]
+    assert len(of_kind(parts, "buffering-failed")) == 1
+    assert of_kind(parts, "observation-end")
 
 
 def test_job_that_was_given_up_is_sent_anew_in_each_fork(begin: Begin) -> None:

@@ -63,7 +63,6 @@ def hold():
     if archive:
         locks += [part._lock for part in runner._storage if hasattr(part, "_lock")]
         locks += [runner.archive._database._lock]
-        locks += [runner.buffering._leases._lock]
     for lock in locks:
         lock.acquire()
     held.set()

@@ -194,7 +194,7 @@ async def test_a_server_carries_out_each_job_once_beside_the_turns(tmp_path: Pat
 
 
 async def test_nothing_is_lost_when_the_server_is_killed_and_started_again(tmp_path: Path) -> None:
-    place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4", OM_GRACE="1.5")
+    place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4")
     port, turns, threads = free_port(), list[tuple[float, list[Any]]](), list[str]()
 
     async def all_say(client: LangGraphClient, start: int, count: int, pause: float = 0) -> None:
@@ -241,15 +241,15 @@ class Noted(ServerBuffering):
 
 
 def test_conversations_go_on_while_their_worker_is_killed_and_started_again(tmp_path: Path) -> None:
-    lost_after = {"lease": 4.0, "grace": 1.5}
-    place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4", OM_GRACE="1.5")
+    place = make_place(tmp_path, OM_DELAY="0.5", OM_LEASE="4")
     port, turns, is_over = free_port(), list[tuple[float, list[Any]]](), threading.Event()
-    buffering = Noted(f"http://127.0.0.1:{port}", **lost_after)
+    buffering, archive = Noted(f"http://127.0.0.1:{port}"), SQLAlchemyArchive(place.archive)
+    buffering.share(archive, 4.0)
     memory = ObservationalMemory(
         scripted(),
         observation={"message_tokens": 600, "buffer_tokens": 100},
         reflection={"observation_tokens": 900},
-        archive=place.archive,
+        archive=archive,
         buffering=buffering,
     )
     agent = create_memory_agent(
@@ -308,7 +308,7 @@ def values(agent: Any, name: str) -> Any:
 
 
 async def test_a_run_that_the_server_takes_up_again_goes_on_at_once(tmp_path: Path) -> None:
-    place = make_place(tmp_path, OM_DELAY="25")  # with a lease of two minutes
+    place = make_place(tmp_path, OM_DELAY="25")  # with a claim of five minutes
     port = free_port()
     with serve(place.folder, more=place.more, port=port) as server:
         async with server.client() as client:

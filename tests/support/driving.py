@@ -12,7 +12,6 @@ from langgraph_om.core.effects import (
     CallHook,
     CallReply,
     CallWithConfig,
-    KeepLease,
     ModelReply,
     ReadTally,
     Storage,
@@ -104,7 +103,7 @@ class _Run:
         if isinstance(item, ReadTally):
             return self.tally
         self.effects.append(item)
-        if isinstance(item, Warn | KeepLease):
+        if isinstance(item, Warn):
             return None
         if isinstance(item, Together):
             return [self.follow_beside(flow) for flow in item.flows]

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from langgraph_om.core.wire import JobRequest
-from langgraph_om.integrations.worker_graph import JobLease, build_worker
+from langgraph_om.integrations.worker_graph import build_worker
 from langgraph_om.memory import runner_of
 from support.agents import remembering, scripted
 from support.clock import Clock
@@ -90,9 +90,7 @@ class ServerDouble:
         ]
 
 
-def plain_worker(
-    archive: Any, run_job: Callable[[Mapping[str, Any]], Any], lease: float = 120.0
-) -> Any:
+def plain_worker(archive: Any, run_job: Callable[[Mapping[str, Any]], Any]) -> Any:
     """A worker's graph that does jobs by a function."""
     runner = runner_of(remembering(scripted(), Clock()))
 
@@ -103,4 +101,4 @@ def plain_worker(
 
         return flow(), runner.context(config)
 
-    return build_worker(make_work, lambda sender: JobLease(archive, lease, sender))
+    return build_worker(archive, make_work)

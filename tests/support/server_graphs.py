@@ -1,8 +1,8 @@
 """What the servers of tests serve: an agent, memory's worker, and a note of what is done when.
 
 The environment says where the archive is (`OM_ARCHIVE`), where notes are written (`OM_NOTES`), how
-long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_GRACE`, `OM_LEASE`), and
-whether runs stay (`OM_KEEPS`).
+long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_LEASE`), and whether runs
+stay (`OM_KEEPS`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent, worker_graph
+from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.wire import JobRequest
-from langgraph_om.integrations.worker_graph import JobLease, build_worker
+from langgraph_om.integrations.worker_graph import build_worker
 from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
@@ -58,15 +58,15 @@ class NotedBuffering(ServerBuffering):
 
 
 DELAY = float(os.environ.get("OM_DELAY", "0.3"))
-LEASE = float(os.environ.get("OM_LEASE", "120"))
-GRACE = float(os.environ.get("OM_GRACE", "30"))
+LEASE = float(os.environ.get("OM_LEASE", "300"))
+ARCHIVE = SQLAlchemyArchive(os.environ["OM_ARCHIVE"])
 SETTINGS: dict[str, Any] = {
     "observation": {
         "message_tokens": 600,
         "buffer_tokens": 100,
     },
     "reflection": {"observation_tokens": 900},
-    "archive": os.environ["OM_ARCHIVE"],
+    "archive": ARCHIVE,
     "hooks": {
         "on_observation_start": note("begun"),
         "on_observation_end": note("done"),
@@ -75,17 +75,17 @@ SETTINGS: dict[str, Any] = {
     },
 }
 
+buffering = NotedBuffering(os.environ.get("OM_WORKERS"), keep_runs="OM_KEEPS" in os.environ)
+buffering.share(ARCHIVE, LEASE)
 memory = ObservationalMemory(
     ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=DELAY
     ),
-    buffering=NotedBuffering(
-        os.environ.get("OM_WORKERS"), lease=LEASE, grace=GRACE, keep_runs="OM_KEEPS" in os.environ
-    ),
+    buffering=buffering,
     **SETTINGS,
 )
 agent = create_memory_agent(ScriptedChatModel("Noted, and I suggest a walk."), memory=memory)
-om_worker = worker_graph(memory, lease=LEASE)
+om_worker = build_worker(ARCHIVE, runner_of(memory).run_request, LEASE)
 
 # --- The checks of executors ---------------------------------------------------------------------
 
@@ -109,5 +109,4 @@ def _work(request: JobRequest, config: Any) -> Any:
     return flow(), runner_of(memory).context(config)
 
 
-_checked = SQLAlchemyArchive(os.environ["OM_ARCHIVE"])
-checks = build_worker(_work, lambda sender: JobLease(_checked, LEASE, sender))
+checks = build_worker(ARCHIVE, _work, LEASE)

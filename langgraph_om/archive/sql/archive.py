@@ -1,13 +1,14 @@
 """The archive in SQLite or PostgreSQL: messages, groups, records of resources, and jobs.
 
 Messages are read by page, by key and by branch. Groups only grow; one writer replaces the record of
-a resource; one worker at a time holds a job, by a lease, and only who holds it can finish it.
+a resource; one worker at a time has a claim to a job, and only that one can finish it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,6 @@ from sqlalchemy import (
     Engine,
     Select,
     and_,
-    delete,
     func,
     insert,
     or_,
@@ -88,6 +88,11 @@ from langgraph_om.errors import ConfigurationError
 
 _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]
 
+_PRUNE_SECONDS = 3600.0
+"""How often jobs that ended long ago are forgotten."""
+_KEPT_SECONDS = 86_400.0
+"""How long results stay that no step has taken in; a fork may still ask for them."""
+
 _RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
 
 
@@ -110,6 +115,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
 
     def __init__(self, url_or_engine: str | Engine) -> None:
         self._database = Database(url_or_engine)
+        self._prune_at = time.monotonic()
 
     @property
     def place(self) -> str:
@@ -436,8 +442,12 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
     ) -> Claim:
         check_name("owner", owner)
         check_span("seconds", seconds)
-        ends = database_clock() + seconds
-        is_free = or_(job_rows.c.owner == owner, job_rows.c.ends <= database_clock())
+        now, ends_at = database_clock(), job_rows.c.ends
+        ends = now + seconds
+        is_over = or_(ends_at <= now, ends_at > now + 2 * seconds)
+        if time.monotonic() >= self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_SECONDS
+            self.prune_jobs(older_than=_KEPT_SECONDS)
         with self._database.write("claim a job") as connection:
             if resource_id is not None:
                 hold_name(connection, "resource", resource_id)
@@ -452,7 +462,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             taking = new.on_conflict_do_update(
                 index_elements=["id"],
                 set_={"owner": owner, "ends": ends},
-                where=and_(job_rows.c.result.is_(None), is_free),
+                where=and_(job_rows.c.result.is_(None), or_(job_rows.c.owner == owner, is_over)),
             )
             connection.execute(taking)
             for key in sorted(add_parents([thread_id, *about]) - {thread_id}):
@@ -466,11 +476,13 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             return "done"
         return "mine" if row.owner == owner else "taken"
 
-    def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
+    def take_over(self, job_id: str, sender: str, owner: str, *, seconds: float) -> bool:
+        check_name("owner", owner)
         check_span("seconds", seconds)
-        held = update(job_rows).where(_is_held(job_id, owner))
-        with self._database.write("renew a lease") as connection:
-            return connection.execute(held.values(ends=database_clock() + seconds)).rowcount == 1
+        held = update(job_rows).where(_is_held(job_id, sender, owner))
+        taking = held.values(owner=owner, ends=database_clock() + seconds)
+        with self._database.write("take over a job") as connection:
+            return connection.execute(taking).rowcount == 1
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
         body = encode_json(f"the result of the job {job_id!r}", result)
@@ -482,9 +494,11 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             is_it = (job_rows.c.id == job_id, job_rows.c.owner == owner)
             return connection.execute(select(job_rows.c.id).where(*is_it)).first() is not None
 
-    def release(self, job_id: str, owner: str) -> None:
+    def release(self, job_id: str, owner: str) -> bool:
         with self._database.write("release a job") as connection:
-            connection.execute(delete(job_rows).where(_is_held(job_id, owner)))
+            held = update(job_rows).where(_is_held(job_id, owner))
+            ended = held.values(owner="", ends=database_clock())
+            return connection.execute(ended).rowcount == 1
 
     def job(self, job_id: str) -> JobView | None:
         left = (job_rows.c.ends - database_clock()).label("left")
@@ -574,6 +588,7 @@ def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
             connection.execute(update(group_rows).where(*where).values(in_log=in_log))
 
 
-def _is_held(job_id: str, owner: str) -> ColumnElement[bool]:
-    """Build the condition that this owner holds the job, whether or not the lease has ended."""
-    return and_(job_rows.c.id == job_id, job_rows.c.owner == owner, job_rows.c.result.is_(None))
+def _is_held(job_id: str, *owners: str) -> ColumnElement[bool]:
+    """Build the condition that one of these has the job, whether or not the claim has ended."""
+    has_it = job_rows.c.owner.in_(owners)
+    return and_(job_rows.c.id == job_id, has_it, job_rows.c.result.is_(None))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -62,7 +61,7 @@ from langgraph_om.core.wire import (
 )
 
 _LET_GO: Final[Mapping[str, str]] = {
-    # All workers know this by the lease, so that one of them begins again, at once.
+    # All workers know this by the claim, so that one of them begins again, at once.
     "expired": "abandoned: the worker that ran the job ended, or lost touch",
     "withdrawn": "overtaken: the job still waited for a free worker, and the turn asks by itself",
 }
@@ -242,44 +241,7 @@ def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> l
     return events
 
 
-@dataclass(frozen=True, slots=True)
-class FarEnd:
-    """When a lease ends that outlasts its time, in seconds of this process's clock."""
-
-    ends: float
-    since: float
-    """Since when it ends then, that is, since nobody has renewed it."""
-
-
-def judge_lease(
-    expires_in: float, lasts: float, renewed_every: float, now: float, noted: FarEnd | None
-) -> tuple[bool, FarEnd | None]:
-    """Tell whether a lease has an end that no lease can have, and nobody renews it.
-
-    The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
-
-    Args:
-        expires_in: Seconds until it ends, as the archive says.
-        lasts: Seconds that a lease lasts.
-        renewed_every: Seconds after which its holder renews it.
-        now: Seconds, of a clock that only goes forward.
-        noted: What was noted of the job when it was looked at before.
-
-    Returns:
-        Whether the job is stranded, and what to note of it.
-    """
-    if expires_in <= lasts:
-        return False, None
-    ends = now + expires_in
-    if noted is None or abs(ends - noted.ends) > renewed_every / 2:
-        return False, FarEnd(ends, now)
-    return now - noted.since >= lasts, noted
-
-
-# Jobs that are sent elsewhere: what is said of them there, whether they have begun, and failures.
-#
-# Who sends a job holds a short lease of it until a worker renews it for longer, under the same
-# name. So a job is at no time nobody's, and at most one worker has it.
+# Jobs that are sent elsewhere: what is said of them there, and failures.
 
 
 RUN_OF: Final = "om_thread:"
@@ -296,16 +258,6 @@ def describe_run(request: JobRequest) -> dict[str, str | bool | None]:
         "om_thread_id": request["thread_id"],
         "om_resource_id": request["resource_id"],
     }
-
-
-def has_begun(expires_in: float, grace: float) -> bool:
-    """Return whether a worker has a job, as its lease lasts longer than that of who sent it.
-
-    Args:
-        expires_in: Seconds until the lease ends.
-        grace: Seconds that the lease of who sends a job lasts, half a worker's at most.
-    """
-    return expires_in > grace
 
 
 def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:

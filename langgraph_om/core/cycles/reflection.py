@@ -63,8 +63,6 @@ def describe_reflection(
 def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
-    for keep in info.settings.features.having("keep_claim"):
-        yield from keep(info.record, "reflection", info.mode)
     log = yield from _condense(info, sources)
     text = write_log(log.groups)
     values = tell_found((yield from ask_for_values(info, None, text)))

@@ -493,11 +493,6 @@ class Feature:
     ) -> EffectFlow[bool]:
         """Ask to be the one that does an operation; not where somebody else does it."""
 
-    def keep_claim(
-        self, record: MemoryRecord, operation: Operation, mode: Mode
-    ) -> EffectFlow[None]:
-        """Keep what was claimed for as long as the work takes."""
-
     def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
         """Let go of what was claimed, of which nothing has come."""
 

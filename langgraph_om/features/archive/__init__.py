@@ -19,7 +19,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
 from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Identity, Setup
@@ -131,7 +131,7 @@ class Archiving(Feature):
         """Share the archive with the executor, so that all workers know of its jobs."""
         self._writer.store_uses = runner.store_uses
         if isinstance(runner.buffering, BackgroundBuffering | ServerBuffering):
-            runner.buffering.share(self._archive)
+            runner.buffering.share(self._archive, max(CLAIM_SECONDS, runner.job_seconds))
         return [self._writer, self._archive]
 
     def identify(self, who: Identity) -> Identity:

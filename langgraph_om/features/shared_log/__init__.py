@@ -48,7 +48,7 @@ from langgraph_om.features.shared_log.reducers import (
     write_others,
 )
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
-from langgraph_om.features.shared_log.threads import claim_reflection, keep_log, release_log
+from langgraph_om.features.shared_log.threads import claim_reflection, release_log
 from langgraph_om.runtime.state import Recent
 
 MAX_LOGS = 256
@@ -315,7 +315,6 @@ class SharedLogs(Feature):
         leave_below = limits.block_observations_at(window.tokens) + limits.observation_tokens
         return (yield from claim_reflection(record, mode, leave_below=leave_below))
 
-    keep_claim = staticmethod(keep_log)
     release = staticmethod(release_log)
 
     def divide(self, settings: Settings) -> Division:

@@ -68,7 +68,6 @@ from langgraph_om.features.shared_log.threads import (
     OtherThread,
     claim_log,
     count_in_others,
-    keep_log,
     read_other_threads_if_possible,
     release_log,
     split_batches,
@@ -327,7 +326,6 @@ def _begin(
 
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
     """Ask about all batches at once; what is written goes to the shared log."""
-    yield from keep_log(info.record, OTHERS, info.mode)
     asked: list[_BatchAnswer] = yield Together([_observe_batch(info, batch) for batch in batches])
     sections: list[Section] = []
     noticed = [answered.found for answered in asked]

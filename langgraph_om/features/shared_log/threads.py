@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.archive.protocol import CLAIM_SECONDS
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
@@ -23,7 +24,6 @@ from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import (
     EffectFlow,
-    KeepLease,
     Storage,
     call_storage,
     warn_once_an_outage,
@@ -318,16 +318,8 @@ def _fit_oldest(thread: OtherThread, count: int, limit: int) -> tuple[int, int]:
 
 # One thread at a time works on what all threads of a resource share, over all workers.
 #
-# The lease is a job in the archive without a result. It is renewed while the work goes on, and
-# held until the shared log has what came of it, so that who gets it next sees that; where a
-# process ends before, it ends by itself.
-
-
-LEASE_SECONDS: Final = 120.0
-"""How long the work of a process that ended, or of a thread that does not go on, keeps others from
-beginning anew."""
-AHEAD_SECONDS: Final = 600.0
-"""The same for a reflection ahead of need, which the thread keeps until the log has grown."""
+# The claim is a job in the archive without a result. It lasts until the shared log has what came of
+# it, so that who gets it next sees that; where a process ends before, it ends by itself.
 
 
 def claim_log(
@@ -338,19 +330,13 @@ def claim_log(
     Returns:
         Whether the thread is; not while another one is at it, or the archive fails.
     """
-    name, seconds = _describe_lease(record, operation, mode)
+    name = _name_claim(record, operation, mode)
     whose = {"thread_id": record["thread_id"], "resource_id": record["resource_id"]}
     try:
-        claim = yield from call_storage("claim", name, record["id"], seconds=seconds, **whose)
+        claim = yield from call_storage("claim", name, record["id"], seconds=CLAIM_SECONDS, **whose)
     except ArchiveError:
         return False
     return bool(claim == "mine")
-
-
-def keep_log(record: MemoryRecord, operation: Operation, mode: Mode) -> EffectFlow[None]:
-    """Keep what the thread claimed for as long as its work takes."""
-    name, seconds = _describe_lease(record, operation, mode)
-    yield KeepLease(name, record["id"], seconds)
 
 
 def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) -> EffectFlow[bool]:
@@ -365,7 +351,7 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
         Whether the thread is; not while another one is at it, or has condensed the log since. What
         others added to it since does no harm.
     """
-    name, _ = _describe_lease(record, "reflection", "ahead")
+    name = _name_claim(record, "reflection", "ahead")
     try:
         ahead = (yield from call_storage("job", name)) if log_tokens(record) < leave_below else None
     except ArchiveError:
@@ -385,9 +371,9 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
 
 
 def release_log(record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
-    """Let the next one work; a lease that the archive does not take back ends by itself."""
+    """Let the next one work; a claim that the archive does not take back ends by itself."""
     modes: tuple[Mode, ...] = ("blocking", "ahead")
-    for name in sorted({_describe_lease(record, operation, mode)[0] for mode in modes}):
+    for name in sorted({_name_claim(record, operation, mode) for mode in modes}):
         yield Storage("release", (name, record["id"]))
 
 
@@ -401,11 +387,10 @@ def release_after(record: MemoryRecord, sent: Sequence[LogChange]) -> EffectFlow
         yield from release_log(record, "reflection")
 
 
-def _describe_lease(record: MemoryRecord, operation: Operation, mode: Mode) -> tuple[str, float]:
-    """Return name and seconds; a turn does not wait for a reflection that is ready elsewhere."""
+def _name_claim(record: MemoryRecord, operation: Operation, mode: Mode) -> str:
+    """Name what is claimed; a turn does not wait for a reflection that is ready elsewhere."""
     is_kept = operation == "reflection" and mode == "ahead"
-    name = derive_id("shared-log", operation, record["resource_id"], "ahead" if is_kept else "")
-    return name, AHEAD_SECONDS if is_kept else LEASE_SECONDS
+    return derive_id("shared-log", operation, record["resource_id"], "ahead" if is_kept else "")
 
 
 MAX_THREADS = 200

@@ -285,7 +285,7 @@ def test_each_job_gets_one_owner(
     claims = run_together(processes, archive_workers.claim_all, url, owners)
     for job in zip(*claims, strict=True):
         assert sorted(job) == ["mine", *["taken"] * (WORKERS - 1)]
-    held = [archive.renew(f"job {i}", name, seconds=9) for i in range(20) for name, _ in owners]
+    held = [archive.release(f"job {i}", name) for i in range(20) for name, _ in owners]
     assert held.count(True) == 20
 
 

@@ -14,7 +14,6 @@ from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, SQLAlchemyArchive
 from langgraph_om.features import shared_log
-from langgraph_om.features.shared_log import threads as log_lease
 from langgraph_om.features.shared_log import threads as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
@@ -201,52 +200,6 @@ def ask_slowly(role: Any) -> Any:
         return role.reply(messages)
 
     return reply
-
-
-@pytest.mark.parametrize("buffer_tokens", [False, 0.2])
-def test_what_takes_longer_than_a_lease_is_not_begun_again(
-    files: SQLAlchemyArchive, buffer_tokens: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 1.2)
-    append(files, "noisy", 0, 70)
-    model = extractive(observer=ask_slowly(ExtractiveObserver()))
-    options = {"message_tokens": 1000, "buffer_tokens": buffer_tokens}
-    with (
-        sharing(files, model, observation=options, buffering=BackgroundBuffering()) as memory,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        agent = Agent(memory, InMemorySaver())
-        first = pool.submit(agent.say, "first")
-        time.sleep(1.5)
-        append(files, "noisy", 70, 1)  # so that it is not the same question
-        second = pool.submit(agent.say, "second")
-        first.result()
-        second.result()
-        memory.flush(30)
-        agent.say("first")
-    assert asked_observer(model) == 1
-    assert "noisy" in {group["thread_id"] for group in agent.state("first")[0]["log"]}
-
-
-def test_a_reflection_that_takes_longer_than_a_lease_is_not_begun_again(
-    files: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_lease, "LEASE_SECONDS", 1.2)
-    saver = InMemorySaver()
-    with_long_log(files, saver, 8)
-    model = extractive(reflector=ask_slowly(ExtractiveReflector()))
-    options = {
-        "observation": {"message_tokens": 5000, "buffer_tokens": False},
-        "reflection": {"observation_tokens": 400},
-    }
-    agent = Agent(sharing(files, model, **options), saver)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(agent.say, "t0", 50)
-        time.sleep(1.5)
-        second = pool.submit(agent.say, "t1", 50)
-        parts = [*first.result(), *second.result()]
-    assert [part["type"] for part in parts].count("data-om-observation-start") == 1
-    assert generation(files) == 1
 
 
 # --- What a turn costs ---------------------------------------------------------------------------

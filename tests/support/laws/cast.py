@@ -447,6 +447,11 @@ class HeldBuffering(BackgroundBuffering):
             self.settle()
         return is_taken
 
+    def _known(self, cycle_id: str) -> Any:
+        """What this process knows of a job, without the archive."""
+        job = self._jobs.get(cycle_id)
+        return job and ("running" if job.result is None else job.result)
+
     def settle(self) -> None:
         """Wait until every job has come to where it is held, or is another worker's."""
         for job in list(self.jobs.values()):

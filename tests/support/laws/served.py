@@ -8,15 +8,17 @@ world says so.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from langgraph_om import ObservationalMemory, ServerBuffering, worker_graph
+from langgraph_om import ObservationalMemory, ServerBuffering
 from langgraph_om.core.effects import JobState
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.integrations.worker_graph import build_worker
+from langgraph_om.memory import runner_of
+from support.claims import end_claims
 from support.laws.cast import Oracle
 from support.laws.shares import Unreliable
 from support.server_double import ServerDouble
@@ -72,7 +74,8 @@ class Served:
 
     def restart(self) -> None:
         """Put another process in the place of the one that works."""
-        self._graph = worker_graph(self.make_memory(), lease=LEASE)
+        runner = runner_of(self.make_memory())
+        self._graph = build_worker(self.archive, runner.run_request, LEASE)
 
     def executor(self) -> ServerBuffering:
         """What a process sends its jobs with."""
@@ -108,18 +111,8 @@ class Served:
             told = self._graph.invoke(given, {"configurable": {"run_id": run.run_id}})
         except (ArchiveError, ConfigurationError) as error:
             self.outcomes.append(type(error).__name__)
-            self._wait_until_left(run)
         else:
             self.outcomes.append(told["outcome"])
-
-    def _wait_until_left(self, run: Run) -> None:
-        """Wait for the lease of a run that failed to end, in its thread.
-
-        Where the archive does not hear that it ends, it lasts until the world has it run out.
-        """
-        latest = time.monotonic() + 5
-        while time.monotonic() < latest and _is_running(self.archive.job(run.cycle_id)):
-            time.sleep(0.001)
 
     def _do_twice(self, run: Run) -> None:
         self.let_go(run)
@@ -132,24 +125,12 @@ class Served:
         """Have the worker die while it is at work; some servers then try the run again."""
         if not comes_again:
             self._lose(run)
-        request, sender = run.given["input"]["request"], run.given["input"]["sender"]
-        if self.archive.job(run.cycle_id) is None:
-            return
-        self.archive.claim(
-            run.cycle_id,
-            sender,
-            seconds=LEASE,
-            thread_id=request["thread_id"],
-            resource_id=request["resource_id"],
-            about=request["about"],
-        )
+        sender = run.given["input"]["sender"]
+        self.archive.take_over(run.cycle_id, sender, run.run_id, seconds=LEASE)
 
     def leases_run_out(self) -> None:
-        """Let so much time pass that each lease has ended."""
-        for cycle_id in self._sent():
-            job = self.archive.job(cycle_id)
-            if job is not None and _is_running(job):
-                self.archive.renew(cycle_id, job.owner, seconds=0)
+        """Let so much time pass that each claim has ended."""
+        end_claims(self.archive)
 
     def _sent(self) -> dict[str, None]:
         return dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
@@ -169,7 +150,7 @@ class Served:
                 if job is not None and _is_running(job) and was is None:
                     self.archive.release(cycle_id, job.owner)
                 elif job is not None and _is_running(job):
-                    self.archive.renew(cycle_id, job.owner, seconds=0)
+                    end_claims(self.archive, cycle_id)
 
         return take_back
 
@@ -188,7 +169,8 @@ class ServedBuffering(ServerBuffering):
     """Sends jobs to a world's server; a turn that waits meets what the world says."""
 
     def __init__(self, served: Served) -> None:
-        super().__init__(client=served.double, grace=LEASE / 2, lease=LEASE)
+        super().__init__(client=served.double)
+        self.share(served.archive, LEASE)
         self._served = served
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:

@@ -28,6 +28,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.memory import runner_of
 from support.agents import Graph, Part, Saver, dumped, of_kind
+from support.claims import end_claims
 from support.clock import Clock
 from support.laws.cast import (
     CALLED,
@@ -661,8 +662,8 @@ class World:
 
     def leases_run_out(self) -> None:
         """Let other processes take over what processes left that died."""
-        for gate in self.dead:
-            gate.leave()
+        for gate in self.dead if self.archive is not None else ():
+            end_claims(self.archive, "", *gate.jobs)
         if self.served is not None:
             self.served.leases_run_out()
 

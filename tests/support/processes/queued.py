@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from langgraph_om import ServerBuffering, worker_graph
+from langgraph_om import ServerBuffering
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.integrations.worker_graph import build_worker
+from langgraph_om.memory import runner_of
 from support.processes.workers import Death, Place, worker
 
 
@@ -99,7 +101,7 @@ class NotedBuffering(ServerBuffering):
     """Sends jobs to the folder, and notes how long a turn waits for that."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(client=FolderQueue(place), lease=place.lease, grace=place.lease / 4)
+        super().__init__(client=FolderQueue(place))
         self._place = place
 
     def submit(self, *args: Any, **options: Any) -> bool:
@@ -114,7 +116,8 @@ def work(place: Place, death: Death, life: int) -> None:
     come_to = death.watch(place)
     queue = FolderQueue(place)
     with worker(replace(place, buffering="inline"), come_to, life) as agent:
-        graph = worker_graph(agent.memory, lease=place.lease)
+        runner: Any = runner_of(agent.memory)
+        graph = build_worker(runner.archive, runner.run_request, place.lease)
         while not Path(place.folder, "over").exists():
             with queue.take() as taken:
                 if taken is None:

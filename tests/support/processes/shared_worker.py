@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.features.shared_log import threads as log_lease
+from langgraph_om.features.shared_log import threads as log_claim
 from langgraph_om.runtime.executors import BackgroundBuffering
 from support.processes.workers import EXECUTORS, Place, die, turn_of
 from support.savers import open_saver
@@ -102,7 +102,7 @@ LEASED: dict[str, dict[str, Any]] = {
 
 def lease_agent(place: Place, saver: Any, operation: str, model: Any) -> Agent:
     """An agent that works on a shared log by short leases, with buffering or without."""
-    log_lease.LEASE_SECONDS = place.lease  # type: ignore[misc]
+    log_claim.CLAIM_SECONDS = place.lease  # type: ignore[misc]
     archive = SQLAlchemyArchive(place.archive)
     options = {key: dict(value) for key, value in LEASED[operation].items()}
     buffering = EXECUTORS[place.buffering]()

@@ -172,7 +172,7 @@ def over(saver: Any, place: Place, come_to: Callable[[str], None], life: int) ->
     event.listen(engine, "commit", lambda _: come_to("before commit"))
     event.listen(engine, "checkin", lambda *_: come_to("after archive"))
     buffering = _executor(place)
-    if isinstance(buffering, BackgroundBuffering):
+    if not isinstance(buffering, InlineBuffering):
         buffering.share(archive, place.lease)
     for name in ("put", "put_writes"):
         setattr(saver, name, _watched(getattr(saver, name), name, come_to))

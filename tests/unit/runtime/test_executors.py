@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextvars
 import gc
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,7 @@ from langgraph_om import (
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import executor_conformance
-from support.waiting import RESULT, ClaimsLate, Held, aeventually, eventually
+from support.waiting import RESULT, ClaimsLate, Held, eventually
 
 RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
 
@@ -34,9 +32,7 @@ def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
     shown = {
         EstimatingCounter(): "<EstimatingCounter estimate/1>",
         EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google:>",
-        BackgroundBuffering(
-            2
-        ): "BackgroundBuffering(workers=2, tasks=0, queue=256, exit_timeout=5.0)",
+        BackgroundBuffering(2): "BackgroundBuffering(workers=2, queue=256, exit_timeout=5.0)",
         InlineBuffering(): "InlineBuffering()",
     }
     assert {it: repr(it) for it in shown} == shown
@@ -67,7 +63,7 @@ def test_one_job_per_thread_and_operation() -> None:
 
 
 def test_full_queue_refuses() -> None:
-    executor, gates = BackgroundBuffering(1, queue=0), [Held(), Held()]
+    executor, gates = BackgroundBuffering(1, queue=1), [Held(), Held()]
     assert executor.submit("c1", "a", gates[0])
     assert gates[0].started.wait(60)
     assert executor.submit("c2", "b", gates[1])
@@ -124,209 +120,43 @@ def test_context_of_the_run_is_carried_along() -> None:
     assert executor.wait("c1", 60) == {"tag": "trace 7"}
 
 
-class Awaited(Held):
-    """Work that can be awaited too, where it takes a while at least; it notes how it was done."""
-
-    def __init__(self, seconds: float = 0.05, *, is_held: bool = False) -> None:
-        super().__init__()
-        self.seconds, self.done = seconds, list[str]()
-        if not is_held:
-            self.let_go.set()
-
-    def __call__(self) -> Any:
-        super().__call__()
-        self.done.append("blocking")
-        return RESULT
-
-    async def awaited(self) -> Any:
-        self.started.set()
-        await asyncio.sleep(self.seconds)
-        await aeventually(self.let_go.is_set)
-        self.done.append("awaited")
-        return RESULT
-
-
-async def settled(executor: BackgroundBuffering) -> None:
-    await aeventually(lambda: executor.flush(0))
-
-
-async def test_hundreds_of_jobs_that_can_be_awaited_run_at_once() -> None:
-    executor, jobs = BackgroundBuffering(), [Awaited(is_held=True) for _ in range(200)]
-    assert all(executor.submit(f"c{n}", f"k{n}", job) for n, job in enumerate(jobs))
-    await aeventually(lambda: all(job.started.is_set() for job in jobs))
-    for job in jobs:
-        job.let_go.set()
-    await settled(executor)
-    assert [way for job in jobs for way in job.done] == ["blocking"] * 4 + ["awaited"] * 196
-    assert executor.peek("c199") == RESULT
-
-
-async def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None:
-    executor = BackgroundBuffering()
-    runs: list[weakref.ref[Held]] = []
-    for number in range(9):  # five of them are tasks
-        conversation = Held()
-        runs.append(weakref.ref(conversation))
-        RUN.set(conversation)
-        assert executor.submit(f"c{number}", f"k{number}", Awaited(0.1))
+def test_a_job_that_is_done_lets_go_of_the_run_that_asked_for_it() -> None:
+    executor, conversation = BackgroundBuffering(), Held()
+    RUN.set(conversation)
+    conversation.let_go.set()
+    assert executor.submit("c1", "k1", conversation)
     RUN.set(None)
+    kept = weakref.ref(conversation)
     del conversation
-    await settled(executor)
-    assert [executor.peek(f"c{number}") for number in range(9)] == [RESULT] * 9
-
-    def are_gone() -> bool:
-        gc.collect()
-        return [run() for run in runs] == [None] * 9
-
-    await aeventually(are_gone)  # a task and its thread end a little after the result is there
+    assert executor.wait("c1", 60) == RESULT
+    eventually(lambda: gc.collect() >= 0 and kept() is None)
 
 
-async def test_no_more_tasks_than_allowed_and_none_beside_a_number_of_workers() -> None:
-    for executor, most in ((BackgroundBuffering(1, tasks=2), 2), (BackgroundBuffering(1), 0)):
-        jobs = [Awaited() for _ in range(6)]
-        for number, job in enumerate(jobs):
-            assert executor.submit(f"c{number}", f"k{number}", job)
-        await settled(executor)
-        assert [way for job in jobs for way in job.done].count("awaited") == most
-
-
-def test_a_thread_does_what_a_loop_leaves() -> None:
-    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(is_held=True) for _ in range(2)]
-
-    async def run() -> None:
-        for number, job in enumerate(jobs):
-            assert executor.submit(f"c{number}", f"k{number}", job)
-        await aeventually(jobs[1].started.is_set)
-
-    asyncio.run(run())
-    for job in jobs:
-        job.let_go.set()
+def test_who_waits_for_a_job_that_no_thread_is_free_for_does_it_instead() -> None:
+    executor, gates = BackgroundBuffering(1), [Held(), Held()]
+    for number, gate in enumerate(gates):
+        assert executor.submit(f"c{number}", f"k{number}", gate)
+    assert gates[0].started.wait(60)
+    assert executor.wait("c1", 60) == "withdrawn"
+    gates[0].let_go.set()
     assert executor.flush(60)
-    assert executor.peek("c1") == RESULT
-    assert [job.done for job in jobs] == [["blocking"], ["blocking"]]
+    assert not gates[1].started.is_set()
 
 
-async def test_who_waits_in_the_loop_of_a_task_does_not_wait_for_ever() -> None:
-    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.1), Awaited(0.1)]
-    for number, job in enumerate(jobs):
-        assert executor.submit(f"c{number}", f"k{number}", job)
-    await asyncio.sleep(0.02)
-    assert executor.flush(60)
-    assert executor.peek("c1") == RESULT
-    await asyncio.sleep(0.2)
-
-
-async def test_close_ends_the_tasks_of_its_own_loop() -> None:
-    executor, jobs = BackgroundBuffering(1, tasks=9), [Awaited(0.1), Awaited(0.1)]
-    for number, job in enumerate(jobs):
-        assert executor.submit(f"c{number}", f"k{number}", job)
-    assert executor.close(60)
-    assert executor.peek("c1") is None
-    await asyncio.sleep(0.2)
-
-
-async def test_a_task_that_a_thread_has_taken_over_is_ended_and_harms_no_loop() -> None:
-    executor, gate = BackgroundBuffering(1, tasks=9), Held()
-    failures: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
-    job = Awaited(0, is_held=True)
-    assert executor.submit("c0", "k0", gate)
-    assert executor.submit("c1", "k1", job)
-    await aeventually(job.started.is_set)
-    job.started.clear()
-    gate.let_go.set()
-    assert executor.wait("c0", 60) == RESULT
-    assert executor.wait("c1", 0.05) == "running"
-    assert job.started.wait(60)  # by a thread
-    await asyncio.sleep(0.05)  # the loop would go on with the task, in the thread's own context
-    job.let_go.set()
-    await asyncio.to_thread(executor.flush, 60)
-    await asyncio.sleep(0.05)
-    assert (job.done, failures) == (["blocking"], [])
-    assert executor.peek("c1") == RESULT
-
-
-def test_a_job_whose_loop_was_closed_is_done_by_a_thread_once_somebody_asks() -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(is_held=True)
-
-    async def run() -> None:
-        assert executor.submit("c0", "k0", gate)
-        assert executor.submit("c1", "k1", job)
-        await aeventually(job.started.is_set)
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(run())
-    loop.close()  # and no task was told
-    gate.let_go.set()
-    job.let_go.set()
-    eventually(lambda: executor.peek("c1") != "running")
-    assert (executor.peek("c1"), job.done) == (RESULT, ["blocking"])
-
-
-@pytest.mark.parametrize("ends", ["with its loop", "at once"])
-def test_a_task_that_is_at_work_for_a_deleted_thread_is_ended_and_not_done_anew(ends: str) -> None:
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(is_held=True)
-
-    async def run() -> None:
-        assert executor.submit("c0", "k0", gate)
-        assert executor.submit("c1", "k1", job, thread_id="t|>helper")
-        await aeventually(job.started.is_set)
-        executor.forget(["t"])
-        gate.let_go.set()
-        if ends == "at once":  # no model is asked any further
-            await settled(executor)
-
-    asyncio.run(run())
-    job.let_go.set()
-    assert executor.flush(60)
-    assert (executor.peek("c1"), job.done) == (None, [])
-
-
-async def test_only_jobs_that_can_be_awaited_have_the_room_of_tasks() -> None:
-    executor, gate = BackgroundBuffering(1, tasks=2, queue=1), Held()
-    assert executor.submit("c0", "k0", gate)
+def test_a_job_of_a_deleted_thread_comes_to_nothing() -> None:
+    executor, gate = BackgroundBuffering(), Held()
+    assert executor.submit("c1", "k1", gate, thread_id="t|>helper")
     assert gate.started.wait(60)
-    assert [executor.submit(f"c{n}", f"k{n}", gate) for n in (1, 2, 3)] == [True, True, False]
-    awaited = [executor.submit(f"a{n}", f"l{n}", Awaited()) for n in range(3)]
-    assert awaited == [True, True, False]
-    gate.let_go.set()
-    await settled(executor)
-
-
-def test_what_a_cancelled_task_came_to_is_kept_for_all_workers(tmp_path: Path) -> None:
-    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
-    executor, gate, job = BackgroundBuffering(1, tasks=9), Held(), Awaited(0.05)
-    executor.share(archive)
-    let_go = threading.Event()
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        assert executor.submit("c0", "k0", gate, thread_id="t")
-        assert gate.started.wait(60)
-        assert executor.submit("c1", "k1", job, thread_id="t")
-        await aeventually(lambda: executor._awaited)  # its lease is asked for beside
-        loop.run_in_executor(None, let_go.wait, 60)  # whatever the application does there
-        await aeventually(lambda: job.done)
-        await asyncio.sleep(0.05)
-        loop.call_later(0.2, let_go.set)
-
-    asyncio.run(run())
+    executor.forget(["t"])
     gate.let_go.set()
     assert executor.flush(60)
-    assert job.done == ["awaited"]
-    found = archive.job("c1")
-    assert found is not None
-    assert found.state == "done"
-    executor.close()
-    archive.close()
+    assert executor.peek("c1") is None
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ({"workers": 0}, "`workers` is 0"),
-        ({"tasks": -1}, "`tasks` is -1"),
         ({"workers": True}, "`workers` is True"),
         ({"queue": -1}, "`queue` is -1"),
         ({"exit_timeout": -1}, "`exit_timeout` is -1"),
@@ -338,7 +168,7 @@ def test_bad_numbers(arguments: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), True, "60"])
-def test_bad_lease(seconds: Any, tmp_path: Path) -> None:
+def test_bad_span_of_claims(seconds: Any, tmp_path: Path) -> None:
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
     with pytest.raises(ConfigurationError, match="`seconds` is"):
         BackgroundBuffering().share(archive, seconds)
@@ -354,7 +184,7 @@ def test_executor_shares_one_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_asked_again", [False, True], ids=["once", "again"])
-def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_asked_again(
+def test_a_job_that_is_forgotten_while_it_is_claimed_is_done_only_if_asked_again(
     tmp_path: Path, *, is_asked_again: bool
 ) -> None:
     """A thread that begins anew with the same messages asks for a job of the same id."""
@@ -366,19 +196,21 @@ def test_a_job_that_is_withdrawn_while_its_lease_is_asked_for_is_done_only_if_as
             return executor.submit("c1", "t:observation", work, thread_id="t")
 
         executor.share(archive)
-        assert submit("first")
+        asking = [threading.Thread(target=submit, args=["first"])]
+        asking[0].start()
         assert archive.is_asked.wait(60)
         executor.forget(["t"])
         if is_asked_again:
-            assert submit("second")
-        # Leases are attended to one after the other, so this one's is last.
-        assert executor.submit("last", "u:observation", lambda: RESULT, thread_id="u")
+            asking.append(threading.Thread(target=submit, args=["second"]))
+            asking[1].start()
         archive.may_answer.set()
+        for thread in asking:
+            thread.join()
         assert executor.flush(60)
         assert done == (["second"] if is_asked_again else [])
         found = archive.job("c1")
         assert (found and found.result) == (RESULT if is_asked_again else None)
-        assert (found is not None) == is_asked_again
+        assert is_asked_again or found is None or found.state == "expired"
 
 
 def _note(done: list[str], name: str) -> dict[str, Any]:
@@ -409,7 +241,7 @@ def test_executor(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_executor_with_leases(name: str, tmp_path: Path) -> None:
+def test_executor_with_an_archive(name: str, tmp_path: Path) -> None:
     executor = BackgroundBuffering()
     executor.share(SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db"))
     dict(executor_conformance(lambda _run: executor))[name]()

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import ThreadEnd
 from langgraph_om.core.config.settings import Features
-from langgraph_om.core.effects import KeepLease, Storage
+from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
@@ -28,7 +28,6 @@ from langgraph_om.features.shared_log.exchange import (
 from langgraph_om.features.shared_log.log import SharedLog, complete_log, make_blank_log
 from langgraph_om.features.shared_log.threads import (
     claim_reflection,
-    keep_log,
     read_other_threads,
     read_other_threads_if_possible,
 )
@@ -334,14 +333,3 @@ def test_a_log_is_condensed_unless_another_thread_did_so(shared: Any, is_claimed
 def test_nothing_is_done_while_another_thread_is_at_it() -> None:
     assert not drive(claim_reflection(record(), "ahead"), ["taken"]).result
     assert not drive(claim_reflection(record(), "ahead"), [DOWN]).result
-
-
-def test_what_was_claimed_is_what_is_kept() -> None:
-    for operation, mode in (("others", "ahead"), ("reflection", "ahead")):
-        run = drive(claim_reflection(record(), "ahead"), ["taken"])
-        [claimed] = run.effects
-        [kept] = drive(keep_log(record(), operation, mode)).effects  # type: ignore[arg-type]
-        assert isinstance(kept, KeepLease)
-        same = (kept.job_id, kept.owner) == tuple(claimed.arguments)
-        assert same is (operation == "reflection")
-        assert (kept.seconds == claimed.options["seconds"]) is same
