@@ -11,7 +11,7 @@ from importlib.util import find_spec as _find_spec
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.adoption import AdoptProgress, AdoptReport
-    from langgraph_om.archive import ArchivedThread, MessageArchive, SQLAlchemyArchive
+    from langgraph_om.archive import ArchivedThread, SQLAlchemyArchive
     from langgraph_om.core.config.thresholds import Thresholds
     from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
     from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -79,7 +79,6 @@ __all__ = [
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",
-    "MessageArchive",
     "ModelByInputTokens",
     "ModelTierError",
     "ObservationConfig",
@@ -115,7 +114,7 @@ __version__ = _version("langgraph-om")
 
 _NAMES = {
     "adoption": ("AdoptProgress", "AdoptReport"),
-    "archive": ("ArchivedThread", "MessageArchive", "SQLAlchemyArchive"),
+    "archive": ("ArchivedThread", "SQLAlchemyArchive"),
     "core.config.thresholds": ("Thresholds",),
     "core.tokens.counter": ("TiktokenCounter", "TokenCounter"),
     "core.tokens.estimate": ("EstimatingCounter",),

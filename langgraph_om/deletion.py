@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.protocol import list_thread_ids
+from langgraph_om.archive import StoreUse
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
@@ -22,6 +21,9 @@ from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecut
 from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.telemetry import record_deletion
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
@@ -49,7 +51,7 @@ class Deletable:
     """The methods of a memory with which an application deletes."""
 
     _runner: StepRunner
-    archive: MessageArchive | None
+    archive: SQLAlchemyArchive | None
 
     @waited
     def delete_thread(
@@ -176,7 +178,13 @@ class Deletable:
         return has_log or any(feature.shows_other_threads for feature in features)
 
     def _list_archived(self, resource_id: str) -> list[str]:
-        return [] if self.archive is None else [*list_thread_ids(self.archive, resource_id, PAGE)]
+        found: list[str] = []
+        page, has_more = 0, self.archive is not None
+        while self.archive is not None and has_more:
+            threads, has_more = self.archive.threads(resource_id, page=page, limit=PAGE)
+            found += [thread.id for thread in threads]
+            page += 1
+        return found
 
     def _find_keepers(self, hook: str, store: Any, checkpointer: Any) -> list[Feature]:
         """Return the features that have a hook to delete what they keep in the graph's store."""

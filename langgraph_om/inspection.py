@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.additions import (
     ResourceForm,
     ShownValue,
@@ -50,6 +49,9 @@ from langgraph_om.core.record.record import blank_record, complete_record, write
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError
 from langgraph_om.runtime.state import read_stored_record, values_of
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 _BAR_WIDTH = 24
 """Characters of a full progress bar."""
@@ -270,7 +272,7 @@ _GROUP: Mapping[str, Any] = {
 class ArchivedMemory:
     """The memory that an archive keeps: the log of a resource, and observations by thread."""
 
-    archive: MessageArchive
+    archive: SQLAlchemyArchive
     resource: str | None = None
     """Whose; threads of others are not there for it. `None`: any thread is read, no log."""
 

@@ -14,11 +14,10 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import blank_record, list_ranges, write_ranges
@@ -26,6 +25,9 @@ from langgraph_om.errors import ArchiveError, ConfigurationError, SourceError
 from langgraph_om.features import ACTS
 from langgraph_om.inspection import ArchivedMemory
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 __all__ = ["memory_server"]
 
@@ -147,7 +149,7 @@ class _Doors:
             raise ConfigurationError(msg)
         if not callable(resource_id):
             _check_resource(resource_id)
-        self._archive: MessageArchive = memory.archive
+        self._archive: SQLAlchemyArchive = memory.archive
         self._updates, self._answer = memory.updates, recall.answer
 
     def check_log(self) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
-from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
+from langgraph_om.archive import ArchivedMessage, ArchivedThread
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of, role_of
@@ -33,6 +32,9 @@ from langgraph_om.core.search import (
 )
 from langgraph_om.core.wire import Group, MemoryRecord, Scope
 from langgraph_om.errors import ObservationalMemoryError
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 LEAST_LIKENESS: Final = 0.1
 """Texts less alike, by the cosine of their vectors, are about something else."""
@@ -410,6 +412,8 @@ NEIGHBOURS = 4
 
 MAX_THREADS_PER_READ = 200
 
+MAX_GROUPS_READ = 1_000
+
 MAX_THREADS_READ = 20_000
 """A hidden id of a thread further back than that is not recognised."""
 
@@ -418,7 +422,7 @@ MAX_THREADS_READ = 20_000
 class ArchiveSource(RecallSource):
     """The archived messages that the user of the current thread may see."""
 
-    archive: MessageArchive
+    archive: SQLAlchemyArchive
     who: Identity
     """The current thread and its user."""
     scope: Scope
@@ -538,10 +542,9 @@ class ArchiveSource(RecallSource):
             thread_id = self.who.thread_id
         if thread_id is not None and not self._may_read(thread_id):
             return []
-        found = search_archive(
-            self.archive,
+        found = self.archive.search(
             asked.query,
-            asked.wanted,
+            **asdict(asked.wanted),
             thread_id=thread_id,
             # A thread may be read that was stored before its resource was known.
             resource_id=self.who.resource_id if thread_id is None else None,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive import ArchivedThread, MessageArchive
+from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.settings import Identity, Settings
@@ -31,6 +31,9 @@ from langgraph_om.reading import (
 )
 from langgraph_om.runtime.acting import Handle, awaited, describe_anothers, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -62,7 +65,7 @@ class Lookup:
     """Searches what one memory keeps."""
 
     settings: Settings
-    archive: MessageArchive | None
+    archive: SQLAlchemyArchive | None
 
     def search_archive(
         self,
@@ -140,7 +143,9 @@ class Lookup:
         found += [hit for hit in archived if hit.kind == "message" and hit.id not in here]
         return sorted(found, key=lambda hit: -hit.score)[: asked.most]
 
-    def _read_log_of_resource(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
+    def _read_log_of_resource(
+        self, archive: SQLAlchemyArchive, who: Identity
+    ) -> dict[str, set[str]]:
         """Return the ids of the observations in a resource's log, by the threads they are about."""
         known = archive.thread(who.thread_id) if who.resource_id is None else None
         resource = known.resource_id if known is not None else who.resource_id
@@ -317,7 +322,7 @@ class Searchable:
     """The methods of a memory with which an application finds what was said and noted."""
 
     _runner: StepRunner
-    archive: MessageArchive | None
+    archive: SQLAlchemyArchive | None
     messages_key: str
 
     def search(

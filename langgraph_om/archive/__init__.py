@@ -1,7 +1,7 @@
 """The archive: what is kept outside of LangGraph's checkpoints, shared by threads and workers.
 
 Raw messages, observation groups, the memory of resources, and the jobs of background observation.
-`MessageArchive` says what an archive does; `SQLAlchemyArchive` does it in SQLite or PostgreSQL.
+`SQLAlchemyArchive` keeps them in SQLite or PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from langgraph_om.archive.protocol import (
     Claim,
     JobView,
     ListedThread,
-    MessageArchive,
-    SearchableArchive,
     StoreUse,
     ThreadEnd,
 )
@@ -31,9 +29,7 @@ __all__ = [
     "Claim",
     "JobView",
     "ListedThread",
-    "MessageArchive",
     "SQLAlchemyArchive",
-    "SearchableArchive",
     "StoreUse",
     "ThreadEnd",
 ]

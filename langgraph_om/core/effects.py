@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -19,6 +19,7 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.wire import Event, JobResult, Usage
 
 ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
 
 # --- Models and hooks ----------------------------------------------------------------------------
 
@@ -117,29 +118,43 @@ class CallWithConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
-    """A call of a method of the storage, or of what a process remembers of it.
+class FindPart:
+    """What the memory has of a kind, such as its archive. The reply is that object."""
 
-    The reply is a `CallReply`.
+    kind: type
+
+
+def find_part(kind: type[ResultT]) -> EffectFlow[ResultT]:
+    """Return what the memory that a flow runs for has of this kind; its methods are called by name.
+
+    What waits is called by `call_storage`.
     """
+    part: ResultT = yield FindPart(kind)
+    return part
 
-    method: str | Callable[..., Any]
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A call of a method that waits for a storage. The reply is a `CallReply`."""
+
+    method: Callable[..., Any]
     arguments: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments by name."""
 
 
 def call_storage(
-    method: str | Callable[..., Any], *arguments: Any, **options: Any
-) -> EffectFlow[Any]:
-    """Call a method of the storage and return what it returns.
+    method: Callable[P, ResultT], *arguments: P.args, **options: P.kwargs
+) -> EffectFlow[ResultT]:
+    """Call a method that waits for a storage, and return what it returns.
 
     Raises:
         ArchiveError: When the storage fails.
         ConfigurationError: When the storage refuses what it is given.
     """
     reply: CallReply = yield Storage(method, arguments, options)
-    return reply.unwrap()
+    result: ResultT = reply.unwrap()
+    return result
 
 
 # --- Jobs and time -------------------------------------------------------------------------------
@@ -184,18 +199,12 @@ class Warn:
     """With an error, the line is logged as one, with its traceback."""
 
 
-def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
-    """Log that the archive failed, with its place, unless that was said since it last answered."""
-    reply: CallReply = yield Storage("note_outage")
-    if reply.error is None and reply.value is not None:
-        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
-
-
 Effect = (
     AskModel
     | ReadTally
     | CallHook
     | CallWithConfig
+    | FindPart
     | Storage
     | PeekJobs
     | WaitForJob

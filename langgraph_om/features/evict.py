@@ -27,7 +27,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_conversation,
 )
-from langgraph_om.core.effects import EffectFlow, call_storage
+from langgraph_om.core.effects import EffectFlow, find_part
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import find_newest_human, select_observed
 from langgraph_om.core.step.step import Feature, Step
@@ -36,12 +36,12 @@ from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import (
     StepArchive,
-    ThreadMemory,
     is_survivor,
     look_for_deletion,
     view,
     warn_of_loss,
 )
+from langgraph_om.features.archive.writer import ArchiveWriter, find_archive
 
 
 class EvictOptions(TypedDict, total=False):
@@ -150,7 +150,8 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
     if arrival is None:
         return []
     request, dubious = arrival
-    memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
+    writer = yield from find_part(ArchiveWriter)
+    memory = writer.recall_thread(thread_id, [])
     if memory.waited_for == request:
         return []
     archive = StepArchive.of(step.settings, record, step.now)
@@ -242,13 +243,23 @@ def _read_removed(
 
 def _read_back(archive: StepArchive, last: str | None, most: int) -> EffectFlow[Sequence[Any]]:
     """Read so many messages of the branch up to one; none where that is not on it any more."""
-    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
-    place = yield from archive.call("find", last, **whose)
+    if last is None:
+        return []
+    kept, thread_id = (yield from find_archive()), archive.thread_id
+    place = yield from archive.call(kept.find, last, thread_id=thread_id, branch=archive.branch)
     if place is None or not place.is_current:
         return []
-    options = {"stop": place.position + 1, "newest_first": True, "visible_only": False}
-    read: Sequence[Any] = yield from archive.call("messages", limit=most, **whose, **options)
-    return read
+    return (
+        yield from archive.call(
+            kept.messages,
+            thread_id,
+            stop=place.position + 1,
+            limit=most,
+            newest_first=True,
+            visible_only=False,
+            branch=archive.branch,
+        )
+    )
 
 
 # --- What memory needs no more -------------------------------------------------------------------

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function
@@ -20,6 +19,9 @@ from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Handle, Update, awaited, threaded, waited
 from langgraph_om.runtime.runner import StepRunner
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -129,7 +131,7 @@ def _move(
 
 
 def _list_keepers(
-    runner: StepRunner, archive: MessageArchive, store: Any, thread_id: str
+    runner: StepRunner, archive: SQLAlchemyArchive, store: Any, thread_id: str
 ) -> list[Feature]:
     """Return the features that have something of a thread in the graph's store.
 

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import DefaultNumber, check_count
 from langgraph_om.core.effects import Tally
@@ -20,6 +19,9 @@ from langgraph_om.core.wire import MemoryRecord, Usage
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.executors import InlineBuffering
 from langgraph_om.runtime.runner import StepRunner
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 _TAKEN_OVER: Final = (
     *("token_counter", "message_time", "timezone", "deadline", "hooks", "on_debug_event", "clock"),
@@ -54,7 +56,7 @@ class Summarizing:
     """The methods of a memory that read a conversation and keep nothing."""
 
     _runner: StepRunner
-    archive: MessageArchive | None
+    archive: SQLAlchemyArchive | None
     _given: tuple[Any, Mapping[str, Any]]
 
     def summarize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -16,7 +16,6 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import CLAIM_SECONDS
 from langgraph_om.core.cycles.carry_out import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
@@ -25,6 +24,9 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunContext
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 JobOutcome = Literal["done", "failed", "overtaken", "withdrawn"]
 """What came of a run: a result; a failure; a result that comes too late, because another worker has
@@ -88,7 +90,7 @@ def worker_graph(memory: ObservationalMemory) -> CompiledStateGraph[Any, Any, An
 
 
 def build_worker(
-    archive: MessageArchive, make_work: MakeWork, seconds: float = CLAIM_SECONDS
+    archive: SQLAlchemyArchive, make_work: MakeWork, seconds: float = CLAIM_SECONDS
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the graph of a worker from what does a job.
 

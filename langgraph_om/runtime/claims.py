@@ -10,15 +10,18 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
-from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.archive import Claim
 from langgraph_om.archive.protocol import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -38,7 +41,7 @@ class Claims:
     """
 
     def __init__(
-        self, archive: MessageArchive, seconds: float = CLAIM_SECONDS, executor: str = ""
+        self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS, executor: str = ""
     ) -> None:
         self.archive = archive
         self.seconds = check_seconds("seconds", seconds)
@@ -51,7 +54,7 @@ class Claims:
         """Who claims; a forked process is another one."""
         return f"{self._token}.{os.getpid()}"
 
-    def refuse_other(self, archive: MessageArchive) -> None:
+    def refuse_other(self, archive: SQLAlchemyArchive) -> None:
         """Raise when the executor is to share another archive as well."""
         if archive is not self.archive:
             msg = (

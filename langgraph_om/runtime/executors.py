@@ -17,17 +17,19 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
 from langgraph_om.core.config.options import Hint, Rule, check_count, check_number
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.runtime.claims import POLL_SECONDS, Claims
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
@@ -39,8 +41,7 @@ class Executor(Protocol):
 
     A job is known by the id of its cycle, and is done once: its result is looked at, by forks and
     repeated steps too, and not taken away. Methods are called from several threads. One that raises
-    costs no turn: the job counts as not taken, or as still running. `executor_conformance` in
-    `langgraph_om.testing` checks an executor.
+    costs no turn: the job counts as not taken, or as still running.
     """
 
     def submit(
@@ -194,7 +195,7 @@ class BackgroundBuffering(ForgettingExecutor):
         self._waiting: deque[_Job] = deque()
         self._threads = 0
 
-    def share(self, archive: MessageArchive, seconds: float = CLAIM_SECONDS) -> None:
+    def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
         """Run jobs for, and take results from, all workers with this archive.
 
         Args:

@@ -27,6 +27,7 @@ from langgraph_om.core.effects import (
     CallHook,
     CallReply,
     CallWithConfig,
+    FindPart,
     JobState,
     ModelReply,
     PeekJobs,
@@ -276,23 +277,17 @@ def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requ
 
 
 def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
-    method = effect.method
-    if isinstance(method, str):
-        method = _find_method(context.storage, method)
     began = time.monotonic()
-    done: CallReply = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
+    done: CallReply = yield Call(
+        partial(effect.method, *effect.arguments, **effect.options), "om_archive"
+    )
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
     return replace(done, seconds=seconds)
 
 
-def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
-    for part in parts:
-        method: Callable[..., Any] | None = getattr(part, name, None)
-        if method is not None:
-            return method
-    msg = f"the storage has no method {name!r}"
-    raise AttributeError(msg)
+def _find_part(effect: FindPart, context: RunContext, cycle: _Cycle) -> object:
+    return next(part for part in context.storage if isinstance(part, effect.kind))
 
 
 def _peek_jobs(
@@ -388,6 +383,7 @@ _REPLIES: Mapping[type, _Reply] = {
     ReadTally: lambda _, __, cycle: cycle.tally,
     CallHook: _call_hook,
     CallWithConfig: _call_with_config,
+    FindPart: _find_part,
     Storage: _call_storage,
     PeekJobs: _peek_jobs,
     WaitForJob: _wait_for_job,

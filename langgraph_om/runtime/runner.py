@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.archive import MessageArchive, StoreUse
+from langgraph_om.archive import StoreUse
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
 from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Settings
@@ -73,6 +73,9 @@ from langgraph_om.runtime.state import (
     record_seen_from_outside,
     values_of,
 )
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
@@ -413,9 +416,9 @@ class StepRunner:
         return complete_record(read_stored_record(values_of(state, self.messages_key)))
 
     @property
-    def archive(self) -> MessageArchive | None:
+    def archive(self) -> SQLAlchemyArchive | None:
         """Where conversations are kept outside of the graph's state; `None` for nowhere."""
-        storage: MessageArchive | None = self.settings.features.storage
+        storage: SQLAlchemyArchive | None = self.settings.features.storage
         return storage
 
     @property

@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.cycles.carry_out import RUN_OF, describe_run, fail_request
@@ -23,6 +22,9 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.claims import POLL_SECONDS, Claims
 from langgraph_om.runtime.executors import ForgettingExecutor, JobWork
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -199,7 +201,7 @@ class ServerBuffering(ForgettingExecutor):
         self._lock = threading.Lock()
         self._sent: dict[str, None] = {}
 
-    def share(self, archive: MessageArchive, seconds: float = CLAIM_SECONDS) -> None:
+    def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
         """Send jobs for, and take results from, all workers with this archive.
 
         Args:

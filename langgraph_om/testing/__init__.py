@@ -4,14 +4,12 @@ No model here asks a provider, reads a clock or leaves anything to chance: the s
 same answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
 `ExtractiveReflector` write real observations out of what they are given (good enough to watch the
 memory work without a key), `RoughObserver` and `RoughReflector` miss sizes and forget the form as
-models do, by a seed, `check_message_sequence` names what a provider would refuse, and
-`archive_conformance` and `executor_conformance` check an archive and an executor that you wrote.
+models do, by a seed, and `check_message_sequence` names what a provider would refuse.
 """
 
 from __future__ import annotations
 
-from langgraph_om.testing.archive import archive_conformance
-from langgraph_om.testing.checks import Provider, check_message_sequence, executor_conformance
+from langgraph_om.testing.checks import Provider, check_message_sequence
 from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
 from langgraph_om.testing.offline import RecordedCall, Reply, Role, ScriptedChatModel
 from langgraph_om.testing.rough import RoughObserver, RoughReflector
@@ -26,7 +24,5 @@ __all__ = [
     "RoughObserver",
     "RoughReflector",
     "ScriptedChatModel",
-    "archive_conformance",
     "check_message_sequence",
-    "executor_conformance",
 ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.actor.view import PromptPart, list_parts
 from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.message_keys import keyed_conversation
@@ -22,6 +21,9 @@ from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.runtime.runner import StepRunner
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 MESSAGES: Final = 100
 """Messages on a page."""
@@ -56,11 +58,11 @@ class Conversation:
     """A thread's messages by their positions: of the archive, where there is one, and the state."""
 
     def __init__(
-        self, messages: Sequence[BaseMessage], archive: MessageArchive | None, thread: str
+        self, messages: Sequence[BaseMessage], archive: SQLAlchemyArchive | None, thread: str
     ) -> None:
         """Find out how many there are."""
         self._own = keyed_conversation(messages)
-        self._archive: MessageArchive | None = None
+        self._archive: SQLAlchemyArchive | None = None
         self._thread, self._kept = thread, 0
         last = archive.last_position(thread) if archive is not None and thread else None
         if archive is not None and last is not None:

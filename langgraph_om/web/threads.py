@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import add
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from langgraph_om.archive import ArchivedThread, MessageArchive
+from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
@@ -18,6 +18,9 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.state import values_of
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 _UNKNOWN: Final = (404, 422)
 """Answers of a server about a thread that it does not have, or whose id it cannot have."""
@@ -242,7 +245,7 @@ class ServerThreads(Threads):
 class ArchivedThreads:
     """Threads that an archive lists, page by page, and that another place has the states of."""
 
-    def __init__(self, archive: MessageArchive, place: Threads) -> None:
+    def __init__(self, archive: SQLAlchemyArchive, place: Threads) -> None:
         self._archive, self._place = archive, place
         self.complete, self.state, self.history = place.complete, place.state, place.history
         self.version, self.write = place.version, place.write

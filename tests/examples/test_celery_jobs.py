@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from langgraph_om import Executor
-from langgraph_om.testing import executor_conformance
+from support.executor_checks import executor_conformance
 
 pytest.importorskip("celery", reason="Celery is for this example alone, in the extra `celery`")
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.archive import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
+from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import make_agent, on_thread, scripted, turn
 

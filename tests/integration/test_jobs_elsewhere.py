@@ -11,7 +11,6 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, JobRequest, ObservationalMemory
-from langgraph_om.testing import executor_conformance
 from support.agents import (
     make_agent,
     of_kind,
@@ -27,6 +26,7 @@ from support.agents import (
 )
 from support.clock import Clock
 from support.elsewhere import Elsewhere
+from support.executor_checks import executor_conformance
 from support.programs import run_program
 
 AHEAD = {"buffer_tokens": 80}

@@ -433,37 +433,6 @@ def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_anot
         assert found == []
 
 
-class Front:
-    """Stands before an archive; without a search where it is as before there was one."""
-
-    def __init__(self, archive: SQLAlchemyArchive, *, has_search: bool) -> None:
-        self._archive, self._has_search = archive, has_search
-        self.asked: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "search" and not self._has_search:
-            raise AttributeError(name)
-        self.asked.add(name)
-        return getattr(self._archive, name)
-
-
-def test_an_archive_that_stands_before_another_is_searched(archive: SQLAlchemyArchive) -> None:
-    front: Any = Front(archive, has_search=True)
-    memory = remembering(scripted(), Clock(), archive=front)
-    front.asked.clear()
-    assert memory.search("gate code", resource_id="ana")
-    assert "messages" not in front.asked
-
-
-def test_an_archive_without_a_search_is_read(archive: SQLAlchemyArchive) -> None:
-    plain: Any = Front(archive, has_search=False)
-    memory = remembering(scripted(), Clock(), archive=plain)
-    found = memory.search("gate code", resource_id="ana")
-    assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}
-    assert memory.search("gate", thread_id="b1", resource_id="ana") == []
-    assert memory.search("gate", resource_id="ana", role="assistant") == []
-
-
 def test_a_file_serves_with_and_without_fts5(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

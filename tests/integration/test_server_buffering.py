@@ -18,7 +18,6 @@ from langgraph_om import (
     worker_graph,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.testing import executor_conformance
 from support.agents import (
     Agent,
     make_agent,
@@ -35,6 +34,7 @@ from support.agents import (
 )
 from support.claims import end_claims
 from support.clock import Clock
+from support.executor_checks import executor_conformance
 from support.server_double import RefusedError, ServerDouble, plain_worker
 
 AHEAD = {"buffer_tokens": 80}

@@ -32,6 +32,10 @@ class Overtaken:
     def __init__(self, archive: SQLAlchemyArchive) -> None:
         self.archive, self.left, self.meanwhile = archive, -1, lambda: None
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return SQLAlchemyArchive
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.archive, name)
 

@@ -60,6 +60,10 @@ class Unreliable:
     held: threading.Event | None = None
     calls: list[str] = field(default_factory=list)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return SQLAlchemyArchive
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.archive, name)
 

@@ -28,8 +28,9 @@ from langgraph_sdk.client import LangGraphClient
 
 from langgraph_om import Executor, ObservationalMemory, ServerBuffering, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.testing import ScriptedChatModel, executor_conformance
+from langgraph_om.testing import ScriptedChatModel
 from support.agents import on_thread, scripted, turn, uncovered
+from support.executor_checks import executor_conformance
 from support.langgraph_server import Server, check_log, free_port, serve, write_graphs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")

@@ -12,6 +12,7 @@ from langgraph_om.core.effects import (
     CallHook,
     CallReply,
     CallWithConfig,
+    FindPart,
     ModelReply,
     ReadTally,
     Storage,
@@ -52,9 +53,10 @@ def drive(
     """Run a flow to its end from scripted replies.
 
     A model is answered by a `ModelReply`, a text, or an error; a hook by a `CallReply`, a value or
-    an error; a call of the storage by a `CallReply`, a value or an error; anything else by the
-    reply itself. What the cycle has cost is counted here; a warning and a lease to keep need no
-    reply. Flows that go on side by side are run one after the other, from the same replies.
+    an error; a call of a method of the archive or of what a process remembers of it by a
+    `CallReply`, a value or an error; anything else by the reply itself. What the cycle has cost is
+    counted here; a warning needs no reply. Flows that go on side by side are run one after the
+    other, from the same replies.
 
     Args:
         events: Where events are noted as they happen, for a flow that raises.
@@ -74,6 +76,27 @@ def _take_in_turn(answers: Iterable[Any]) -> Callable[[Any], Any]:
         raise AssertionError(msg)
 
     return answer
+
+
+class _Part:
+    """What a memory has of some kind: of each method its name, and whoever is told of a call."""
+
+    def __init__(self, called: Callable[..., Any]) -> None:
+        self._called = called
+
+    def __getattr__(self, name: str) -> _Method:
+        method = _Method(name)
+        method.called = self._called
+        return method
+
+
+class _Method(str):  # noqa: SLOT000 it is given one attribute
+    """A method by its name, so that a test can compare it with that."""
+
+    called: Callable[..., Any]
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.called(self, *arguments, **options)
 
 
 @dataclass(slots=True)
@@ -102,6 +125,8 @@ class _Run:
             return None
         if isinstance(item, ReadTally):
             return self.tally
+        if isinstance(item, FindPart):
+            return _Part(self.call)
         self.effects.append(item)
         if isinstance(item, Warn):
             return None
@@ -111,6 +136,10 @@ class _Run:
         if isinstance(reply, ModelReply):
             self.tally.note(reply)
         return reply
+
+    def call(self, name: _Method, *arguments: Any, **options: Any) -> Any:
+        """Note a call of what does not wait, and return what was scripted for it."""
+        return self.take(Storage(name, arguments, options)).unwrap()
 
     def follow_beside(self, flow: Generator[Any, Any, Any]) -> Any:
         beside = _Run(self.answer, Tally(), self.events, self.effects)

@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langgraph_om import ObservationalMemory, add_observational_memory
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,
@@ -40,7 +40,7 @@ RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
 ASKED = re.compile(r"\[recall (\{.*\})\]")
 
 
-def meaning_index(archive: MessageArchive | None = None) -> Any:
+def meaning_index(archive: SQLAlchemyArchive | None = None) -> Any:
     """The index of a search by meaning."""
     from langgraph_om.features.meaning.meaning import Meaning  # noqa: PLC0415 it may be taken out
 
@@ -139,7 +139,7 @@ def recalled(agent: Agent, thread: str = "t", user: str | None = None, **argumen
 PASSWORD = "The door code of the flat in Bergen is 4711, do not tell Bob."  # noqa: S105
 
 
-def three_threads(archive: MessageArchive, **options: Any) -> Agent:
+def three_threads(archive: SQLAlchemyArchive, **options: Any) -> Agent:
     """Two threads of Ana, one of Bob, in one archive."""
     agent = recalling(archive=archive, **options)
     for thread, user, start in (("trip", "ana", 0), ("work", "ana", 10), ("bobs", "bob", 20)):

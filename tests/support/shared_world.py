@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.memory import runner_of
@@ -43,7 +43,7 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
 
 
 def append(
-    archive: MessageArchive, thread: str, first: int, count: int, now: datetime = START
+    archive: SQLAlchemyArchive, thread: str, first: int, count: int, now: datetime = START
 ) -> None:
     """Write turns of a thread as another worker does, which has not observed any of it."""
     for number in range(first, first + count):
@@ -59,7 +59,7 @@ def extractive(**replies: Any) -> ScriptedChatModel:
 
 
 def sharing(
-    archive: str | MessageArchive, model: Any = None, **options: Any
+    archive: str | SQLAlchemyArchive, model: Any = None, **options: Any
 ) -> ObservationalMemory:
     """A memory with a log over all threads of a user, small enough to be used in a few turns.
 
@@ -118,7 +118,7 @@ def covered(record: MemoryRecord, thread: str, keys: Sequence[str]) -> Counter[s
     return found
 
 
-def check_thread(agent: Agent, thread: str, *, archive: MessageArchive | None = None) -> None:
+def check_thread(agent: Agent, thread: str, *, archive: SQLAlchemyArchive | None = None) -> None:
     """Every message of a thread is in its window, or covered by exactly one range."""
     record, messages = agent.state(thread)
     if archive is None:

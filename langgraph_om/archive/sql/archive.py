@@ -124,9 +124,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         return url.render_as_string(hide_password=True)
 
     def setup(self) -> None:
+        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
+
+        Several processes may do it at once.
+        """
         self._database.make_ready()
 
     def close(self) -> None:
+        """Let go of connections."""
         self._database.close()
 
     # --- Messages ---------------------------------------------------------------------------------
@@ -146,6 +151,44 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         must_follow: bool = False,
         deletion: int | None = None,
     ) -> str | None:
+        """Add messages to a thread, and the thread if it is new.
+
+        The current branch then ends with these messages, unless it holds all of them already, in
+        this order and in this place: then it stays as it is. What stood in their place stays
+        reachable by key, and by the name of its branch.
+
+        A known key is not added again. When its content differs, the newest replaces the former on
+        this branch, and no other branch changes. Appending a branch that was current before makes
+        it current again.
+
+        Args:
+            thread_id: The thread. It belongs to the resource that it was first written with.
+            resource_id: The resource; `None` for none, or to leave it as it is.
+            messages: Per message its key, the message, and whether users may see it.
+            after: The key of the message before the first one, `None` when they start the
+                conversation. One that is unknown stands for the end of the branch.
+            now: The current time, noted if something is new.
+            times: By key, when a message was written or first seen, where that is known. The first
+                time that is given for a message stays.
+            parent: The thread within which this one runs, as a subagent's does. It is then deleted
+                with that one, and not listed beside it.
+            branch: The name of the branch that goes on, as the last call for it returned it.
+                `None`, and one that is unknown: the current branch.
+            must_follow: Whether `after` has to be there.
+            deletion: How often thread and resource were deleted, as far as the writer knows; see
+                `deletions`. `None`: it does not matter.
+
+        Returns:
+            The name of the branch that the messages are on: it ends with the last of them, or,
+            where `branch` held all of them, with what follows them there. Whoever reads with this
+            name reads this branch, whichever is current. Without messages it is `branch`.
+
+        Raises:
+            ArchiveLacksError: When `after` has to be there and is not, or there were more deletions
+                than `deletion`, or fewer, by now. Nothing is written then.
+            ConfigurationError: When the thread belongs to another resource, which the error does
+                not name, or a message cannot be kept as it is.
+        """
         check_time("now", now)
         entries = _encode_entries(messages, times or {})
         if after in entries:
@@ -180,6 +223,18 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         resource_id: str | None = None,
         branch: str | None = None,
     ) -> ArchivedMessage | None:
+        """Return the message of this key in a thread or resource, on whatever branch.
+
+        A key in several threads of a resource stands for that of the newest updated thread; one on
+        several branches for that of `branch`, else of the current one.
+
+        Args:
+            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            branch: With `thread_id`, the name of a branch; see `append`.
+
+        Raises:
+            ConfigurationError: When neither is given.
+        """
         check_scope(thread_id, resource_id)
         place = message_rows.c
         query = (
@@ -218,6 +273,17 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         visible_only: bool = True,
         branch: str | None = None,
     ) -> list[ArchivedMessage]:
+        """Return messages of a branch, always in the order of the conversation.
+
+        Args:
+            start: The first position.
+            stop: The position to end before.
+            newest_first: Whether `limit` and `offset` count from the end.
+            offset: How many to leave out at that end.
+            visible_only: Whether messages that users may not see are left out.
+            branch: The name of the branch; see `append`. `None`, and one that is unknown: the
+                current branch.
+        """
         check_number("limit", limit)
         check_number("offset", offset)
         position = message_rows.c.position
@@ -248,17 +314,24 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         return [_read_message(row, path) for row in (reversed(rows) if newest_first else rows)]
 
     def last_position(self, thread_id: str) -> int | None:
+        """Return the position of the last message of the current branch."""
         with self._database.read("read a thread's length") as connection:
             last = select_last(connection, thread_id)
         return None if last is None else last.position
 
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
+        """Return which of these messages are safely kept, on whatever branch."""
         with self._database.read("look for messages") as connection:
             return {row.key for row in select_keys(connection, thread_id, keys)}
 
     def branch(
         self, thread_id: str, keys: Sequence[str], *, branch: str | None = None
     ) -> list[BaseMessage]:
+        """Return messages in the order of their keys; those that are not there are left out.
+
+        Args:
+            branch: The name of the branch whose words are wanted, as for `find`.
+        """
         with self._database.read("read messages") as connection:
             path = find_branch(connection, thread_id, branch)
             places = select_places(connection, thread_id, keys)
@@ -278,6 +351,24 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         *,
         deletion: int | None = None,
     ) -> list[str]:
+        """Keep the observation groups that are not there yet, and return their ids.
+
+        None of a thread that was deleted and has no message since: they are of messages that are
+        gone.
+
+        Args:
+            thread_id: The thread whose messages were observed; it is made if it is new.
+            resource_id: The resource; `None` for none, or to leave it as it is.
+            groups: Mappings with at least an `id`, unique in the thread.
+            now: The current time, which a group without `observed_at` takes for it.
+            log: The ids of all groups that the thread's log has now; others of the thread are
+                history, which no search finds. `None`: as it was told last, and these.
+            deletion: As for `append`.
+
+        Raises:
+            ArchiveLacksError: As `append`.
+            ConfigurationError: When the thread belongs to another resource.
+        """
         check_time("now", now)
         rows: dict[str, dict[str, Any]] = {}
         for group in groups:
@@ -313,6 +404,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         limit: int = 100,
         in_log: bool = False,
     ) -> list[dict[str, Any]]:
+        """Return the groups of a thread or resource, newest observed first.
+
+        Args:
+            in_log: Whether history is left out; see `add_groups`.
+
+        Raises:
+            ConfigurationError: When neither is given.
+        """
         check_scope(thread_id, resource_id)
         check_number("limit", limit)
         query = (
@@ -332,12 +431,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
     # --- Records of resources ---------------------------------------------------------------------
 
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
+        """Return the record of a resource and its revision, `(None, 0)` when there is none."""
         query = select(record_rows).where(record_rows.c.resource_id == resource_id)
         with self._database.read("load a record") as connection:
             row = connection.execute(query).one_or_none()
         return (None, 0) if row is None else (json.loads(row.body), row.revision)
 
     def record_revision(self, resource_id: str) -> int:
+        """Return the revision of the record of a resource, 0 when there is none."""
         query = select(record_rows.c.revision).where(record_rows.c.resource_id == resource_id)
         with self._database.read("read a revision") as connection:
             return connection.execute(query).scalar() or 0
@@ -345,6 +446,14 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
     def rewrite_records(
         self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
     ) -> None:
+        """Change the record of a resource and all of its history, the generations as they are.
+
+        The record gets a new revision, so that whoever computed one from the former cannot commit
+        it. Without a record nothing is done.
+
+        Args:
+            change: Given a record, returns what takes its place; it may be called more than once.
+        """
         check_time("now", now)
         with self._database.write("rewrite records") as connection:
             for table in (record_rows, history_rows):
@@ -362,6 +471,16 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
     ) -> bool:
+        """Replace the record if its revision is still the expected one, and return whether it was.
+
+        The record is then at revision `expected + 1`, but the first one behind a deletion of the
+        resource at a revision that it has never had. A former record of another `generation` is
+        kept as history.
+
+        Args:
+            record: The new record; its `generation` is an int.
+            expected: The revision that the new record was computed from, 0 for none.
+        """
         check_time("now", now)
         generation = record.get("generation")
         if not isinstance(generation, int) or isinstance(generation, bool):
@@ -405,6 +524,15 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
     def record_history(
         self, resource_id: str, *, limit: int = 10, until: datetime | None = None
     ) -> list[dict[str, Any]]:
+        """Return the last record of each generation, newest first, the current one included.
+
+        Each entry has `record`, `revision`, `committed_at` (when this record was written) and
+        `begun_at` (when the first one of its generation was).
+
+        Args:
+            until: Keep generations that had begun by this time, so that the first entry is of the
+                generation in force then. It may have grown since.
+        """
         check_number("limit", limit)
         check_time("until", until)
         entries: list[Select[Any]] = []
@@ -440,6 +568,25 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         about: Sequence[str] = (),
         deletion: int | None = None,
     ) -> Claim:
+        """Ask for a job.
+
+        Args:
+            job_id: The job; it is made if it is new.
+            seconds: How long the claim lasts. One that ends later than twice as long from now is
+                from before the clock was set back, and over.
+            thread_id: The thread that the job works for; deleting it ends the job, and so does
+                deleting `t` where it is `t|>...`, archived or not.
+            resource_id: The resource that the job works for.
+            about: Other threads that the result tells of; deleting one ends the job too.
+            deletion: How many deletions of thread and resource the asker knows of; `None`: any.
+
+        Returns:
+            "mine" when it is new, its claim has ended, or it is this owner's already (whose claim
+            then begins anew); "taken" while another owner has it; "done" when it has a result.
+            "taken" too where a thread of these was deleted, by itself, with its resource or with
+            the thread around it, and has no message since, or where the asker does not know of a
+            deletion: nobody shall keep what is known of it.
+        """
         check_name("owner", owner)
         check_span("seconds", seconds)
         now, ends_at = database_clock(), job_rows.c.ends
@@ -477,6 +624,10 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         return "mine" if row.owner == owner else "taken"
 
     def take_over(self, job_id: str, sender: str, owner: str, *, seconds: float) -> bool:
+        """Claim a job that `sender` has claimed for somebody to do, and return whether it is so.
+
+        Again is harmless. A job that was released or deleted is nobody's to take over.
+        """
         check_name("owner", owner)
         check_span("seconds", seconds)
         held = update(job_rows).where(_is_held(job_id, sender, owner))
@@ -485,6 +636,10 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             return connection.execute(taking).rowcount == 1
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
+        """Keep the result if the owner holds the job, and return whether it is the job's result.
+
+        A claim that has ended still counts as long as nobody else claims the job.
+        """
         body = encode_json(f"the result of the job {job_id!r}", result)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("finish a job") as connection:
@@ -495,12 +650,17 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
             return connection.execute(select(job_rows.c.id).where(*is_it)).first() is not None
 
     def release(self, job_id: str, owner: str) -> bool:
+        """Have a claim end now, if it is this owner's, and return whether it was.
+
+        Whoever claims the job next gets it.
+        """
         with self._database.write("release a job") as connection:
             held = update(job_rows).where(_is_held(job_id, owner))
             ended = held.values(owner="", ends=database_clock())
             return connection.execute(ended).rowcount == 1
 
     def job(self, job_id: str) -> JobView | None:
+        """Return what is known of a job."""
         left = (job_rows.c.ends - database_clock()).label("left")
         query = select(job_rows, left).where(job_rows.c.id == job_id)
         with self._database.read("read a job") as connection:
@@ -512,6 +672,7 @@ class SQLAlchemyArchive(SQLThreads, SQLSearch):
         return JobView("running" if row.left > 0 else "expired", row.owner, None, row.left)
 
     def prune_jobs(self, *, older_than: float) -> int:
+        """Forget jobs that are done or abandoned for more seconds than this; return how many."""
         check_span("older_than", older_than)
         is_old = job_rows.c.ends < database_clock() - older_than
         with self._database.write("prune jobs") as connection:

@@ -33,7 +33,7 @@ from sqlalchemy import (
     select,
 )
 
-from langgraph_om.archive.protocol import ArchivedHit, SearchableArchive, check_scope
+from langgraph_om.archive.protocol import ArchivedHit, check_scope
 from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import (
@@ -79,7 +79,7 @@ class _Scope:
     """By thread id, ids of the groups that are searched instead of those of the log."""
 
 
-class SQLSearch(SearchableArchive):
+class SQLSearch:
     """The search of an archive in SQL."""
 
     _database: Database
@@ -99,6 +99,25 @@ class SQLSearch(SearchableArchive):
         branches: Mapping[str, str] | None = None,
         groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
+        """Return messages of branches, and groups, that hold words of a query, best first.
+
+        The query is text: nothing in it is an operator, and nothing raises.
+
+        Args:
+            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            before: Only what was said before this time.
+            after: Only what was said at this time or later.
+            role: Only messages of this role: `user`, `assistant`, `tool`.
+            tool_name: Only calls of this tool and its results.
+            branches: By thread id, the names of branches (see `SQLAlchemyArchive.append`) that are
+                searched; of other threads the current ones are.
+            groups: By thread id, the ids of the groups that are searched; of other threads those
+                are that their logs have, as `SQLAlchemyArchive.add_groups` was told last.
+
+        Raises:
+            ConfigurationError: When neither thread nor resource is given.
+            ArchiveError: When the storage fails.
+        """
         check_scope(thread_id, resource_id)
         check_number("limit", limit)
         check_number("offset", offset)

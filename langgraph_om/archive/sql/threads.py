@@ -27,7 +27,6 @@ from langgraph_om.archive.protocol import (
     ArchivedThread,
     Deleted,
     ListedThread,
-    MessageArchive,
     StoreUse,
     ThreadEnd,
     describe_shared_log,
@@ -228,12 +227,13 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
     connection.execute(_NAME, {"of_thread": locked.id, **values})
 
 
-class SQLThreads(MessageArchive):
+class SQLThreads:
     """The threads of an archive in SQL."""
 
     _database: Database
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
+        """Name a thread; one that is not there is not made."""
         check_time("now", now)
         with self._database.write("set a title") as connection:
             is_it = thread_rows.c.id == thread_id
@@ -243,6 +243,7 @@ class SQLThreads(MessageArchive):
                 name_thread(connection, row, now, title)
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread."""
         with self._database.read("read a thread") as connection:
             row = connection.execute(_SELECT, {"of_thread": thread_id}).one_or_none()
         return None if row is None else _read_thread(row)
@@ -256,6 +257,15 @@ class SQLThreads(MessageArchive):
         before: datetime | None = None,
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
+        """Return a page of a resource's threads, newest updated first, and whether more follow.
+
+        A thread that runs within another one, which is there too, is left out.
+
+        Args:
+            page: Which page, 0-based.
+            before: Keep threads created before this time.
+            after: Keep threads created after this time.
+        """
         check_number("page", page)
         check_number("limit", limit)
         check_time("before", before)
@@ -272,6 +282,13 @@ class SQLThreads(MessageArchive):
     def thread_ends(
         self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
     ) -> list[ThreadEnd]:
+        """Return a resource's threads, newest updated first, with their last messages.
+
+        Those that were updated at the same time come in an order that holds still.
+
+        Args:
+            behind: Begin with the thread that comes behind this one, as it was when it was read.
+        """
         check_number("limit", limit)
         query = _select_threads(resource_id, "position", "key").limit(limit)
         if behind is not None:
@@ -290,6 +307,16 @@ class SQLThreads(MessageArchive):
         limit: int,
         behind: tuple[datetime, str] | None = None,
     ) -> list[ListedThread]:
+        """Return threads of everybody, newest updated first, without those that run within others.
+
+        It is the one method that answers across resources, for those who operate the archive:
+        whoever shows the list decides who may see which thread.
+
+        Args:
+            text: Keep threads with this text in their title, id or resource, in any case.
+            resource_id: Keep the threads of this resource; `None` for all.
+            behind: Begin behind the thread that was updated then and has this id.
+        """
         check_number("limit", limit)
         query = _select_threads(resource_id, "position").limit(limit)
         if text:
@@ -306,6 +333,7 @@ class SQLThreads(MessageArchive):
             ]
 
     def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return the positions on the current branch of those of these messages that it has."""
         of_thread = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
         query = select(message_rows.c.key, message_rows.c.position).where(*of_thread)
         with self._database.read("find messages") as connection:
@@ -313,6 +341,21 @@ class SQLThreads(MessageArchive):
             return {row.key: row.position for row in rows}
 
     def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
+        """Give a thread to another resource, with its messages and groups; again is harmless.
+
+        From then on searches, lists and pages of the new resource have it, those of the former one
+        do not, and who still writes for the former one is refused. Threads that run within it go
+        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
+        about them, cannot finish.
+
+        Args:
+            resource_id: Whose it is; `None` for nobody's.
+            to_resource_id: Whose it is to be.
+
+        Raises:
+            ConfigurationError: When there is no such thread, it runs within another one, it is
+                neither the one's nor the other's, or one of them has a log that threads share.
+        """
         check_name("to_resource_id", to_resource_id)
         with self._database.write("move a thread") as connection:
             threads = _lock_with_inner(connection, thread_id)
@@ -328,6 +371,13 @@ class SQLThreads(MessageArchive):
                 _give(connection, row.id, row.resource_id, to_resource_id)
 
     def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish.
+
+        Threads that run within it are deleted too. The record of its resource gets a new revision,
+        so that whoever computed one from the former, not knowing of the deletion, cannot commit it.
+
+        That it was deleted stays known, by its id alone: see `deletions`.
+        """
         with self._database.write("delete a thread") as connection:
             _lock_name(connection, thread_id)
             owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
@@ -339,6 +389,10 @@ class SQLThreads(MessageArchive):
         self._database.wipe_deleted()
 
     def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource's threads with all they hold, its record and history, and its jobs.
+
+        That these were deleted stays known, by their ids alone: see `deletions`.
+        """
         with self._database.write("delete a resource") as connection:
             hold_name(connection, "resource", resource_id, deletes=True)
             # In one order, so that two deletions never wait for each other.
@@ -362,6 +416,17 @@ class SQLThreads(MessageArchive):
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
     ) -> Mapping[tuple[Deleted, str], int]:
+        """Return numbers that grow with each deletion of a resource and threads; 1 at first.
+
+        Those that were never deleted are left out.
+
+        The thread of a deleted resource counts as deleted too. What is deleted may begin again;
+        the number tells on which side of a deletion a copy of it is.
+
+        Args:
+            resource_id: The resource to ask about; `None` for none.
+            thread_ids: The threads to ask about.
+        """
         with self._database.read("read deletions") as connection:
             return count_deletions(connection, resource_id, thread_ids)
 
@@ -377,11 +442,16 @@ class SQLThreads(MessageArchive):
             return prune(connection, deletion_rows, is_old)
 
     def note_store(self, use: StoreUse) -> None:
+        """Note that a LangGraph store has something of threads, too.
+
+        Whoever deletes or moves a thread may not know of the store.
+        """
         with self._database.write("note a store") as connection:
             new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)
             connection.execute(new.on_conflict_do_nothing())
 
     def noted_stores(self) -> set[StoreUse]:
+        """Return for what a store was ever used."""
         query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
         with self._database.read("read which stores are used") as connection:
             return set(connection.execute(query).scalars())

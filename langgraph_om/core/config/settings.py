@@ -116,7 +116,7 @@ class Features:
 
     @property
     def storage(self) -> Any:
-        """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
+        """The archive that keeps conversations outside of the state; `None`: nothing."""
         return self.first("storage")
 
     @cached_property

@@ -522,7 +522,7 @@ class Feature:
 
     @property
     def storage(self) -> Any:
-        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+        """The `SQLAlchemyArchive` where it keeps conversations outside of the graph's state.
 
         Tools read from it, and executors know the jobs of other processes by it.
         """

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -41,7 +41,7 @@ from langgraph_om.core.effects import (
     Storage,
     Warn,
     call_storage,
-    warn_once_an_outage,
+    find_part,
 )
 from langgraph_om.core.record.fold import Draft, fold, forget_deleted
 from langgraph_om.core.record.record import (
@@ -52,6 +52,15 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
+from langgraph_om.features.archive.writer import (
+    ArchiveWriter,
+    ThreadMemory,
+    find_archive,
+    warn_of_outage,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Floor(TypedDict):
@@ -185,15 +194,16 @@ def look_for_deletion(
     Raises:
         ArchiveError: When the storage fails.
     """
+    archive = yield from find_archive()
     found: Mapping[tuple[str, str], int] = yield from ask(
-        "deletions", record["resource_id"], [record["thread_id"]]
+        archive.deletions, record["resource_id"], [record["thread_id"]]
     )
     number, own = sum(found.values()), view(record)
     seen, last = own.get("deletion", 0), own.get("archived")
     if number == seen:
         return []
     if seen is None:  # where the archive has what it had, nothing of it was deleted
-        kept = (yield from ask("contains", record["thread_id"], [last])) if last else ()
+        kept = (yield from ask(archive.contains, record["thread_id"], [last])) if last else ()
         seen = number if last in kept else 0
     has_taken_part = last is not None or has_sent(record)
     floor: Floor | None = None
@@ -218,8 +228,8 @@ def is_survivor(events: Sequence[Event]) -> bool:
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
     """Warn, once in a process for each resource, that the archive lacks what it had."""
     name = record["resource_id"] or record["thread_id"]
-    reply: CallReply = yield Storage("note_loss", (name,))
-    if reply.value:
+    writer = yield from find_part(ArchiveWriter)
+    if writer.note_loss(name):
         yield Warn(
             "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
             "restored or swapped; the thread brings what it has",
@@ -278,23 +288,6 @@ LONG_SECONDS = 1.0
 """A turn that waited longer than this, for an archive that failed then, does not wait again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadMemory:
-    """What a process remembers of archiving a thread."""
-
-    is_known: bool = False
-    """Whether it has archived the thread before, so that the archive need not be asked. It has not
-    for a record that knows of fewer deletions, such as one of an earlier checkpoint."""
-    missed: frozenset[str] = frozenset()
-    """Keys of messages that were new or edited when the archive failed."""
-    waited_for: str | None = None
-    """The request of the turn that has waited for the archive in vain."""
-    new_groups: Sequence[Group] = ()
-    """Of the groups that were asked about, those that it has not archived."""
-    has_other_log: bool = False
-    """Whether the archive was not told that these are the thread's log."""
-
-
 def archive_new(
     settings: Settings,
     record: MemoryRecord,
@@ -318,15 +311,13 @@ def archive_new(
     if not thread:  # nobody could tell such conversations apart
         return None, []
     archive = StepArchive.of(settings, record, now)
-    memory: ThreadMemory = yield from archive.call(
-        "recall_thread",
-        thread,
-        select_own_groups(record),
-        deletion=view(record).get("deletion", 0),
+    writer = yield from find_part(ArchiveWriter)
+    memory = writer.recall_thread(
+        thread, select_own_groups(record), deletion=view(record).get("deletion", 0)
     )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
-        yield Storage("note_missed", (thread, missed))
+        writer.note_missed(thread, missed)
         return None, []
     try:
         is_under_way = not is_final and request is not None and record["turn"]["request"] == request
@@ -340,7 +331,7 @@ def archive_new(
         return None, []
     if not memory.is_known or memory.missed or memory.waited_for is not None:
         number = view(fold(record, [events])).get("deletion", 0)
-        yield Storage("note_archived", (thread, number))
+        writer.note_archived(thread, number)
     return archive, events
 
 
@@ -369,15 +360,18 @@ class StepArchive:
         number = own.get("deletion", 0)
         return cls(settings, *whose, now, record["stamps"], own.get("branch"), number)
 
-    def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
-        """Call a method of the storage, and return what it returns.
+    def call(
+        self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs
+    ) -> EffectFlow[T]:
+        """Call a method of the archive or its writer, and return what it returns.
 
         Raises:
             ArchiveError: When the storage fails.
         """
         reply: CallReply = yield Storage(method, arguments, options)
         self.seconds += reply.seconds
-        return reply.unwrap()
+        result: T = reply.unwrap()
+        return result
 
     def append(
         self,
@@ -401,8 +395,9 @@ class StepArchive:
             for key, message in entries
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
+        writer = yield from find_part(ArchiveWriter)
         self.branch = yield from self.call(
-            "append_messages",
+            writer.append_messages,
             self.thread_id,
             self.resource_id,
             entries,
@@ -423,7 +418,10 @@ class StepArchive:
             ArchiveError: When the storage fails.
         """
         whose, number = (self.thread_id, self.resource_id), self.deletion
-        yield from self.call("add_new_groups", *whose, groups, self.now, log=log, deletion=number)
+        writer = yield from find_part(ArchiveWriter)
+        yield from self.call(
+            writer.add_new_groups, *whose, groups, self.now, log=log, deletion=number
+        )
 
     def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
         """Archive the whole conversation as it is."""
@@ -432,7 +430,10 @@ class StepArchive:
 
     def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
         """Return which of these messages it has."""
-        return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
+        if not keys:
+            return set()
+        archive = yield from find_archive()
+        return (yield from self.call(archive.contains, self.thread_id, keys))
 
     def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
         """Say up to where it has the conversation, and by which name, where that is news."""
@@ -452,10 +453,11 @@ class StepArchive:
             request: The key of the live user request.
         """
         is_long = request is not None and self.seconds >= LONG_SECONDS
-        yield Storage("note_missed", (self.thread_id, missed, request if is_long else None))
+        writer = yield from find_part(ArchiveWriter)
+        writer.note_missed(self.thread_id, missed, request if is_long else None)
         when = "turn" if is_long else "step"
         text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield from warn_once_an_outage(text, (self.thread_id, when, error))
+        yield from warn_of_outage(text, (self.thread_id, when, error))
 
 
 MAX_TRIES: Final = 5
@@ -506,9 +508,8 @@ def _append_new(
         except ArchiveLacksError:  # another process deleted the thread, or the archive was swapped
             is_believed, now = False, fold(record, [noted])
             groups = select_own_groups(now)
-            memory = yield from archive.call(
-                "recall_thread", archive.thread_id, groups, is_missing=True
-            )
+            writer = yield from find_part(ArchiveWriter)
+            memory = writer.recall_thread(archive.thread_id, groups, is_missing=True)
         else:
             return noted
     msg = f"the thread {archive.thread_id!r} is deleted again and again"

@@ -23,7 +23,7 @@ from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
-from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
+from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, find_part
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
@@ -365,7 +365,8 @@ def _search(query: str, step: Step) -> EffectFlow[tuple[list[EarlierMessage], Ex
     hidden = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
     hidden |= {request} if request is not None else set()
     asked = (query, step.identity, record, step.messages, hidden)
-    reply: CallReply = yield Storage("find_earlier", asked)
+    finder = yield from find_part(Finder)
+    reply: CallReply = yield Storage(finder.find_earlier, asked)
     if reply.error is not None:
         said = "thread %r: nothing was recalled for the user's message, the search failed: %s: %s"
         yield Warn(said, (record["thread_id"], type(reply.error).__name__, reply.error))

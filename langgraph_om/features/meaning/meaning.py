@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Setup
@@ -49,6 +48,9 @@ from langgraph_om.reading import (
     read_said,
 )
 from langgraph_om.runtime.tools import find_store
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 ROOT: Final = "langgraph_om"
 NOBODY: Final = "-"
@@ -258,7 +260,7 @@ class Meaning(Feature):
     store_use = "index"
     kept_in_store = "the texts that search by meaning has put into the graph's store"
 
-    def __init__(self, archive: MessageArchive | None = None) -> None:
+    def __init__(self, archive: SQLAlchemyArchive | None = None) -> None:
         self._archive = archive
         self.begin_anew()
         begin_anew_after_fork(self)

@@ -8,19 +8,13 @@ Where a model reads or writes of several threads, each has a section (`sections`
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.archive import ArchivedThread, MessageArchive, ThreadEnd
-from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.options import Preset, one_of
 from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
@@ -33,8 +27,9 @@ from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
-from langgraph_om.features.shared_log.log import SharedLog, complete_log, to_record
+from langgraph_om.features.shared_log.log import complete_log, to_record
 from langgraph_om.features.shared_log.observing import (
     begin_others_ahead,
     observe_others_cycle,
@@ -49,159 +44,9 @@ from langgraph_om.features.shared_log.reducers import (
 )
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
 from langgraph_om.features.shared_log.threads import claim_reflection, release_log
-from langgraph_om.runtime.state import Recent
 
-MAX_LOGS = 256
-MAX_READS = 10_000
-MAX_MESSAGES_READ = 20_000
-"""How many logs, threads, and unobserved messages of threads a process remembers."""
-
-ReadMark = tuple[ThreadEnd, str | None]
-"""A thread as the archive lists it, with its end, and its newest observed message: the same as long
-as nothing of it changed. The time alone would not do: workers' clocks differ, or stand still."""
-
-
-class Rest(NamedTuple):
-    """A part of the threads that come behind the newest ones."""
-
-    ends: list[ThreadEnd]
-    """The threads, with their ends."""
-    next_part: ArchivedThread | None
-    """Behind which thread the next part begins; `None` where this was the last."""
-
-
-MAX_HOLD_SECONDS = 5.0
-"""How long a thread keeps others of its resource from a log before the next one begins beside it,
-as the archive may hang."""
-MAX_WAIT_SECONDS = 60.0
-"""How long a thread waits for others, however many there are, before it begins beside them."""
-
-
-class LogPlace:
-    """The right to exchange with a log alone in this process, until it is left or forgotten."""
-
-    def __init__(self, resource_id: str, leave: Callable[[LogPlace], None]) -> None:
-        self.resource_id, self._leave = resource_id, leave
-        self.ends = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._leave(self)
-
-
-class _Read(NamedTuple):
-    mark: ReadMark
-    found: Any
-    weight: int
-
-
-class LogCache:
-    """Remembers the shared logs of one archive, and what of their threads is unobserved."""
-
-    def __init__(self, archive: MessageArchive) -> None:
-        self._archive = archive
-        self.begin_anew()
-        begin_anew_after_fork(self)
-
-    def begin_anew(self) -> None:
-        """Read the logs again in a forked process."""
-        self._logs: Recent[tuple[int, SharedLog]] = Recent(MAX_LOGS)
-        self._rests: Recent[ArchivedThread | None] = Recent(MAX_LOGS)
-        """Per resource, where the look at its quiet threads goes on."""
-        self._lock, self._left = threading.Lock(), threading.Condition()
-        self._places: WeakValueDictionary[str, LogPlace] = WeakValueDictionary()
-        """By resource, who exchanges with its log; a cancelled run leaves nothing behind."""
-        self._reads: OrderedDict[str, _Read] = OrderedDict()
-        self._weight = 0
-
-    def wait_for_log(self, resource_id: str) -> LogPlace:
-        """Wait until no other thread of this process exchanges with a log, or for long enough.
-
-        Other processes do so at the same time, so whoever has the place may be refused still.
-        """
-        place = LogPlace(resource_id, self._leave_log)
-        gives_up = time.monotonic() + MAX_WAIT_SECONDS
-        with self._left:
-            while (held := self._places.get(resource_id)) is not None:
-                now = time.monotonic()
-                if now >= gives_up:
-                    return place
-                if now >= held.ends:
-                    break
-                left = min(held.ends, gives_up) - now
-                del held  # or else it would be kept from being forgotten
-                self._left.wait(left)
-            place.ends = time.monotonic() + MAX_HOLD_SECONDS
-            self._places[resource_id] = place
-        return place
-
-    def _leave_log(self, place: LogPlace) -> None:
-        with self._left:
-            if self._places.get(place.resource_id) is place:
-                del self._places[place.resource_id]
-                self._left.notify_all()
-
-    def read_log(self, resource_id: str) -> SharedLog:
-        """Return the shared log as it is now.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        revision, known = self._archive.record_revision(resource_id), self._logs.recall(resource_id)
-        if known is not None and known[0] == revision:
-            return known[1]
-        stored, revision = self._archive.load_record(resource_id)
-        shared = complete_log(stored)
-        self.remember_log(resource_id, revision, shared)
-        return shared
-
-    def remember_log(self, resource_id: str, revision: int, shared: SharedLog) -> None:
-        """Remember a log as it is at a revision."""
-        self._logs.keep(resource_id, (revision, shared))
-
-    def find_rest(self, resource_id: str, newest: Sequence[ThreadEnd], limit: int) -> Rest:
-        """Return a part of a resource's threads behind its newest ones, the same until it is left.
-
-        Args:
-            newest: Its newest threads.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        start, last = self._rests.recall(resource_id), newest[-1].thread
-        behind = last if start is None or start.updated > last.updated else start
-        ends = self._archive.thread_ends(resource_id, limit=limit, behind=behind)
-        return Rest(ends, ends[-1].thread if len(ends) == limit else None)
-
-    def leave_rest(self, resource_id: str, rest: Rest) -> None:
-        """Go on with the next part, because nothing is left to do in this one."""
-        self._rests.keep(resource_id, rest.next_part)
-
-    def recall_reads(self, marks: Sequence[ReadMark]) -> list[tuple[Any] | None]:
-        """Return what was read of threads that are still the same; `None` of the others."""
-        with self._lock:
-            found = [self._reads.get(end.thread.id) for end, _ in marks]
-        return [
-            (read.found,) if read is not None and read.mark == mark else None
-            for read, mark in zip(found, marks, strict=True)
-        ]
-
-    def remember_read(self, mark: ReadMark, found: Any, messages: int) -> None:
-        """Remember what was read of a thread.
-
-        Args:
-            messages: How many messages that holds.
-        """
-        key = mark[0].thread.id
-        with self._lock:
-            former = self._reads.pop(key, None)
-            self._weight += messages - (former.weight if former is not None else 0)
-            self._reads[key] = _Read(mark, found, messages)
-            while len(self._reads) > MAX_READS or self._weight > MAX_MESSAGES_READ:
-                self._weight -= self._reads.popitem(last=False)[1].weight
-
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 _MAX_TRIES = 50
 _MAX_GENERATIONS = 1000
@@ -333,7 +178,7 @@ class SharedLogs(Feature):
 
     def read_history(
         self,
-        archive: MessageArchive,
+        archive: SQLAlchemyArchive,
         resource_id: str,
         limit: int,
         until: datetime | None = None,
@@ -345,7 +190,7 @@ class SharedLogs(Feature):
         ]
 
     def restore(
-        self, archive: MessageArchive, resource_id: str, generation: int, now: datetime
+        self, archive: SQLAlchemyArchive, resource_id: str, generation: int, now: datetime
     ) -> MemoryRecord:
         """Restore an earlier generation of a resource's log as a new generation."""
         for _ in range(_MAX_TRIES):

@@ -18,14 +18,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.additions import as_event, find_deletions, find_label, find_removed
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
-from langgraph_om.core.effects import (
-    CallReply,
-    EffectFlow,
-    Storage,
-    Warn,
-    call_storage,
-    warn_once_an_outage,
-)
+from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, call_storage, find_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed, select_own_groups
 from langgraph_om.core.record.window import Window, check_observed, open_window
@@ -33,6 +26,8 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
+from langgraph_om.features.archive.writer import find_archive, warn_of_outage
+from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.log import (
     Extension,
     LogChange,
@@ -92,14 +87,16 @@ def exchange(
         window: Its unobserved messages, by the thread's own copy.
     """
     is_new_turn = window.request != record["turn"]["request"]
+    archive = yield from find_archive()
+    cache = yield from find_part(LogCache)
     try:
         # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
         if not (is_new_turn or record["outbox"]):
-            revision = yield from call_storage("record_revision", record["resource_id"])
+            revision = yield from call_storage(archive.record_revision, str(record["resource_id"]))
             if revision == record["revision"]:
                 return ExchangeOutcome(record, [])
         # At once, threads of a resource would refuse each other's commits, and read the same.
-        with (yield from call_storage("wait_for_log", record["resource_id"])):
+        with (yield from call_storage(cache.wait_for_log, str(record["resource_id"]))):
             done = yield from _exchange_log(settings, record, messages, now)
             if done.events or is_new_turn:
                 described = yield from _describe_others(settings, done.record, now)
@@ -111,7 +108,7 @@ def exchange(
         if isinstance(error, _BusyLogError):  # it does answer
             yield Warn(text, arguments)
         else:
-            yield from warn_once_an_outage(text, arguments)
+            yield from warn_of_outage(text, arguments)
         return ExchangeOutcome(record, [])
     return done
 
@@ -241,9 +238,11 @@ def _commit_changes(
         The log with its revision, what to note of a deletion, and `named` as of an exchange.
     """
     resource = str(record["resource_id"])
+    archive = yield from find_archive()
+    cache = yield from find_part(LogCache)
     is_lost = False
     for _ in range(MAX_COMMITS):
-        stored, revision = yield from call_storage("load_record", resource)
+        stored, revision = yield from call_storage(archive.load_record, resource)
         before = complete_log(stored)
         # Asked last: what is missing in the log because of a deletion is never taken for lost.
         noted = yield from look_for_deletion(record)
@@ -267,12 +266,12 @@ def _commit_changes(
             # What is deleted later is found by who deletes it.
             new = shared if revision else make_blank_log()
             is_ours = yield from call_storage(
-                "commit_record", resource, dict(new), expected=revision, now=now
+                archive.commit_record, resource, dict(new), expected=revision, now=now
             )
             if not (is_ours and revision):
                 continue
             revision += 1
-        yield Storage("remember_log", (resource, revision, shared))
+        cache.remember_log(resource, revision, shared)
         known = before["threads"].get(record["thread_id"])
         named = known["cursor"] if known is not None and not known.get("is_own") else ()
         return shared, revision, noted, named
@@ -284,12 +283,13 @@ def drop_deleted_threads(
     record: SharingRecord, changes: Sequence[LogChange]
 ) -> EffectFlow[tuple[list[LogChange], list[Extension]]]:
     """Part what was observed of other threads that are deleted by now from what is left."""
+    archive = yield from find_archive()
     kept: list[LogChange] = []
     deleted: list[Extension] = []
     for change in changes:
         if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
             newest = change["cursor"][-1:]
-            if not (yield from call_storage("contains", change["thread_id"], newest)):
+            if not (yield from call_storage(archive.contains, change["thread_id"], newest)):
                 deleted.append(change)
                 continue
         kept.append(change)
@@ -316,12 +316,13 @@ def _archive_groups(
             fixed = shared.get("fixed", {}).get(change["thread_id"], {})
             title = find_label({**change["hints"], **dict.fromkeys(fixed)})
             titles.update({change["thread_id"]: title} if groups and title else {})
+    archive = yield from find_archive()
     for thread_id, groups in others.items():
-        if (yield from call_storage("thread", thread_id)) is not None:
+        if (yield from call_storage(archive.thread, thread_id)) is not None:
             log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]
-            yield from call_storage("add_groups", thread_id, resource, groups, now, log=log)
+            yield from call_storage(archive.add_groups, thread_id, resource, groups, now, log=log)
     for thread_id, title in titles.items():
-        reply: CallReply = yield Storage("set_title", (thread_id, title, now))
+        reply: CallReply = yield Storage(archive.set_title, (thread_id, title, now))
         if isinstance(reply.error, ArchiveError | ConfigurationError):  # no storage takes any text
             yield Warn("thread %r: its title is not kept: %s", (thread_id, reply.error))
         elif reply.error is not None:
@@ -448,7 +449,8 @@ def _describe_others(
     threads, rest = yield from read_other_threads(settings, record)
     counts = count_in_others(settings, record, threads, now)
     if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
-        yield Storage("leave_rest", (record["resource_id"], rest))
+        cache = yield from find_part(LogCache)
+        cache.leave_rest(str(record["resource_id"]), rest)
     budget = max(1, round(settings.thresholds.message_tokens * OTHERS_PART))
     found = build_excerpts(threads, counts, budget, settings)
     if found == record["others"]:

@@ -22,17 +22,14 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
 from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.cycles.cycle import Mode
-from langgraph_om.core.effects import (
-    EffectFlow,
-    Storage,
-    call_storage,
-    warn_once_an_outage,
-)
+from langgraph_om.core.effects import EffectFlow, Storage, call_storage, find_part
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import find_newest_observed, log_tokens
 from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.wire import MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.writer import find_archive, warn_of_outage
+from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.log import (
     Excerpt,
     LogChange,
@@ -331,12 +328,19 @@ def claim_log(
         Whether the thread is; not while another one is at it, or the archive fails.
     """
     name = _name_claim(record, operation, mode)
-    whose = {"thread_id": record["thread_id"], "resource_id": record["resource_id"]}
+    archive = yield from find_archive()
     try:
-        claim = yield from call_storage("claim", name, record["id"], seconds=CLAIM_SECONDS, **whose)
+        claim = yield from call_storage(
+            archive.claim,
+            name,
+            record["id"],
+            seconds=CLAIM_SECONDS,
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+        )
     except ArchiveError:
         return False
-    return bool(claim == "mine")
+    return claim == "mine"
 
 
 def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) -> EffectFlow[bool]:
@@ -352,8 +356,13 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
         others added to it since does no harm.
     """
     name = _name_claim(record, "reflection", "ahead")
+    archive = yield from find_archive()
     try:
-        ahead = (yield from call_storage("job", name)) if log_tokens(record) < leave_below else None
+        ahead = (
+            (yield from call_storage(archive.job, name))
+            if log_tokens(record) < leave_below
+            else None
+        )
     except ArchiveError:
         ahead = None
     if ahead is not None and ahead.state == "running" and ahead.owner != record["id"]:
@@ -361,7 +370,8 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
     if not (yield from claim_log(record, "reflection", mode)):
         return False
     try:
-        shared = yield from call_storage("read_log", record["resource_id"])
+        cache = yield from find_part(LogCache)
+        shared = yield from call_storage(cache.read_log, str(record["resource_id"]))
         if shared["generation"] == record["generation"]:
             return True
     except ArchiveError:  # nobody can tell
@@ -372,9 +382,10 @@ def claim_reflection(record: MemoryRecord, mode: Mode, *, leave_below: int = 0) 
 
 def release_log(record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
     """Let the next one work; a claim that the archive does not take back ends by itself."""
+    archive = yield from find_archive()
     modes: tuple[Mode, ...] = ("blocking", "ahead")
     for name in sorted({_name_claim(record, operation, mode) for mode in modes}):
-        yield Storage("release", (name, record["id"]))
+        yield Storage(archive.release, (name, record["id"]))
 
 
 def release_after(record: MemoryRecord, sent: Sequence[LogChange]) -> EffectFlow[None]:
@@ -419,19 +430,21 @@ def read_other_threads(
         ArchiveError: When the storage fails.
     """
     resource = str(record["resource_id"])
-    log = yield from call_storage("read_log", resource)
+    archive = yield from find_archive()
+    cache = yield from find_part(LogCache)
+    log = yield from call_storage(cache.read_log, resource)
     shared = apply_changes(log, record["outbox"])
-    listed = yield from call_storage("thread_ends", resource, limit=MAX_THREADS)
+    listed = yield from call_storage(archive.thread_ends, resource, limit=MAX_THREADS)
     rest: Any = None
     if len(listed) == MAX_THREADS:
-        rest = yield from call_storage("find_rest", resource, listed, REST_THREADS)
+        rest = yield from call_storage(cache.find_rest, resource, listed, REST_THREADS)
     behind = {end.thread.id for end in rest.ends} if rest is not None else set()
     marks = [
         (end, find_newest_observed({"cursor": _find_cursor(shared, end.thread.id)}))
         for end in [*listed, *(rest.ends if rest is not None else ())]
         if end.thread.id != record["thread_id"]
     ]
-    known = yield from call_storage("recall_reads", marks)
+    known = cache.recall_reads(marks)
     found: list[OtherThread] = []
     for mark, read in zip(marks, known, strict=True):
         thread = mark[0].thread
@@ -442,7 +455,7 @@ def read_other_threads(
         else:
             other = yield from _read_thread(settings, shared, thread)
             messages = 0 if other is None else len(other.entries) + len(other.newest)
-            yield Storage("remember_read", (mark, other, messages))
+            cache.remember_read(mark, other, messages)
         if other is not None:
             entry = shared["threads"].get(thread.id)
             hints = entry["hints"] if entry else {}
@@ -462,7 +475,7 @@ def read_other_threads_if_possible(
         return (yield from read_other_threads(settings, record))[0]
     except ArchiveError as error:
         text = "thread %r: other threads cannot be read: %s"
-        yield from warn_once_an_outage(text, (record["thread_id"], error))
+        yield from warn_of_outage(text, (record["thread_id"], error))
         return []
 
 
@@ -479,8 +492,9 @@ def _read_thread(
     start = yield from _find_start(thread.id, cursor, shared)
     if start is None:
         return None
+    archive = yield from find_archive()
     read = yield from call_storage(
-        "messages", thread.id, start=start, limit=MAX_MESSAGES, visible_only=False
+        archive.messages, thread.id, start=start, limit=MAX_MESSAGES, visible_only=False
     )
     entries, times = _time_messages(settings, read)
     if not entries:
@@ -512,11 +526,12 @@ def _time_messages(
 
 def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[OtherThread]:
     """Add what is shown of a backlog that is too long to be read as a whole: its end."""
-    end = yield from call_storage("last_position", thread.thread_id)
+    archive = yield from find_archive()
+    end = yield from call_storage(archive.last_position, thread.thread_id)
     if end is None or end <= last:
         return thread
     read = yield from call_storage(
-        "messages",
+        archive.messages,
         thread.thread_id,
         start=last + 1,
         limit=MAX_MESSAGES,
@@ -539,7 +554,8 @@ def _find_start(thread_id: str, cursor: Sequence[str], shared: SharedLog) -> Eff
     """
     if not cursor:
         return 0
-    found = yield from call_storage("find", cursor[-1], thread_id=thread_id)
+    archive = yield from find_archive()
+    found = yield from call_storage(archive.find, cursor[-1], thread_id=thread_id)
     if found is None:
         return None
     ends = [
@@ -570,9 +586,10 @@ def _find_start_on_branch(
     for key in reversed(cursor[:-1]):
         start = start or (yield from _find_behind(thread_id, key))
     at = start
+    archive = yield from find_archive()
     while read := (
         yield from call_storage(
-            "messages", thread_id, start=at, limit=MAX_MESSAGES, visible_only=False
+            archive.messages, thread_id, start=at, limit=MAX_MESSAGES, visible_only=False
         )
     ):
         start = max([start, *(each.position + 1 for each in read if each.key in ends)])
@@ -582,5 +599,6 @@ def _find_start_on_branch(
 
 def _find_behind(thread_id: str, key: str) -> EffectFlow[int]:
     """Return the position behind a message; 0 when it is not on the current branch."""
-    found = yield from call_storage("find", key, thread_id=thread_id)
+    archive = yield from find_archive()
+    found = yield from call_storage(archive.find, key, thread_id=thread_id)
     return found.position + 1 if found is not None and found.is_current else 0

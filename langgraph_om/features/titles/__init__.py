@@ -22,6 +22,7 @@ from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.archive.writer import find_archive
 from langgraph_om.features.titles.title import (
     ADDITIONS,
     TITLE,
@@ -273,7 +274,8 @@ class NamedThreads(Feature):
         if any(find(step.record) != find(step.former) for find in kept_until):
             thread_id = step.record["thread_id"]
             arguments = (thread_id, None, step.now)
-            reply: CallReply = yield Storage("set_title", arguments)
+            archive = yield from find_archive()
+            reply: CallReply = yield Storage(archive.set_title, arguments)
             if reply.error is not None:
                 yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
 

@@ -64,6 +64,7 @@ from langgraph_om.core.record.span import Entry
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Hints, MemoryRecord, Usage
 from langgraph_om.errors import ConfigurationError, ObserverError
+from langgraph_om.features.archive.writer import find_archive
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
@@ -390,7 +391,8 @@ class TitleJob:
         thread_id = self.record["thread_id"]
         if self.settings.features.storage is None or not thread_id:
             return
-        reply: CallReply = yield Storage("set_title", (thread_id, title, now))
+        archive = yield from find_archive()
+        reply: CallReply = yield Storage(archive.set_title, (thread_id, title, now))
         if reply.error is not None and not isinstance(reply.error, ConfigurationError):
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Settings, Setup, Texts
-from langgraph_om.core.effects import call_storage
+from langgraph_om.core.effects import call_storage, find_part
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature, StateKey, Step
 from langgraph_om.core.wire import MemoryRecord
@@ -111,8 +111,9 @@ class KnownOfUser(Feature):
             config, store = scope.config, scope.store
             if config is None:
                 config, store = ensure_config(), get_store()
-            changes: dict[str, Any] = yield from call_storage(
-                "refresh_working_memory", known, step.messages, config, store
+            working = yield from find_part(Working)
+            changes = yield from call_storage(
+                working.refresh_working_memory, known, step.messages, config, store
             )
             scope.changes |= changes
             scope.kept[WORKING_NAME] = read_shown({**known, **changes}) or ""

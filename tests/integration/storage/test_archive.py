@@ -20,12 +20,12 @@ from psycopg import connect
 from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
-from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import VERSION, metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
-from langgraph_om.testing import archive_conformance
 from support.agents import make_agent, on_thread, talk, turns
+from support.archive_checks import archive_conformance
 from support.processes import archive_workers
 from support.processes.archive_workers import WORKERS, run_together
 from support.processes.forks import start
@@ -53,7 +53,7 @@ def said(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
     return [(key, HumanMessage(f"says {key}"), True) for key in keys]
 
 
-def shown(archive: MessageArchive, thread: str = "t") -> list[str]:
+def shown(archive: SQLAlchemyArchive, thread: str = "t") -> list[str]:
     return [each.key for each in archive.messages(thread, limit=1000)]
 
 
@@ -123,10 +123,6 @@ def test_conformance_with_the_callers_engine(at: int, name: str, sqlite_file: Pa
     engine = make(f"sqlite:///{sqlite_file}", connect_args={"timeout": 60})  # of a busy machine
     dict(archive_conformance(lambda: SQLAlchemyArchive(engine)))[name]()
     engine.dispose()
-
-
-def test_it_is_an_archive() -> None:
-    assert isinstance(SQLAlchemyArchive("sqlite://"), MessageArchive)
 
 
 # --- Branches ------------------------------------------------------------------------------------
@@ -369,7 +365,7 @@ def test_tables_of_another_version_are_refused(url: str, engine: Engine, version
         assert connection.execute(text("SELECT count(*) FROM om_messages")).scalar() == 1
 
 
-READS: dict[str, tuple[Callable[[MessageArchive], object], str]] = {
+READS: dict[str, tuple[Callable[[SQLAlchemyArchive], object], str]] = {
     "a page": (lambda a: a.messages("t", limit=20, start=5, stop=90), "om_messages_"),
     "a page from the end": (
         lambda a: a.messages("t", limit=20, offset=20, newest_first=True),

@@ -14,8 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import ConfigurationError, EstimatingCounter
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive import ArchiveWriter
-from langgraph_om.memory import runner_of
 from support.agents import (
     Agent,
     dumped,
@@ -142,23 +140,24 @@ def test_archive_that_fails_stops_nothing_and_is_caught_up_with(
 ) -> None:
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
 
-    class Failing:
+    class Failing(SQLAlchemyArchive):
         """An archive whose disk is full for a while."""
 
         is_full = False
 
-        def __getattr__(self, name: str) -> Any:
-            if self.is_full:
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if not callable(found) or not super().__getattribute__("is_full"):
+                return found
+
+            def fail(*_: Any, **__: Any) -> Any:
                 msg = "the disk is full"
                 raise ArchiveError(msg)
-            return getattr(archive, name)
 
-    failing: Any = Failing()
-    agent = ready(door, archive, evict=True)
-    parts = runner_of(agent.memory)._storage
-    [writer] = (part for part in parts if isinstance(part, ArchiveWriter))
-    writer.archive = failing
-    parts[:] = [failing if part is archive else part for part in parts]
+            return fail
+
+    failing = Failing(f"sqlite:///{tmp_path / 'archive.db'}")
+    agent = ready(door, failing, evict=True)
     talk(agent.graph, CONFIG, turns(5))
     failing.is_full = True
     with caplog.at_level(logging.WARNING, logger="langgraph_om"):

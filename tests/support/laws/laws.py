@@ -17,7 +17,7 @@ from typing import Any, cast, get_args
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.testing import Provider, check_message_sequence
@@ -138,7 +138,7 @@ class Moment:
 # --- 1: every message is shown verbatim, or covered by exactly one range of the log ---------------
 
 
-def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[str]:
+def lost_or_doubled(now: Moment, archive: SQLAlchemyArchive | None = None) -> list[str]:
     """Messages that are neither shown nor noted, or noted twice."""
     times = times_covered(now)
     shown = {message.id: message for message in now.prompt}
@@ -265,7 +265,7 @@ def request_not_shown(now: Moment) -> list[str]:
     return [] if is_shown else [f"the live request {humans[-1]} is not in the prompt"]
 
 
-def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) -> list[str]:
+def _not_archived(now: Moment, keys: list[str], archive: SQLAlchemyArchive | None) -> list[str]:
     """What left the state and is not in the archive, word for word."""
     if not keys:
         return []
@@ -283,7 +283,7 @@ def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) 
 
 
 def archived_otherwise(
-    thread: str, told: Told, record: Record, archive: MessageArchive
+    thread: str, told: Told, record: Record, archive: SQLAlchemyArchive
 ) -> list[str]:
     """What the archive has of a thread's branch where a turn is over: all that stands, in order.
 
@@ -567,7 +567,7 @@ def not_rendered_back(now: Moment) -> list[str]:
 
 
 def broken(
-    moments: Sequence[Moment], before: Moment | None, archive: MessageArchive | None
+    moments: Sequence[Moment], before: Moment | None, archive: SQLAlchemyArchive | None
 ) -> list[str]:
     """What is wrong with the calls of a turn, and with their order."""
     problems = [

@@ -18,7 +18,8 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.archiving import StepArchive, ThreadMemory, find_unarchived
+from langgraph_om.features.archive.archiving import StepArchive, find_unarchived
+from langgraph_om.features.archive.writer import ThreadMemory
 from langgraph_om.features.evict import find_arrival, find_removable, take_out_resent
 from support import groups
 from support.driving import FlowRun, drive

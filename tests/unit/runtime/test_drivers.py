@@ -129,12 +129,12 @@ def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
 
     def flow() -> Any:
         yield START
-        kept = yield Storage("keep", (7,))
-        failed = yield Storage("keep", (7,), {"fails": True})
+        kept = yield Storage(store.keep, (7,))
+        failed = yield Storage(store.keep, (7,), {"fails": True})
         reply = yield question()
         return kept, failed, reply
 
-    given = context(scripted(observer="noted"), deadline=0.35, storage=(object(), store))
+    given = context(scripted(observer="noted"), deadline=0.35, storage=(store,))
     run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
     kept, failed, reply = run.result
     assert (kept.value, kept.error, failed.value) == (7, None, None)
@@ -246,11 +246,11 @@ async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> N
 
     def flow() -> Any:
         try:
-            yield Storage("keep")
+            yield Storage(Hanging().keep)
         finally:
             ended.append("flow")
 
-    running = asyncio.create_task(adrive(flow(), context(storage=(Hanging(),))))
+    running = asyncio.create_task(adrive(flow(), context()))
     assert await asyncio.to_thread(entered.wait, 60)
     left = [thread for thread in threading.enumerate() if thread.name == "om_archive"]
     running.cancel()

@@ -22,7 +22,7 @@ from langgraph_om import (
     InlineBuffering,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.testing import executor_conformance
+from support.executor_checks import executor_conformance
 from support.waiting import RESULT, ClaimsLate, Held, eventually
 
 RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)

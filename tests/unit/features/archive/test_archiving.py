@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from langgraph_om import ObservationalMemory
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive.archiving import ThreadMemory, archive_new, complete_thread
-from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.features.archive.archiving import archive_new, complete_thread
+from langgraph_om.features.archive.writer import ThreadMemory
 from support.driving import FlowRun, drive
 from support.storage_calls import (
     DOWN,
@@ -150,12 +148,3 @@ def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
     assert run.effects[1].options["after"] == "a1"
     assert drive(complete(messages, "t"), [{"a2"}]).effects != []
     assert drive(complete(messages, "")).effects == []
-
-
-def test_an_archive_of_ones_own_that_lacks_methods_is_told_which() -> None:
-    names = [name for name in vars(MessageArchive) if not name.startswith("_")]
-    rest: dict[str, Any] = {name: print for name in names if name != "move_thread"}
-    with pytest.raises(ConfigurationError, match=r"which has no `places`, no `move_thread`; pass"):
-        ObservationalMemory(
-            ScriptedChatModel(), archive=type("Own", (), {**rest, "places": None})()
-        )

@@ -12,7 +12,7 @@ from uuid import uuid4
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing.archive_messages import (
+from support.archive_message_checks import (
     MESSAGE_CHECKS,
     SEARCH_CHECKS,
     at,
@@ -570,8 +570,8 @@ def archive_conformance(
             dict(archive_conformance(lambda: MyArchive(tmp_path)))[name]()
 
     Args:
-        make_archive: Makes a `MessageArchive`, asked once by each check, which closes it. The
-            archives may share one storage, and it need not be empty.
+        make_archive: Makes an archive, asked once by each check, which closes it. The archives may
+            share one storage, and it need not be empty.
     """
 
     def bind(check: Callable[[Any, str], None]) -> Callable[[], None]:
