@@ -243,8 +243,6 @@ class CallReply:
 
     value: Any = None
     error: Exception | None = None
-    seconds: float = 0.0
-    """How long a call of the storage took."""
 
     @property
     def failure(self) -> str:

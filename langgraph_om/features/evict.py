@@ -27,7 +27,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_conversation,
 )
-from langgraph_om.core.effects import EffectFlow, find_part
+from langgraph_om.core.effects import EffectFlow, call_storage, find_part
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import find_newest_human, select_observed
 from langgraph_om.core.step.step import Feature, Step
@@ -125,7 +125,7 @@ class Evicting(Feature):
                 archive, step.record, step.messages, request, step.settings.counter
             )
         except ArchiveError as error:
-            yield from archive.note_failure(error, step.changed, request)
+            yield from archive.note_failure(error, step.changed)
             return
         step.apply(events)
         said = (cast("Evicted", event) for event in events)
@@ -149,16 +149,14 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
     arrival = find_arrival(record, step.messages)
     if arrival is None:
         return []
-    request, dubious = arrival
+    _, dubious = arrival
     writer = yield from find_part(ArchiveWriter)
     memory = writer.recall_thread(thread_id, [])
-    if memory.waited_for == request:
-        return []
     archive = StepArchive.of(step.settings, record, step.now)
     try:
         resent = yield from find_resent(record, dubious, archive)
     except ArchiveError as error:
-        yield from archive.note_failure(error, memory.missed, request)
+        yield from archive.note_failure(error, memory.missed)
         return []
     step.take_out(resent)
     noted = archive.note_branch(record, view(record).get("archived"))
@@ -246,11 +244,11 @@ def _read_back(archive: StepArchive, last: str | None, most: int) -> EffectFlow[
     if last is None:
         return []
     kept, thread_id = (yield from find_archive()), archive.thread_id
-    place = yield from archive.call(kept.find, last, thread_id=thread_id, branch=archive.branch)
+    place = yield from call_storage(kept.find, last, thread_id=thread_id, branch=archive.branch)
     if place is None or not place.is_current:
         return []
     return (
-        yield from archive.call(
+        yield from call_storage(
             kept.messages,
             thread_id,
             stop=place.position + 1,
@@ -305,7 +303,7 @@ def find_removable(
         return []
     kept = yield from archive.archived_keys(keys)
     if len(kept) < len(keys):
-        noted = yield from look_for_deletion(record, archive.call)
+        noted = yield from look_for_deletion(record)
         if is_survivor(noted):  # what it had then stays, and the next look notes it
             return []
         yield from warn_of_loss(record)

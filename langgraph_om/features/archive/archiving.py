@@ -12,10 +12,10 @@ as it is, without the archive, and forgets with its end: the Actor needs the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Final, Literal, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -36,9 +36,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_conversation,
 )
 from langgraph_om.core.effects import (
-    CallReply,
     EffectFlow,
-    Storage,
     Warn,
     call_storage,
     find_part,
@@ -58,9 +56,6 @@ from langgraph_om.features.archive.writer import (
     find_archive,
     warn_of_outage,
 )
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Floor(TypedDict):
@@ -183,27 +178,22 @@ ADDITIONS = Additions(
 # behind it than before.
 
 
-def look_for_deletion(
-    record: MemoryRecord, ask: Callable[..., EffectFlow[Any]] = call_storage
-) -> EffectFlow[list[Event]]:
+def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
     """Return what to note of deletions since the record last looked; nothing where there is none.
-
-    Args:
-        ask: What calls the storage.
 
     Raises:
         ArchiveError: When the storage fails.
     """
     archive = yield from find_archive()
-    found: Mapping[tuple[str, str], int] = yield from ask(
-        archive.deletions, record["resource_id"], [record["thread_id"]]
-    )
+    found = yield from call_storage(archive.deletions, record["resource_id"], [record["thread_id"]])
     number, own = sum(found.values()), view(record)
     seen, last = own.get("deletion", 0), own.get("archived")
     if number == seen:
         return []
     if seen is None:  # where the archive has what it had, nothing of it was deleted
-        kept = (yield from ask(archive.contains, record["thread_id"], [last])) if last else ()
+        kept = (
+            (yield from call_storage(archive.contains, record["thread_id"], [last])) if last else ()
+        )
         seen = number if last in kept else 0
     has_taken_part = last is not None or has_sent(record)
     floor: Floor | None = None
@@ -284,10 +274,6 @@ def find_all_unarchived(
     return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages, changed)
 
 
-LONG_SECONDS = 1.0
-"""A turn that waited longer than this, for an archive that failed then, does not wait again."""
-
-
 def archive_new(
     settings: Settings,
     record: MemoryRecord,
@@ -316,20 +302,17 @@ def archive_new(
         thread, select_own_groups(record), deletion=view(record).get("deletion", 0)
     )
     missed = {*changed, *memory.missed}
-    if request is not None and memory.waited_for == request:
-        writer.note_missed(thread, missed)
-        return None, []
     try:
         is_under_way = not is_final and request is not None and record["turn"]["request"] == request
         events = yield from _append_new(
             archive, record, messages, missed, memory, request=request, is_under_way=is_under_way
         )
     except ArchiveError as error:
-        yield from archive.note_failure(error, missed, request)
+        yield from archive.note_failure(error, missed)
         return None, []
     if events is None:
         return None, []
-    if not memory.is_known or memory.missed or memory.waited_for is not None:
+    if not memory.is_known or memory.missed:
         number = view(fold(record, [events])).get("deletion", 0)
         writer.note_archived(thread, number)
     return archive, events
@@ -349,8 +332,6 @@ class StepArchive:
     """Its name for the conversation up to what it has of that."""
     deletion: int | None
     """How many deletions the record knows of: whoever writes is refused after another one."""
-    seconds: float = 0.0
-    """How long its calls have taken."""
 
     @classmethod
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
@@ -359,19 +340,6 @@ class StepArchive:
         own = view(record)
         number = own.get("deletion", 0)
         return cls(settings, *whose, now, record["stamps"], own.get("branch"), number)
-
-    def call(
-        self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs
-    ) -> EffectFlow[T]:
-        """Call a method of the archive or its writer, and return what it returns.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        reply: CallReply = yield Storage(method, arguments, options)
-        self.seconds += reply.seconds
-        result: T = reply.unwrap()
-        return result
 
     def append(
         self,
@@ -396,7 +364,7 @@ class StepArchive:
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
         writer = yield from find_part(ArchiveWriter)
-        self.branch = yield from self.call(
+        self.branch = yield from call_storage(
             writer.append_messages,
             self.thread_id,
             self.resource_id,
@@ -419,7 +387,7 @@ class StepArchive:
         """
         whose, number = (self.thread_id, self.resource_id), self.deletion
         writer = yield from find_part(ArchiveWriter)
-        yield from self.call(
+        yield from call_storage(
             writer.add_new_groups, *whose, groups, self.now, log=log, deletion=number
         )
 
@@ -433,7 +401,7 @@ class StepArchive:
         if not keys:
             return set()
         archive = yield from find_archive()
-        return (yield from self.call(archive.contains, self.thread_id, keys))
+        return (yield from call_storage(archive.contains, self.thread_id, keys))
 
     def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
         """Say up to where it has the conversation, and by which name, where that is news."""
@@ -443,21 +411,12 @@ class StepArchive:
         archived: Archived = {"type": "archived", "last": last, "branch": self.branch}
         return [as_event(archived)]
 
-    def note_failure(
-        self, error: ArchiveError, missed: Collection[str], request: str | None
-    ) -> EffectFlow[None]:
-        """Remember what it did not take, and not to wait for it again in a turn that waited long.
-
-        Args:
-            missed: Keys of messages that are new or edited.
-            request: The key of the live user request.
-        """
-        is_long = request is not None and self.seconds >= LONG_SECONDS
+    def note_failure(self, error: ArchiveError, missed: Collection[str]) -> EffectFlow[None]:
+        """Remember what it did not take: messages that are new or edited, by their keys."""
         writer = yield from find_part(ArchiveWriter)
-        writer.note_missed(self.thread_id, missed, request if is_long else None)
-        when = "turn" if is_long else "step"
-        text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield from warn_of_outage(text, (self.thread_id, when, error))
+        writer.note_missed(self.thread_id, missed)
+        text = "thread %r: the archive failed, the next step tries again: %s"
+        yield from warn_of_outage(text, (self.thread_id, error))
 
 
 MAX_TRIES: Final = 5
@@ -528,7 +487,7 @@ def _settle_deletion(
     is_there = last is None or last in (yield from archive.archived_keys([last]))
     is_moved = view(record).get("deletion", 0) is None
     told = record if is_there and is_moved else _take_for_archived(record, messages, changed)
-    found = yield from look_for_deletion(told, archive.call)
+    found = yield from look_for_deletion(told)
     noted += found
     archive.deletion = view(fold(record, [found])).get("deletion", 0)
     if not is_there and not is_survivor(found):
@@ -687,7 +646,7 @@ def complete_thread(
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
         whole = _take_for_archived(cast("MemoryRecord", whose), messages)
-        noted = yield from look_for_deletion(whole, archive.call)
+        noted = yield from look_for_deletion(whole)
         told = fold(whole, [noted])
         archive.deletion = view(told).get("deletion", 0)
         entries = drop_deleted(told, entries)

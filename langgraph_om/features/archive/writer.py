@@ -55,8 +55,6 @@ class ThreadMemory:
     for a record that knows of fewer deletions, such as one of an earlier checkpoint."""
     missed: frozenset[str] = frozenset()
     """Keys of messages that were new or edited when the archive failed."""
-    waited_for: str | None = None
-    """The request of the turn that has waited for the archive in vain."""
     new_groups: Sequence[Group] = ()
     """Of the groups that were asked about, those that it has not archived."""
     has_other_log: bool = False
@@ -93,8 +91,6 @@ class _Thread:
     """The ids of the groups that the archive was told to be its log."""
     missed: frozenset[str] = frozenset()
     """What was new or edited when the archive failed."""
-    waited_for: str | None = None
-    """The request of the turn that has waited in vain."""
 
 
 @dataclass(eq=False)
@@ -137,7 +133,7 @@ class ArchiveWriter:
         own, ids = self._threads.get(thread_id, _Thread()), [group["id"] for group in groups]
         new = [group for group in groups if group["id"] not in (own.log or ())]
         is_known = own.is_known and own.deletion == deletion
-        return ThreadMemory(is_known, own.missed, own.waited_for, new, own.log != ids)
+        return ThreadMemory(is_known, own.missed, new, own.log != ids)
 
     def _remember(self, thread_id: str) -> _Thread:
         # Without a lock, which a forked process would have to make anew.
@@ -148,13 +144,10 @@ class ArchiveWriter:
             self._threads.popitem(last=False)
         return own
 
-    def note_missed(
-        self, thread_id: str, missed: Collection[str], waited_for: str | None = None
-    ) -> None:
-        """Remember what was not archived, and the request of a turn that waited long for it."""
-        own, keys = self._remember(thread_id), frozenset(missed)
-        own.missed = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
-        own.waited_for = waited_for or own.waited_for
+    def note_missed(self, thread_id: str, missed: Collection[str]) -> None:
+        """Remember what was not archived."""
+        keys = frozenset(missed)
+        self._remember(thread_id).missed = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
 
     def note_outage(self) -> str | None:
         """Note that the archive failed; return its place where that is news, once an outage."""
@@ -167,7 +160,7 @@ class ArchiveWriter:
         """Remember that the archive has all of a thread, as of so many deletions."""
         own = self._remember(thread_id)
         own.deletion = deletion
-        own.is_known, own.missed, own.waited_for = True, frozenset(), None
+        own.is_known, own.missed = True, frozenset()
 
     def append_messages(
         self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -13,7 +13,6 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from langgraph_om.archive import MessageArchive
 from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
@@ -43,6 +42,9 @@ from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import channel_of
 from langgraph_om.runtime.tools import MemoryTool
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 WORKING_NAME = "working_memory"
 """The feature's name, and the state's key of the value."""
@@ -280,7 +282,7 @@ class Working:
         memory: WorkingMemory,
         runs: Runs | None = None,
         messages_key: str = "messages",
-        archive: MessageArchive | None = None,
+        archive: SQLAlchemyArchive | None = None,
     ) -> None:
         self.memory = memory
         self.runs = Runs() if runs is None else runs

@@ -104,13 +104,7 @@ def test_while_the_archive_is_away_nobody_can_tell_and_the_turn_goes_on() -> Non
     (noted,) = (
         each for each in run.effects if isinstance(each, Storage) and each.method == "note_missed"
     )
-    assert noted.arguments == ("t", frozenset({"a4"}), None)
-
-
-def test_a_turn_that_has_waited_for_the_archive_in_vain_does_not_ask_it_again() -> None:
-    run = take_out([ThreadMemory(waited_for="h5")])
-    assert run.result == []
-    assert len(run.effects) == 1
+    assert noted.arguments == ("t", frozenset({"a4"}))
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,6 @@ def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
     kept, failed, reply = run.result
     assert (kept.value, kept.error, failed.value) == (7, None, None)
     assert str(failed.error) == "the disk is full"
-    assert kept.seconds >= 0.2 <= failed.seconds
     assert reply.text == "noted", "what the storage takes is not taken from the cycle's time"
     assert (threading.current_thread() in store.threads) is not is_async
 

@@ -84,21 +84,14 @@ def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
     assert "the archive lacks what it had" in warning
 
 
-@pytest.mark.parametrize(
-    ("seconds", "request_key", "waited_for", "when"),
-    [(0.2, "h1", None, "step"), (1.5, "h1", "h1", "turn"), (1.5, None, None, "step")],
-)
-def test_a_failure_is_noted_and_said_and_tried_again(
-    seconds: float, request_key: str | None, waited_for: str | None, when: str
-) -> None:
+def test_a_failure_is_noted_and_said_and_tried_again() -> None:
     record = opened()
-    answers = [ThreadMemory(), CallReply(error=DOWN, seconds=seconds), None, PLACE]
-    run = archive(record, said("h1"), answers, changed={"h1"}, request=request_key)
+    run = archive(record, said("h1"), [ThreadMemory(), DOWN, None, PLACE], changed={"h1"})
     assert run.result == (record, [])
     assert calls(run)[-1] == "note_outage"
     note = [each for each in run.effects if isinstance(each, Storage)][-2]
-    assert (note.method, note.arguments) == ("note_missed", ("t", {"h1"}, waited_for))
-    text = f"thread 't': the archive failed, the next {when} tries again: the disk is full"
+    assert (note.method, note.arguments) == ("note_missed", ("t", {"h1"}))
+    text = "thread 't': the archive failed, the next step tries again: the disk is full"
     assert warnings(run) == [f"{text} {SAID_ONCE}"]
 
 
@@ -107,15 +100,6 @@ def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
     run = drive(flow, [ThreadMemory(), CallReply(error=DOWN), None, None])
     assert calls(run)[-1] == "note_outage"
     assert warnings(run) == []
-
-
-def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
-    record = opened()
-    memory = ThreadMemory(missed=frozenset({"h1"}), waited_for="h2")
-    messages = said("h1", "h2")
-    run = archive(record, messages, [memory, None], changed={"h2"}, request="h2")
-    assert run.result == (record, [])
-    assert run.effects[1] == Storage("note_missed", ("t", {"h1", "h2"}))
 
 
 def test_what_the_archive_refuses_is_raised() -> None:
