@@ -19,7 +19,6 @@ from langgraph_om import (
     AdoptReport,
     BackgroundBuffering,
     EstimatingCounter,
-    Extractor,
     InlineBuffering,
     MemoryOptions,
     MemoryRecord,
@@ -57,7 +56,6 @@ def construct(model: BaseChatModel) -> None:
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
         reflection=ReflectionConfig(
             observation_tokens=60_000,
-            extract={"gist": Extractor(instructions="One sentence.", on_extracted=print)},
         ),
         token_counter=EstimatingCounter(),
         timezone=UTC,

@@ -103,8 +103,6 @@ class BufferedReflection(TypedDict):
     together: list[list[str]]
     """The ids among `group_ids` that have to be changed together. Each group becomes the one of
     `groups` at its place, and those that are still the same are changed without the others."""
-    found: NotRequired[Found]
-    """What was asked for beside it."""
 
 
 class Covers(TypedDict, total=False):

@@ -19,8 +19,6 @@ from langgraph_om.features.extract import (
     Extractable,
     ExtractConfig,
     ExtractOptions,
-    ReflectedConfig,
-    ReflectedOptions,
 )
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.hints import ContinuationHints, HintOptions
@@ -111,25 +109,8 @@ class ObservationConfig(
     keys = ObservationOptions
 
 
-class ReflectionOptions(
-    core.ReflectionOptions,
-    ReflectedOptions,
-    total=False,
-):
-    """The option `reflection` as a mapping; `ReflectionConfig` is the same as a class."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReflectionConfig(
-    ReflectedConfig,
-    core.ReflectionConfig,
-):
-    """When the Reflector runs and what it is asked; a mapping with the same keys does as well.
-
-    `ReflectionOptions` says what each of them means.
-    """
-
-    keys = ReflectionOptions
+ReflectionOptions = core.ReflectionOptions
+ReflectionConfig = core.ReflectionConfig
 
 
 class FeatureUpdates(

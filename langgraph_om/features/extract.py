@@ -17,7 +17,7 @@ from typing import Annotated, Any, NotRequired, Self, TypeVar, cast
 from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Advice, ShownValue, is_shared
+from langgraph_om.core.additions import Additions, Advice, ShownValue
 from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
@@ -46,7 +46,7 @@ class Extractor:
         include_previous: Whether the model is shown the value so far and changes it; else it
             writes a new one each time.
         on_extracted: Called, sync or async, with a value that was found, a JSON object or a text,
-            and a mapping about it (`name`, `previous`, `source`, `cycle_id`, `thread_id`,
+            and a mapping about it (`name`, `previous`, `cycle_id`, `thread_id`,
             `resource_id`), before it is kept. What it returns is kept instead, unless that is
             `None`; what it raises leaves the value as it was.
     """
@@ -116,21 +116,6 @@ class ExtractOptions(TypedDict, total=False):
 @dataclass(frozen=True, kw_only=True)
 class ExtractConfig:
     """The same as a field of `ObservationConfig`."""
-
-    extract: Mapping[str, Any] | None = None
-
-
-class ReflectedOptions(TypedDict, total=False):
-    """The key of the option `reflection` for values."""
-
-    extract: Extractors
-    """The same for values that are taken out of the log after each reflection of a thread's own
-    log."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReflectedConfig:
-    """The same as a field of `ReflectionConfig`."""
 
     extract: Mapping[str, Any] | None = None
 
@@ -222,7 +207,7 @@ def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[s
 
 def tell_end(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of the part that ends a cycle: the values that it found or could not."""
-    waiting = event.get("chunk") or event.get("reflection") or {}
+    waiting = event.get("chunk") or {}
     entries = [*list_entries(event), *list_entries(waiting)]
     found = {item["name"]: item["value"] for item in entries if "value" in item}
     failed = [{"name": item["name"], "error": item["error"]} for item in entries if "error" in item]
@@ -250,32 +235,30 @@ def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
 
 
 class Extract(Feature):
-    """Asks for values with each observation of the own thread, and after its reflections."""
+    """Asks for values with each observation of the own thread."""
 
     name = NAME
     additions = Additions(
         keys=ExtractKeys,
-        beside={"observed": set_values, "reflected": set_values},
+        beside={"observed": set_values},
         ended=tell_end,
         shown=list_shown,
         advice=list_advice,
     )
 
-    def __init__(self, observed: Mapping[str, Any], reflected: Mapping[str, Any]) -> None:
-        self._observed, self._reflected = (
-            {name: _read_extractor(given) for name, given in wanted.items()}
-            for wanted in (observed, reflected)
-        )
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self._wanted = {name: _read_extractor(given) for name, given in wanted.items()}
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the options `observation.extract` and `reflection.extract`."""
-        observed, reflected = _read_wanted(setup.observation), _read_wanted(setup.reflection)
-        return cls(observed, reflected) if observed or reflected else None
+        """Read the option `observation.extract`."""
+        wanted = _read_wanted(setup.observation)
+        return cls(wanted) if wanted else None
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values; other threads ask for their own."""
-        wanted = self._list_wanted(info)
+        if info.operation != "observation":
+            return []
         ahead = [entry for chunk in chunks for entry in list_entries(chunk)]
         known = merge_entries(info.record, ahead)
         failed = {name for name, kept in read_values(info.record).items() if kept["error"]}
@@ -284,14 +267,8 @@ class Extract(Feature):
             AskedValue(
                 name, each.form, known.get(name) if each.include_previous else None, name in failed
             )
-            for name, each in wanted.items()
+            for name, each in self._wanted.items()
         ]
-
-    def _list_wanted(self, info: CycleInfo) -> Mapping[str, Extractor]:
-        if info.operation == "observation":
-            return self._observed
-        is_own = info.operation == "reflection" and not is_shared(info.record)
-        return self._reflected if is_own else {}
 
     def write_entries(
         self, info: CycleInfo, answers: Sequence[ValueAnswer]
@@ -299,7 +276,7 @@ class Extract(Feature):
         """Write the answers as entries, as the user's functions leave them."""
         entries: list[Extraction] = []
         for answer in answers:
-            each = self._list_wanted(info)[answer.value.name]
+            each = self._wanted[answer.value.name]
             entry = _write_entry(answer, is_whole=not each.include_previous)
             if each.on_extracted is not None and "patch" in entry:
                 entry = yield from _ask_user(info, each, each.on_extracted, entry)
@@ -321,7 +298,7 @@ class Extract(Feature):
 
 
 def _read_wanted(config: Any) -> Mapping[str, Any]:
-    """Return the values by name, from the settings of the Observer or the Reflector."""
+    """Return the values by name, from the settings of the Observer."""
     wanted: Mapping[str, Any] | None = config.extract
     return wanted or {}
 
@@ -345,7 +322,6 @@ def _ask_user(
     about = {
         "name": name,
         "previous": merge_entries(info.record, []).get(name),
-        "source": "observer" if info.operation == "observation" else "reflector",
         "cycle_id": info.cycle_id,
         "thread_id": info.record["thread_id"],
         "resource_id": info.record["resource_id"],
@@ -386,7 +362,7 @@ class Extractable:
             ConfigurationError: When no value, or several, have this schema.
         """
         settings = self._runner.settings
-        given = {**_read_wanted(settings.reflection), **_read_wanted(settings.observation)}
+        given = _read_wanted(settings.observation)
         wanted = {key: _read_extractor(each).schema or str for key, each in given.items()}
         names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
         if len(names) != 1:
@@ -394,7 +370,7 @@ class Extractable:
             asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
             msg = (
                 f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
-                f"of `observation.extract` or `reflection.extract`, which are: {known}"
+                f"of `observation.extract`, which are: {known}"
             )
             raise ConfigurationError(msg)
         kept = read_values(self._runner.record(state)).get(names[0])

@@ -16,7 +16,7 @@ from langgraph_om import (
     ObservationalMemory,
     create_memory_agent,
 )
-from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turn
 from support.schemas import Profile, Trip
 
@@ -225,7 +225,7 @@ def test_a_function_of_the_user_sees_a_value_before_it_is_kept(*, is_async: bool
     seen: list[Any] = []
 
     def look(value: Any, about: dict[str, Any]) -> Any:
-        seen.append((value, about["previous"], about["name"], about["source"], about["thread_id"]))
+        seen.append((value, about["previous"], about["name"], about["thread_id"]))
         return {**value, "city": "Oslo"} if value["name"] == "Ana" else None
 
     async def alook(value: Any, about: dict[str, Any]) -> Any:
@@ -240,8 +240,8 @@ def test_a_function_of_the_user_sees_a_value_before_it_is_kept(*, is_async: bool
     run.say(1)
     assert run.kept["profile"]["value"] == {"name": "Ben", "city": "Oslo"}
     assert seen == [
-        ({"name": "Ana"}, None, "profile", "observer", "t"),
-        ({"name": "Ben", "city": "Oslo"}, kept, "profile", "observer", "t"),
+        ({"name": "Ana"}, None, "profile", "t"),
+        ({"name": "Ben", "city": "Oslo"}, kept, "profile", "t"),
     ]
 
 
@@ -281,47 +281,3 @@ def test_the_end_of_a_cycle_tells_the_values_and_what_failed() -> None:
     assert "extractionFailures" not in ends[0]
     assert ends[-1]["extractedValues"] == {"plan": "Rome."}
     assert [failed["name"] for failed in ends[-1]["extractionFailures"]] == ["profile"]
-
-
-@pytest.mark.parametrize("ahead", [False, True])
-def test_values_are_taken_out_of_the_log_after_a_reflection(*, ahead: bool) -> None:
-    questions: list[str] = []
-    sources: list[str] = []
-
-    def reflect(messages: list[Any]) -> Any:
-        text = messages[-1].text
-        if not text.startswith("These are an assistant's notes"):
-            return ExtractiveReflector().reply(messages)
-        questions.append(text)
-        return json.dumps({"gist": f"gist {len(questions)}"})
-
-    def look(_: Any, about: dict[str, Any]) -> None:
-        sources.append(about["source"])
-
-    model = ScriptedChatModel("ok", observer=ExtractiveObserver().reply, reflector=reflect)
-    limits: dict[str, Any] = {"message_tokens": 100, "buffer_tokens": 0.5 if ahead else False}
-    gist = Extractor(instructions="All in one line.", on_extracted=look)
-    memory = ObservationalMemory(
-        model,
-        observation=limits,
-        reflection={"observation_tokens": 150, "extract": {"gist": gist}},
-        buffering=InlineBuffering(),
-    )
-    graph = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
-    parts: list[Any] = []
-    for number in range(16):
-        given = {"messages": [turn(number)]}
-        parts += graph.stream(given, on_thread(), stream_mode="custom")
-    state = graph.get_state(on_thread())
-    assert questions
-    assert "All in one line." in questions[0]
-    assert "* " in questions[0]
-    kept = memory.extracted(state, str)
-    assert kept is not None
-    assert kept.startswith("gist ")
-    told = [part["data"]["value"] for part in parts if part["type"] == "data-om-extracted"]
-    assert told[-1] == kept
-    kind = "data-om-buffering-end" if ahead else "data-om-observation-end"
-    ends = [part["data"] for part in parts if part["type"] == kind]
-    assert any(end.get("extractedValues") == {"gist": "gist 1"} for end in ends)
-    assert set(sources) == {"reflector"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -155,38 +153,3 @@ def test_threads_of_a_user_are_observed_in_as_many_questions_as_it_takes(
     assert {group["thread_id"] for group in record["log"]} >= {"trips", "work"}
     assert sum(map(COUNTER.count_text, others)) < 5000
     assert small.refused <= (0 if says == "profile" else 20)
-
-
-def test_values_are_taken_of_a_whole_log_that_takes_several_questions() -> None:
-    codes: set[str] = set()
-    sizes: list[int] = []
-
-    def observe(messages: list[BaseMessage]) -> str:
-        told = [f"K{len(codes) + at}" for at in range(30)]
-        codes.update(told)
-        lines = [f"* 🔴 (09:00) the locker {code} of quay four is green inside" for code in told]
-        return "\n".join(["<observations>", *lines, "</observations>"])
-
-    def reflect(messages: list[BaseMessage]) -> Any:
-        if count_messages(COUNTER, messages) > 3000:
-            raise StatusError(400, "troppo lungo")
-        log = messages[-1].text.partition("<observations>")[2].partition("</observations>")[0]
-        if not log:
-            return ExtractiveReflector().reply(messages)
-        sizes.append(COUNTER.count_text(log))
-        found = dict.fromkeys(re.findall(r"K\d+", log), "green")
-        return json.dumps({"lockers": {"colors": found}})
-
-    memory, agent, _ = build(
-        ScriptedChatModel(observer=observe, reflector=reflect),
-        observation={"message_tokens": 500, "buffer_tokens": False},
-        reflection={"observation_tokens": 4000, "extract": {"lockers": Lockers}},
-    )
-    state = talk(agent, 1)
-    while not state["om"]["generation"]:
-        state = talk(agent, 1)
-    log = "\n".join(group["text"] for group in state["om"]["log"])
-    assert len(sizes) > 1
-    found = memory.extracted(state, Lockers)
-    assert found is not None
-    assert set(found["colors"]) == set(re.findall(r"K\d+", log))

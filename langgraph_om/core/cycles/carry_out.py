@@ -413,11 +413,9 @@ def _activate_reflection(
         config=settings.marker(),
         triggered_by=decision.why,
         **(decision.cold or {}),
-        **tell_found(buffered.get("found", {})),
         **cycle.rest_after(after),
     )
     yield activation
-    yield from announce_found(cycle, now, activation)
 
 
 def carry_out(

@@ -469,22 +469,21 @@ class ValueAnswer:
 
 
 def ask_for_values(
-    info: CycleInfo, asked: AskModel | None, text: str, chunks: Sequence[Chunk] = ()
+    info: CycleInfo, asked: AskModel, text: str, chunks: Sequence[Chunk] = ()
 ) -> EffectFlow[Found]:
     """Ask for the values of all features; without any, nothing is asked.
 
     Args:
-        asked: The last question to the Observer; `None`: the Reflector is asked, about a log.
-        text: The Observer's answer, or that log.
+        asked: The last question to the Observer.
+        text: The Observer's answer.
         chunks: Observations made ahead of the messages that are not activated yet.
     """
     hooks = info.settings.features.having("values")
     wanted = {values.__self__: values(info, chunks) for values in hooks}
     answers = dict[str, ValueAnswer]()
-    hook = "after_reflection" if asked is None else "after_observation"
     for answer in (yield from _ask(info, asked, text, [*chain.from_iterable(wanted.values())])):
         is_told = answer.error is not None
-        kept = answer if is_told else (yield from _redact(info, answer, hook))
+        kept = answer if is_told else (yield from _redact(info, answer))
         answers[answer.value.name] = kept
     found: Found = {}
     for feature, values in wanted.items():
@@ -499,7 +498,7 @@ def ask_for_values(
 
 
 def _ask(
-    info: CycleInfo, asked: AskModel | None, text: str, wanted: Sequence[AskedValue]
+    info: CycleInfo, asked: AskModel, text: str, wanted: Sequence[AskedValue]
 ) -> Flow[list[ValueAnswer]]:
     """Ask for values; whatever goes wrong is told in the answers.
 
@@ -510,25 +509,23 @@ def _ask(
     """
     if not wanted:
         return []
-    if asked is not None:
-        log, task = _write_log(text), HumanMessage(fill("observer_values", **_tell(wanted)))
-        reply: ModelReply = yield replace(asked, messages=[*asked.messages, AIMessage(log), task])
-        if not reply.room:
-            return _read_answers(reply, "Observer", wanted)
-    role = "observer" if asked is not None else "reflector"
+    log, task = _write_log(text), HumanMessage(fill("observer_values", **_tell(wanted)))
+    reply: ModelReply = yield replace(asked, messages=[*asked.messages, AIMessage(log), task])
+    if not reply.room:
+        return _read_answers(reply, wanted)
     waiting, found = [text], dict[str, ValueAnswer]()
     values = {value.name: value for value in wanted}
     while waiting:
         part = waiting.pop()
         told = _tell([*values.values()])
-        task = HumanMessage(fill("reflector_values", log=_write_log(part), **told))
-        question = AskModel(role, [task])
+        task = HumanMessage(fill("observer_log_values", log=_write_log(part), **told))
+        question = AskModel("observer", [task])
         reply = yield question
         split = split_further(Transcript(part, ()), question, reply.room, info.settings.counter)
         if split is not None:
             waiting += [each.text for each in reversed(split.parts)]
             continue
-        for answer in _read_answers(reply, role.capitalize(), [*values.values()]):
+        for answer in _read_answers(reply, [*values.values()]):
             value = answer.value
             found[value.name] = _join_answers(found.get(value.name), answer)
             if answer.error is None:
@@ -552,9 +549,9 @@ def _tell(wanted: Sequence[AskedValue]) -> dict[str, str]:
     return {"forms": _write(forms), "known": escape(_write({v.name: _show(v) for v in wanted}))}
 
 
-def _read_answers(reply: ModelReply, model: str, wanted: Sequence[AskedValue]) -> list[ValueAnswer]:
+def _read_answers(reply: ModelReply, wanted: Sequence[AskedValue]) -> list[ValueAnswer]:
     if reply.error is not None:
-        error = str(build_failure(reply, model))
+        error = str(build_failure(reply, "Observer"))
         return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
@@ -597,13 +594,13 @@ def _read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _redact(info: CycleInfo, answer: ValueAnswer, hook: str) -> EffectFlow[ValueAnswer]:
+def _redact(info: CycleInfo, answer: ValueAnswer) -> EffectFlow[ValueAnswer]:
     """Let the hook that rewrites what was written rewrite an answer: a text, or fields as JSON."""
     value, is_text = answer.value, isinstance(answer.value.form, TemplateForm)
     text = answer.patch if is_text else json.dumps(answer.patch, ensure_ascii=False)
     field = f"extracted.{value.name}"
     try:
-        said = yield from rewrite_by_hook(info, hook, {field: text})
+        said = yield from rewrite_by_hook(info, "after_observation", {field: text})
     except ObserverError as error:
         return ValueAnswer(value, error=str(error))
     return _read(value, said[field])

@@ -9,10 +9,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
 from langgraph_om.core.cycles.questions import (
-    announce_found,
-    ask_for_values,
     rewrite_by_hook,
-    tell_found,
 )
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
@@ -41,9 +38,7 @@ def reflect_cycle(
 ) -> EffectFlow[None]:
     """Condense the whole log while the turn waits."""
     cycle = describe_reflection(settings, record, started, mode="blocking")
-    end = yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
-    if end is not None:
-        yield from announce_found(cycle.info, datetime.fromisoformat(end["at"]), end)
+    yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
 
 
 def describe_reflection(
@@ -65,7 +60,6 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     sources = info.record["log"]
     log = yield from _condense(info, sources)
     text = write_log(log.groups)
-    values = tell_found((yield from ask_for_values(info, None, text)))
     tally: Tally = yield ReadTally()
     answered = iso(info.last_reply(tally))
     becomes, together = log.list_changes(cycle_id=info.cycle_id, reflected_at=answered)
@@ -81,9 +75,9 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     }
     written = {"observation_tokens": tokens, "observations": text, **log.edited}
     if info.mode == "ahead":
-        return info.end(tally, reflection={**buffered, **values}, **written)
+        return info.end(tally, reflection=buffered, **written)
     placed = place_reflection(sources, buffered) or Substitution([], [])
-    replaced = {**placed._asdict(), **written, **values, **info.rest_after(tokens)}
+    replaced = {**placed._asdict(), **written, **info.rest_after(tokens)}
     return info.end(tally, **replaced)
 
 

@@ -88,7 +88,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
     "observer_output": MORE,
-    "reflector_values": {
+    "observer_log_values": {
         "log": "<observations>\n* User cooks for six.\n</observations>",
         "forms": '{"profile": {"type": "object"}}',
         "known": '{"profile": null}',
