@@ -39,8 +39,8 @@ ARMS = {
     "trim": ("trim: the newest messages", COLOURS[1], "v"),
     "summary": ("langchain's summary", COLOURS[2], "s"),
     "deepagents": ("deepagents' summary and files", COLOURS[4], "D"),
-    "observational": ("langgraph_om", COLOURS[5], "P"),
-    "observational+recall": ("langgraph_om with recall", COLOURS[7], "X"),
+    "observational": ("langgraph_om without recall", COLOURS[5], "P"),
+    "observational+recall": ("langgraph_om", COLOURS[7], "X"),
 }
 """The name, the colour and the mark of each arm of a shift."""
 
