@@ -362,8 +362,9 @@ def _render_log(
     tails = [f"\n{line}{end}" if line else end for line in _write_lines(settings, groups)]
     as_of = _AS_OF.format(format_weekday(today), settings.timezone)
     source = (as_of, frames, [group["text"] for group in groups], tails)
-    if span is not None and span.rendered is not None and span.rendered.source == source:
-        return span.rendered
+    for known in span.rendered if span is not None else ():
+        if known.source == source:
+            return known
     blocks: list[str] = []
     previous: date | None = None
     for frame, text, tail in zip(*source[1:], strict=False):
@@ -375,7 +376,7 @@ def _render_log(
     blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
     rendered = RenderedLog(source, blocks)
     if span is not None:
-        span.rendered = rendered
+        span.rendered = (rendered, *span.rendered[:1])
     return rendered
 
 

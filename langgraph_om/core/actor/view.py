@@ -283,24 +283,23 @@ class Fitting:
         shown = [*filter(_get_text, self.settings.features.select_log(left.select(log)))]
         blocks = view.memory.log.blocks if view.memory.log else []
         known = {group["id"]: block for group, block in zip(shown, blocks, strict=False)}
-        sizes: dict[str, int] = {}
+        texts, sizes = dict(left.texts), dict[str, int]()
 
         def cut(group: Group, text: str) -> float:
             """Note what is left of a group; return the tokens of what is not."""
-            nonlocal left
-            key, before = group["id"], left.texts.get(group["id"], group["text"])
+            key, before = group["id"], texts.get(group["id"], group["text"])
             if len(text) >= len(before):
                 return 0
-            size = sizes.get(key) or count(known.get(key, before))
-            sizes[key] = size - count(before) + count(text) if text else 0
-            left = replace(left, texts={**left.texts, key: text})
-            return size - sizes[key]
+            beside = 0 if text else (len(known.get(key, before)) - len(before)) // 4
+            size, sizes[key] = sizes.get(key, group["tokens"]), count(text) if text else 0
+            texts[key] = text
+            return size - sizes[key] + beside
 
         free = [group for group in log if not is_protected(group)]
         for group in free:
-            yield cut(group, _select_weighty(group["text"])), left
+            yield cut(group, _select_weighty(group["text"])), replace(left, texts=texts)
         for group in free:
-            yield cut(group, ""), left
+            yield cut(group, ""), replace(left, texts=texts)
         kept = [group for group in log if is_protected(group)]
         owners = {group.get("feature") for group in kept}
         for name in (
@@ -308,10 +307,10 @@ class Fitting:
             "hints",
             *(name for name in view.memory.apart if name not in owners),
         ):
-            left = replace(left, sections=left.sections | {name})
+            left = replace(left, texts=texts, sections=left.sections | {name})
             yield math.inf, left
         for group in sorted(kept, key=lambda group: "feature" in group):
-            yield cut(group, ""), left
+            yield cut(group, ""), replace(left, texts=texts)
 
 
 _get_text = itemgetter("text")

@@ -242,7 +242,8 @@ class Span:
     """Counts of a record that are known to be those of all entries."""
     view: ViewDigest | None = None
     """The digest of the view that was made of it last, which the next one goes on from."""
-    rendered: RenderedLog | None = None
+    rendered: tuple[RenderedLog, ...] = ()
+    """The log as views showed it last: whole, and without what had no room."""
     shorter: Span | None = None
     """What it was extended from."""
 
