@@ -239,8 +239,8 @@ class CoreOptions(TypedDict, total=False):
         Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
         Preset("UTC"),
     ]
-    """IANA name or `tzinfo` of users' zone, unless a run's `context={"timezone": ...}` or the offset
-    of their newest message names another."""
+    """IANA name or `tzinfo` of users' zone, unless a run's `context={"timezone": ...}` or the
+    offset of their newest message names another."""
     on_error: Annotated[OnError, one_of(OnError), Preset("continue")]
     """Reaction to a failure of the Observer or Reflector: `"continue"` with raw messages, `"abort"`
     the turn without an answer, or `"raise"`."""
