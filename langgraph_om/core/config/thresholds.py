@@ -139,8 +139,10 @@ def check_config(option: str, config: Any) -> None:
     known = rules_of(ModelSettings)
     for name, value in settings.items():
         if name not in known:
+            near = find_near(str(name), known)
+            meant = f"pass {near!r} if that was meant; " if near else ""
             msg = (
-                f"`{option}.model_settings` has the unknown key {name!r}; the keys are "
+                f"`{option}.model_settings` has the unknown key {name!r}; {meant}the keys are "
                 f"{', '.join(known)}, and what the model's client takes beside them goes into "
                 f"'extra', as in {{'extra': {{{name!r}: {value!r}}}}}"
             )

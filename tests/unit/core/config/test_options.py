@@ -137,6 +137,12 @@ def test_a_clock_without_a_zone_is_an_error_where_it_is_read() -> None:
         ({"observation": {"messageTokens": 1}}, "observation", "messageTokens", "message_tokens"),
         ({"observation": {1: 1}}, "observation", "1", "message_tokens"),
         ({"reflection": {"message_tokens": 1}}, "reflection", "message_tokens", "block_after"),
+        (
+            {"observation": {"model_settings": {"maxOutputTokens": 1}}},
+            "observation.model_settings",
+            "maxOutputTokens",
+            "pass 'max_output_tokens' if that was meant",
+        ),
     ],
 )
 def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
