@@ -168,8 +168,8 @@ class CoreOptions(TypedDict, total=False):
     ]
     """Most tokens that messages and observations take together in the Actor's prompt, or a part of
     the Actor's window, such as `("fraction", 0.6)`. For a while they may take 1.2 times as many,
-    never more. Both thresholds follow from it; one that is given stays, and the other gets the rest. While the
-    window is not known, a fraction counts as `None`."""
+    never more. Both thresholds follow from it; one that is given stays, and the other gets the
+    rest. While the window is not known, a fraction counts as `None`."""
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
     """Whether messages may use room that observations leave, and the other way round. `None`:
     with a `token_budget` and no threshold beside it."""
