@@ -298,6 +298,15 @@ class _WithinCall(ObservationalMemoryMiddleware):
     before_model = AgentMiddleware.before_model
     abefore_model = AgentMiddleware.abefore_model
 
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Be a node that may write `om`: an update of the state is taken for one of the last node.
+
+        The input may not write it, so an update after a failed call of the model would be dropped.
+        """
+
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Do the same as `before_agent`."""
+
 
 class _WithinCallWithLastStep(_WithinCall, _WithLastStep):
     """The same, of a memory that has something to do after the Actor's answer."""

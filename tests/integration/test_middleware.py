@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
 
 from langgraph_om import BackgroundBuffering, ConfigurationError
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
@@ -112,7 +113,7 @@ def checkpoints(graph: Graph, saver: InMemorySaver) -> tuple[int, int]:
 
 
 @both_doors
-def test_step_with_nothing_to_do_costs_a_checkpoint_where_memory_is_a_node(door: str) -> None:
+def test_a_run_costs_one_checkpoint_and_each_step_where_memory_is_a_node(door: str) -> None:
     without, saver = InMemorySaver(), InMemorySaver()
     bare = create_agent(scripted(), [search], system_prompt=SYSTEM, checkpointer=without)
     agent = make_agent(door, saver, messages=10_000, log=10_000)
@@ -120,7 +121,7 @@ def test_step_with_nothing_to_do_costs_a_checkpoint_where_memory_is_a_node(door:
     agent.graph.invoke({"messages": [turn(0, "2,1")]}, CONFIG)
     steps = len(agent.prompts())
     assert steps == 3
-    more = steps if door == "middleware-node" else 0
+    more = steps if door == "middleware-node" else 1
     assert checkpoints(agent.graph, saver) == (checkpoints(bare, without)[0] + more, 0)
 
 
@@ -220,6 +221,27 @@ async def test_abort_ends_the_run_and_still_says_farewell(*, is_async: bool) -> 
 
 
 # --- Crashes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [0, 9])
+@both_doors
+def test_update_after_a_failed_call_of_the_model_is_kept(door: str, said: int) -> None:
+    saver = InMemorySaver()
+    talk(make_agent(door, saver, **LIMITS).graph, CONFIG, turns(said))
+    dying = make_agent(door, saver, model=scripted(actor=ConnectionError("away")), **LIMITS)
+    with pytest.raises(ConnectionError):
+        dying.graph.invoke({"messages": [turn(20)]}, CONFIG)
+    agent = make_agent(door, saver, **LIMITS)
+    agent.graph.update_state(CONFIG, {"om": agent.memory.updates.remember("User is in Ghent")})
+    agent.graph.invoke(None, CONFIG)
+    assert "User is in Ghent" in agent.prompts()[-1][0].text
+    with pytest.raises(ConnectionError):
+        dying.graph.invoke({"messages": [turn(21)]}, CONFIG)
+    agent.graph.update_state(CONFIG, {"om": Overwrite({})})
+    assert not agent.graph.get_state(CONFIG).values["om"]
+    agent.graph.invoke(None, CONFIG)
+    assert "User is in Ghent" not in agent.prompts()[-1][0].text
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h21-answer"
 
 
 class Killed(BaseException):

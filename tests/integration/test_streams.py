@@ -132,7 +132,8 @@ async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
 async def test_updates_of_the_middleware_are_one_a_step(run: Run) -> None:
     agent, other = ready("middleware"), ready("middleware-node")
     nodes = [name async for update in run(agent.graph, "updates") for name in update]
-    assert nodes == ["model", "tools", "tools", "model", "tools", "model"]
+    begun = "ObservationalMemoryMiddleware.before_agent"
+    assert nodes == [begun, "model", "tools", "tools", "model", "tools", "model"]
     nodes = [name async for update in run(other.graph, "updates") for name in update]
     hook = "ObservationalMemoryMiddleware.before_model"
     assert nodes == [hook, "model", "tools", "tools", hook, "model", "tools", hook, "model"]

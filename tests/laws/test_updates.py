@@ -20,7 +20,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory
 from support.agents import MIDDLEWARE, Graph
 from support.clock import Clock
 from support.laws.cast import Actor, ActorDownError, Oracle, request
-from support.laws.doors import DOORS, WITHIN, actor_node, build
+from support.laws.doors import DOORS, actor_node, build
 from support.real_ids import Naming
 from support.words import Words
 
@@ -136,10 +136,7 @@ def test_an_update_at_an_interrupt_is_kept(door: str) -> None:
     said = request(1, 40, Naming(), run.clock())
     run.graph.invoke({"messages": [said]}, ON_THREAD, interrupt_before=[actor_node(door)])
     assert run.graph.get_state(ON_THREAD).next == (actor_node(door),)
-    if door in WITHIN:  # the input is all that stands before the model
-        run.memory.of(run.graph, ON_THREAD, wait=0).remember(FACT)
-    else:
-        run.graph.update_state(ON_THREAD, {"om": run.memory.updates.remember(FACT)})
+    run.graph.update_state(ON_THREAD, {"om": run.memory.updates.remember(FACT)})
     assert is_kept(run.graph.get_state(ON_THREAD).values["om"])
     asked = len(run.actor.prompts)
     run.graph.invoke(None, ON_THREAD)
