@@ -26,6 +26,7 @@ from langgraph_om.core.config.thresholds import (
     join_windows,
     select_learned,
 )
+from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.cycles.carry_out import (
     build_deferred,
     carry_out,
@@ -529,7 +530,7 @@ class StepRunner:
         )
         self.spans.keep(step.record["id"], step.window.span)
         log_failures(step.events)
-        if step.lost:
+        if step.lost and not any(map(is_summary, step.messages)):  # of which the middleware warns
             self._warn_of_loss(step)
         if before is not None and step.record["log"] and self._unshown < _MOST_UNSHOWN:
             self._look_at_answers(step, before)
