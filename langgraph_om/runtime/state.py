@@ -224,11 +224,6 @@ class Recent(Generic[KeptT]):
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
 
-    def pop(self, record_id: str) -> KeptT | None:
-        """Return what is kept of a thread, and forget it."""
-        with self._lock:
-            return self._kept.pop(record_id, None)
-
     def clear(self) -> None:
         """Forget all of them, as after a deletion."""
         with self._lock:
