@@ -31,7 +31,7 @@ LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12
 
 
 def remembering(message_tokens: int = 200, **options: Any) -> ObservationalMemory:
-    model = ScriptedChatModel(observer="<observations>\n* User said it\n</observations>")
+    model = ScriptedChatModel(observer="<observations>\n* 🔴 User said it\n</observations>")
     return ObservationalMemory(
         model,
         observation={"message_tokens": message_tokens, "buffer_tokens": False},

@@ -134,7 +134,7 @@ def test_keys_of_doubled_ids_are_found_in_time() -> None:
 
 def test_very_many_messages_pass_through_memory() -> None:
     def observer(_: Any) -> str:
-        return "<observations>\n* User wrote x\n</observations>"
+        return "<observations>\n* 🔴 User wrote x\n</observations>"
 
     def prepare(count: int) -> Callable[[], object]:
         messages = tiny(count)
@@ -250,7 +250,7 @@ def test_ten_megabytes_pass_through_memory(unit: str) -> None:
 
     def observer(question: Sequence[BaseMessage]) -> str:
         asked.append(sum(len(str(message.content)) for message in question))
-        return "<observations>\n* User sent much\n</observations>"
+        return "<observations>\n* 🔴 User sent much\n</observations>"
 
     model = ScriptedChatModel(observer=observer)
     memory = ObservationalMemory(

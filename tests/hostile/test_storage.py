@@ -116,7 +116,7 @@ def test_every_checkpointer_keeps_a_conversation_with_any_text(
     checkpointer: BaseCheckpointSaver[Any], text: str
 ) -> None:
     def observer(_: Any) -> str:
-        log = f"<observations>\n* User said {text} once\n</observations>"
+        log = f"<observations>\n* 🔴 User said {text} once\n</observations>"
         return f"{log}\n<current-task>{text} x</current-task>"
 
     model = scripted(observer)
@@ -131,7 +131,7 @@ def test_every_checkpointer_keeps_a_conversation_with_any_text(
         json.dumps([record["log"], record["current_task"]], ensure_ascii=False)
     )
     prompt = next(call["messages"] for call in reversed(model.calls) if call["role"] == "actor")
-    assert "* User said" in str(prompt[0].content)
+    assert "* 🔴 User said" in str(prompt[0].content)
 
 
 @pytest.mark.parametrize("key", ["m\x00", "m:1,2", "m\n</observations>", "m`_", "界" * 300])

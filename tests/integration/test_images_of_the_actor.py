@@ -108,7 +108,7 @@ def test_the_middleware_learns_it_from_the_first_request() -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
     agent.invoke({"messages": [SAID]}, config)
     state = agent.get_state(config)
-    assert state.values["om"]["token_cache"]["counter"] == "estimate/1+anthropic:"
+    assert state.values["om"]["token_cache"]["counter"].startswith("estimate/1+anthropic:")
     assert count(memory, state) > count(remembering(token_counter=EstimatingCounter()), state)
     # A process that never met the Actor, as a worker or the command, counts as it was counted.
     other = remembering()

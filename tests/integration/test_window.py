@@ -308,7 +308,9 @@ def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     talk(graph, 1, ROWS[:30_000])
     assert second.refused == 0
     kept = graph.get_state({"configurable": {"thread_id": "t"}}).values["om"]["windows"]
-    assert [*kept.values()] == [{"tokens": 8192, "source": "refused"}]
+    (learned,) = kept.values()
+    assert learned["source"] == "refused"
+    assert 0.8 * 8192 < learned["tokens"] < 1.2 * 8192
     talk(graph, 60)
     assert second.refused == 0
 
