@@ -20,6 +20,7 @@ from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
 from langgraph_om.core.content.dates import find_own_time, find_unread_time, name_zone
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
+from langgraph_om.core.content.text import write_repr
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
@@ -343,11 +344,11 @@ def _warn_of_unread_times(step: Step) -> EffectFlow[None]:
         and find(each for each in step.window.entries if each.key in counted) is None
     ):
         text = (
-            "thread %r: `created_at` is %.100r, which is not read as a time, so the message is "
+            "thread %r: `created_at` is %.100s, which is not read as a time, so the message is "
             "dated as it was first seen; write ISO 8601 or seconds since 1970, or pass "
             "`message_time=`"
         )
-        yield Warn(text, (step.record["thread_id"], value))
+        yield Warn(text, (step.record["thread_id"], write_repr(value)))
 
 
 def _note_zone(step: Step) -> None:
