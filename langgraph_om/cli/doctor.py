@@ -132,7 +132,7 @@ def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
 
 def _advise_on_left_out(record: MemoryRecord) -> Iterator[Advice]:
     head = record.get("head")
-    messages, observations = head.get("left_out", (0, 0)) if head else (0, 0)
+    messages, observations = head.get("left_out", [0, 0]) if head else [0, 0]
     if messages or observations:
         yield Advice(
             "left-out",

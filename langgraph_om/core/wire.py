@@ -204,7 +204,7 @@ class Head(TypedDict):
     last changed, or on which the conversation was resumed after a pause."""
     at: str
     """When the Actor was last called."""
-    left_out: NotRequired[tuple[int, int]]
+    left_out: NotRequired[list[int]]
     """How many messages and observations its view left out then; missing where none ever did."""
 
 

@@ -63,8 +63,9 @@ def test_observations_that_nobody_condenses_leave_the_prompt_and_not_the_memory(
     )
     assert int(count) == told[-1]["droppedObservations"] > 0
     assert "`recall`" in how
-    log = values(agent.graph, on_thread())["om"]["log"]
-    assert sum(group["tokens"] for group in log) > BUDGET
+    record = values(agent.graph, on_thread())["om"]
+    assert sum(group["tokens"] for group in record["log"]) > BUDGET
+    assert json.loads(json.dumps(record)) == record
     said = [each.message for each in caplog.records if "does not fit" in each.message]
     assert len(said) == 1
     assert "left-out" in advised(agent)

@@ -422,7 +422,7 @@ def _state_step(step: Step) -> EffectFlow[None]:
     bounds = (step.settings.max_input_tokens, step.settings.thresholds.bound)
     trim = describe_trim(step.record, window, view, min(filter(None, bounds), default=0))
     known = former.get("left_out") if former is not None else None
-    left_out = trim["dropped_messages"], trim["dropped_observations"]
+    left_out = [trim["dropped_messages"], trim["dropped_observations"]]
     if any(left_out) or known is not None:
         head["left_out"] = left_out
     step.note({"type": "stepped", "request": window.request, "step": number, "head": head})
