@@ -276,16 +276,13 @@ async def test_graph_shows_the_memory_nodes(server: Server, graph: str) -> None:
     assert {("om_buffer", NODES[graph]), ("tools", "om_status")} <= ways
 
 
-async def test_graph_of_the_middleware_shows_one_node_and_the_work_within(server: Server) -> None:
+async def test_graph_of_the_middleware_shows_one_node(server: Server) -> None:
     async with server.client() as client:
         folded = await client.assistants.get_graph("middleware_agent")
-        drawn = await client.assistants.get_graph("middleware_agent", xray=True)
     ends = {"__start__", "__end__"}
     assert {node["id"] for node in folded["nodes"]} == {HOOK, "model", "tools", *ends}
     ways = {(edge["source"], edge["target"]) for edge in folded["edges"]}
     assert {("__start__", HOOK), (HOOK, "model"), ("model", "tools"), ("tools", HOOK)} <= ways
-    within = {node["id"].removeprefix(f"{HOOK}:") for node in drawn["nodes"]}
-    assert within == MEMORY_NODES - {"om_status"} | {"model", "tools", *ends}
 
 
 @each_graph
