@@ -819,7 +819,7 @@ def _as_entered(before: StateSnapshot, after: StateSnapshot | None) -> Mapping[s
 
 
 def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
-    """How many messages and groups each call of the Actor was said to leave out.
+    """How many messages and observations each call of the Actor was said to leave out.
 
     The view may leave some out, which is told with the status, and the call itself some more, which
     is told behind it and counts all of them.
@@ -831,7 +831,7 @@ def _trimmed(parts: Sequence[Part]) -> list[tuple[int, int]]:
             counts.append(told)
             told = (0, 0)
         elif part["type"] == "data-om-view-trimmed":
-            told = part["data"]["droppedMessages"], part["data"]["droppedGroups"]
+            told = part["data"]["droppedMessages"], part["data"]["droppedObservations"]
     return counts
 
 
