@@ -17,7 +17,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import make_agent, on_thread, scripted, turn
 
@@ -153,12 +152,3 @@ async def test_answers_with_one_id_in_several_threads_are_noted_in_their_own() -
     archive.may_go_on.set()
     states = await asyncio.gather(*runs)
     assert len({state["om"]["branch"] for state in states}) == len(threads)
-
-
-def test_what_was_missed_is_bounded() -> None:
-    writer = ArchiveWriter(SQLAlchemyArchive("sqlite://"))
-    writer.note_missed("t", [f"h{at}" for at in range(MAX_KEYS_MISSED + 1)])
-    assert len(writer.recall_thread("t", []).missed) == 1
-    for at in range(MAX_THREADS + 50):
-        writer.note_missed(f"t{at}", ["h"], "h")
-    assert len(writer._threads) == MAX_THREADS

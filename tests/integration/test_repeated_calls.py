@@ -18,7 +18,6 @@ from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from langgraph_om import ObservationalMemory
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
@@ -360,20 +359,3 @@ def test_message_that_was_edited_after_a_failure_is_read_anew() -> None:
     say(agent.graph, CONFIG, edited, turn(7))
     assert "Narnia" in str(record_of(agent.graph, CONFIG)["log"])
     assert remembers(agent)
-
-
-def test_deletion_reaches_work_that_was_not_written() -> None:
-    flaky = Flaky()
-    model = scripted(actor=flaky)
-    agent = make_agent("middleware", InMemorySaver(), model=model, archive="sqlite://", **LIMITS)
-    memory: ObservationalMemory = agent.memory
-    flaky.is_away = True
-    for _ in range(2):
-        with pytest.raises(ConnectionError):
-            agent.graph.invoke({"messages": turns(7)}, CONFIG)
-        asked = agent.asked("observer")
-    assert asked > 0
-    memory.delete_thread("t", checkpointer=agent.graph.checkpointer)
-    with pytest.raises(ConnectionError):
-        agent.graph.invoke({"messages": turns(7)}, CONFIG)
-    assert agent.asked("observer") == 2 * asked

@@ -101,7 +101,7 @@ def test_tiers_that_can_not_be_meant_are_refused(tiers: Any, said: str) -> None:
     [
         (
             {"temprature": 1},
-            "unknown key 'temprature'; the keys are temperature, max_output_tokens",
+            "unknown key 'temprature'; pass 'temperature' if that was meant",
         ),
         ({"top_p": 0.5}, "goes into 'extra', as in {'extra': {'top_p': 0.5}}"),
         ({"temperature": "hot"}, "model_settings['temperature']` is 'hot'; pass a number"),
