@@ -158,6 +158,10 @@ class MemoryNodes:
         """Count, collect, decide, and state both windows when the Actor is next."""
         return self.drive(self._status(state))
 
+    async def astatus(self, state: Mapping[str, Any]) -> StateUpdate:
+        """Do the same without blocking the event loop, or one of its few threads."""
+        return await self.adrive(self._status(state))
+
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
         return self.drive(self.finish_flow(state))

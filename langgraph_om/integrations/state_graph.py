@@ -134,7 +134,7 @@ def add_memory_nodes(
         finish = PlainNode(nodes.finish, FINISH, nodes.afinish)
         builder.add_node(FINISH, finish, input_schema=view)
         builder.add_edge(FINISH, end)
-    builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
+    builder.add_node(STATUS, PlainNode(nodes.status, STATUS, nodes.astatus), input_schema=view)
     _add_work(builder, nodes, before, view)
     keep_out_of_input(builder, "om")
     keep_updates(builder, "om")

@@ -80,7 +80,9 @@ class HangingArchive(SQLAlchemyArchive):
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
-async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(door: str) -> None:
+async def test_a_cancelled_run_whose_archive_hangs_keeps_its_question(
+    door: str,
+) -> None:
     archive = HangingArchive()
     agent = make_agent(door, InMemorySaver(), archive=archive)
     await agent.graph.ainvoke({"messages": [turn(0)]}, on_thread())
@@ -93,13 +95,12 @@ async def test_a_run_that_is_cancelled_while_the_archive_hangs_keeps_its_answer(
         assert time.monotonic() - began < 90
         state = await agent.graph.aget_state(on_thread())
         said = [message.id for message in state.values["messages"]]
-        assert said == ["h0", "h0-answer", "h1", "h1-answer"]
+        assert said == ["h0", "h0-answer", "h1"]
     finally:
         archive.may_go_on.set()
-    asked = len(agent.prompts())
     await agent.graph.ainvoke(None, on_thread())
-    assert len(agent.prompts()) == asked
-    assert [each.key for each in archive.messages("t", limit=9)] == said
+    kept = [each.key for each in archive.messages("t", limit=9)]
+    assert kept == ["h0", "h0-answer", "h1", "h1-answer"]
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
