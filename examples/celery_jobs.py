@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
@@ -44,10 +44,8 @@ class CeleryBuffering:
         key: str,  # noqa: ARG002 a task queue has room for all
         work: Callable[[], Any],  # noqa: ARG002 it runs in this process, and a worker has another
         *,
-        thread_id: str = "",  # noqa: ARG002
-        resource_id: str | None = None,  # noqa: ARG002
-        about: Sequence[str] = (),  # noqa: ARG002
         request: Callable[[], JobRequest] | None = None,
+        **_: Any,  # whose it is, for executors that can forget
     ) -> bool:
         if self.is_closed or request is None:
             return False

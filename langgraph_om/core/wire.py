@@ -241,7 +241,7 @@ class ObservedPart(TypedDict):
     overlooked: NotRequired[int]
     """How many more were put there among observed ones, and are read by nobody."""
     said: NotRequired[str]
-    """Four digits for what each of the newest of them said when it was last looked at."""
+    """Ten digits for each of the newest of them: six for its key, four for what it said then."""
 
 
 # --- The record ----------------------------------------------------------------------------------

@@ -254,11 +254,13 @@ AWKWARD = {
 @pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
 def test_no_text_makes_a_turn_fail(text: str) -> None:
     answer = f"<observations>\nDate: Mar 3, 2026\n{text}\n</observations>"
-    _, graph = build(lambda _: answer, text, text, on_error="raise")
+    _, graph = build(lambda _: answer, text, text)
     for at in range(4):
         said = HumanMessage(f"{ORDER} {text} Go on with number {at}.")
         graph.invoke({"messages": [said]}, THREAD)
-    assert graph.get_state(THREAD).values["om"]["log"]
+    record = graph.get_state(THREAD).values["om"]
+    assert record["log"]
+    assert "observation" not in record["attempts"]
 
 
 def test_order_given_and_taken_back_at_once_is_not_in_force() -> None:

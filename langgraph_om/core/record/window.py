@@ -6,11 +6,13 @@ window and not with the conversation. Nothing here decides; `plan` does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from operator import itemgetter
 from typing import Final
+from zlib import crc32
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -429,9 +431,16 @@ def check_observed(
     return found, max(0, grown)
 
 
-WATCHED: Final = 256
+WATCHED: Final = 128
 """How many of the newest observed messages are watched for edits: a person edits what is in sight,
 and neither a step nor a record shall grow with the conversation."""
+_MARK_DIGITS: Final = 10
+
+
+def _mark(message: BaseMessage) -> str:
+    """Return six digits for a message's key and four for what it says."""
+    key = key_of(message).encode(errors="surrogatepass")
+    return f"{crc32(key) & 0xFFFFFF:06x}{fingerprint(message)}"
 
 
 def find_edited(
@@ -448,23 +457,23 @@ def find_edited(
         What the record shall keep, in which words of the user are strays again, and all that were
         edited.
     """
-    old = record["observed"]
     if observed is None:
         return None, []
     newest = reversed(messages[: observed["index"] + 1])
     watched = [*islice(filter(is_conversation, newest), WATCHED)][::-1]
-    said = [*map(fingerprint, watched)]
-    kept: ObservedPart = {**observed, "said": "".join(said)}
-    keys = [*map(key_of, watched)]
-    if old is None or old["last"] not in keys:
-        return kept, []
-    known = old.get("said", "")
-    stop = keys.index(old["last"]) + 1  # up to here they were looked at before
-    if observed["count"] - (len(keys) - stop) != old["count"]:  # some were put there, or removed
-        return kept, []
-    before = [known[at : at + 4] for at in range(0, len(known), 4)][-stop:]
-    pairs = zip(range(stop - len(before), stop), before, strict=True)
-    edited = [(keys[at], watched[at]) for at, former in pairs if said[at] != former]
+    marks = [*map(_mark, watched)]
+    kept: ObservedPart = {**observed, "said": "".join(marks)}
+    known = (record["observed"] or observed).get("said", "")
+    before = {
+        known[at : at + 6]: known[at : at + _MARK_DIGITS]
+        for at in range(0, len(known), _MARK_DIGITS)
+    }
+    times = Counter(mark[:6] for mark in marks)
+    edited = [
+        (key_of(message), message)
+        for mark, message in zip(marks, watched, strict=True)
+        if before.get(mark[:6], mark) != mark and times[mark[:6]] == 1
+    ]
     again = [key for key, message in edited if role_of(message) == "user"]
     if again and not is_shared(record):
         kept["strays"] = [*dict.fromkeys([*observed["strays"], *again])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -260,15 +260,14 @@ def test_a_thread_is_moved_with_its_state(archive: SQLAlchemyArchive) -> None:
     assert [*saver.list(None)] == []
 
 
-def test_a_former_owner_is_answered_once_at_most(archive: SQLAlchemyArchive) -> None:
-    """The state does not say it yet, and a question waits for its answer before it is archived."""
+def test_a_former_owner_is_not_answered(archive: SQLAlchemyArchive) -> None:
     agent = recalling(archive=archive, messages=9000)
     say(agent.graph, ANA, SECRET)
     agent.memory.move_thread("trip", "ana", "ben")
     for number in range(3):
         with pytest.raises(ConfigurationError, match="belongs to another"):
             say(agent.graph, ANA, turn(40 + number))
-    assert len(agent.prompts()) == 2
+    assert len(agent.prompts()) == 1
     say(agent.graph, BEN, turn(50))
     with pytest.raises(ConfigurationError, match="belongs to another"):
         say(agent.graph, ANA, turn(51))
@@ -425,7 +424,8 @@ def test_texts_that_are_embedded_while_the_thread_is_moved_are_not_left(
     agent = one_of_anas(archive, store=store, retrieval={"vector": True, "scope": "resource"})
     (anas,) = by_owner(store)
     late.append("now")
-    say(agent.graph, ANA, HumanMessage("The quuxlate comes late, remember that.", id="late"))
+    with suppress(ConfigurationError):  # where it is moved before the answer is archived
+        say(agent.graph, ANA, HumanMessage("The quuxlate comes late, remember that.", id="late"))
     assert agent.memory.flush(60)
     assert not late
     assert "quuxlate" not in str(store.search(("langgraph_om", anas), limit=1000))
