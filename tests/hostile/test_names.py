@@ -88,10 +88,10 @@ def test_real_messages_among_odd_ones_are_in_the_window_or_observed_once(
         _disguise(
             message,
             data.draw(st.sampled_from(ways)),
-            data.draw(ids),
+            f"{data.draw(ids)}{at}",
             data.draw(st.sampled_from(MOMENTS)),
         )
-        for message in messages
+        for at, message in enumerate(messages)
     ]
     memory, record = remembering(message_tokens=40), None
     for count in (at + 1 for at, message in enumerate(said) if message.type == "human"):

@@ -255,7 +255,7 @@ def test_tool_may_read_memory_and_not_write_what_is_none(door: str) -> None:
         return Command(update={"messages": [done], "om": {"log": "nonsense"}})
 
     agent = through(door, [forge], calling("forge"))
-    with pytest.raises(ValueError, match=r"`om\.log`"):
+    with pytest.raises(ValueError, match=r"`om` has the keys 'log' alone"):
         say(agent.graph, CONFIG, please(0))
 
 

@@ -123,6 +123,8 @@ def test_every_door_remembers_the_same(
     else:
         expected = held(replace(rules, door="agent"), said, is_async=False)
     found = held(replace(rules, door=door), said, is_async=mode == "async")
+    for each in (found, expected):  # the agent's own prompt and tools leave previews another room
+        each["record"]["token_cache"] = {**each["record"]["token_cache"], "counter": ""}
     for key in expected:
         assert found[key] == expected[key], f"another {key}"
     assert said != LONG_TALK or found["record"]["generation"] > 0

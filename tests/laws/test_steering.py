@@ -195,7 +195,7 @@ def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faste
     record, _ = conversation()
     mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t"}
     mine |= {"outbox": [], "others": [], "revision": 1}
-    record = fold(record, [mine])
+    record = {**record, **mine}
     done = do(record, data.draw(acts))
     if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile
         drawn = [entry for entry in data.draw(logs()) if not entry.get("feature")]
