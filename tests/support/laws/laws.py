@@ -146,7 +146,9 @@ def lost_or_doubled(now: Moment, archive: SQLAlchemyArchive | None = None) -> li
     often = [
         key
         for key, count in times.items()
-        if count > 1 and not (now.is_shared and key in now.told.taken_back)
+        if count > 1
+        and key not in now.told.edited  # its new words were observed, too
+        and not (now.is_shared and key in now.told.taken_back)
     ]
     is_certain = not (now.is_forked or now.told.is_adrift)
     problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if is_certain]
