@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,9 +15,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import event
 
-from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.errors import ArchiveError
 from support.agents import Agent, dumped, make_agent, uncovered, values
 from support.processes import workers
 from support.processes.workers import Place, answer, asked, config
@@ -151,28 +148,3 @@ def test_writer_of_an_archive_on_a_server_does_not_wait_for_ever(
         shown = connection.exec_driver_sql("SHOW lock_timeout").scalar()
     assert shown == "30s"
     archive.close()
-
-
-class Unreachable:
-    """An archive that takes a while to fail."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def job(self, _: str) -> None:
-        self.asked += 1
-        time.sleep(0.5)
-        msg = "nobody answers"
-        raise ArchiveError(msg)
-
-
-def test_looks_do_not_wait_again_and_again_for_an_archive_that_nobody_reaches() -> None:
-    archive: Any = Unreachable()
-    executor = BackgroundBuffering(exit_timeout=0)
-    executor.share(archive, 60)
-    assert {executor.peek(f"c{number}") for number in range(20)} == {"running"}
-    assert archive.asked < 4
-    time.sleep(0.6)
-    asked_before = archive.asked
-    assert executor.peek("c0") == "running"
-    assert archive.asked == asked_before + 1
