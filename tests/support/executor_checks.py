@@ -151,10 +151,10 @@ def closed_executors_take_no_jobs(probe: _Probe) -> None:
 
 _WHOSE: Final[Mapping[str, Mapping[str, Any]]] = {
     "thread": {"thread_id": "a"},
-    "nested thread": {"thread_id": "a|>helper"},
-    "thread that it tells of": {"thread_id": "b", "about": ["a"]},
+    "nested-thread": {"thread_id": "a|>helper"},
+    "told-thread": {"thread_id": "b", "about": ["a"]},
     "resource": {"thread_id": "c", "resource_id": "ana"},
-    "other thread": {"thread_id": "d", "resource_id": "ben", "about": ["e"]},
+    "other-thread": {"thread_id": "d", "resource_id": "ben", "about": ["e"]},
 }
 
 
@@ -173,7 +173,7 @@ def forgotten_jobs_are_not_known(probe: _Probe) -> None:
         is_shared = second.peek(probe.name(taken[0])) is not None if taken else True
         forget(thread_ids=["a", "unknown"], resource_id="ana")
         for job in taken:
-            wanted = kept[job] if is_shared or job == "other thread" else None
+            wanted = kept[job] if is_shared or job == "other-thread" else None
             assert probe.peek(job) == wanted, f"the job of the {job}"
     finally:
         if second is not probe.executor:
