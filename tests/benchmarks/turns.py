@@ -54,6 +54,7 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
+from langgraph_om.core.record.record import blank_record
 from processes import tell
 
 STEPS = 4
@@ -208,7 +209,8 @@ def past(size: int) -> tuple[list[BaseMessage], dict[str, Any]]:
     window = source[: sum(total < WINDOW_TOKENS for total in sizes)]
     observed = conversation(size - len(window), prefix="p")
     ids = [str(message.id) for message in observed]
-    record = {"thread_id": "t", "log": full_log(ids, GROUPS), "cursor": ids[-CURSOR:]}
+    known = {"thread_id": "t", "log": full_log(ids, GROUPS), "cursor": ids[-CURSOR:]}
+    record: Any = {**blank_record(), **known}
     return [*observed, *window], record
 
 
