@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Engine, event
 
 from langgraph_om import BackgroundBuffering, SQLAlchemyArchive
-from langgraph_om.features import shared_log
+from langgraph_om.features.shared_log import cache as log_cache
 from langgraph_om.features.shared_log import threads as read_threads
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.clock import START, Clock
@@ -109,18 +109,18 @@ def test_turns_at_once_do_not_refuse_each_others_changes(tmp_path: Any) -> None:
 def test_a_thread_that_hangs_or_is_given_up_holds_up_no_other(
     files: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 0.3)
-    cache, began = shared_log.LogCache(files), time.monotonic()
+    monkeypatch.setattr(log_cache, "MAX_HOLD_SECONDS", 0.3)
+    cache, began = log_cache.LogCache(files), time.monotonic()
     with cache.wait_for_log(USER):
         for _ in range(3):  # the first one waits, and the next begin where it has left
             with cache.wait_for_log(USER):
                 pass
     assert 0.2 < time.monotonic() - began < 60
-    monkeypatch.setattr(shared_log, "MAX_HOLD_SECONDS", 600)
-    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(log_cache, "MAX_HOLD_SECONDS", 600)
+    monkeypatch.setattr(log_cache, "MAX_WAIT_SECONDS", 0.3)
     with cache.wait_for_log(USER), cache.wait_for_log(USER):
         pass  # where many wait before it, it does not wait for all of them
-    monkeypatch.setattr(shared_log, "MAX_WAIT_SECONDS", 600)
+    monkeypatch.setattr(log_cache, "MAX_WAIT_SECONDS", 600)
     cache.wait_for_log(USER)  # which nobody leaves, as nobody has it any more
     cache.wait_for_log(USER)
 
