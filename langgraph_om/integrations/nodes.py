@@ -26,7 +26,7 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive, in_thread
 from langgraph_om.runtime.flows import ResultT, RunFlow, Work
 from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
@@ -159,8 +159,8 @@ class MemoryNodes:
         return self.drive(self._status(state))
 
     async def astatus(self, state: Mapping[str, Any]) -> StateUpdate:
-        """Do the same without blocking the event loop, or one of its few threads."""
-        return await self.adrive(self._status(state))
+        """Do the same in a thread of its own: the loop's are few, users' functions may block."""
+        return await asyncio.wrap_future(in_thread(partial(self.status, state), STATUS))
 
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
