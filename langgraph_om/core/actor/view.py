@@ -255,10 +255,8 @@ class Fitting:
             keep: Tokens that stay if there is more.
         """
         window, before = self.window, view.left.messages
-        done, rest, sizes = before, 0, list[int]()
-        for entry in view.shown.entries:
-            sizes.append(0 if entry.key == window.request else entry.tokens)
-        rest = sum(sizes[: max(0, stop - before)])
+        sizes = [0 if each.key == window.request else each.tokens for each in view.shown.entries]
+        done, rest = before, sum(sizes[: max(0, stop - before)])
         for cut in window.span.cuts:
             if cut <= done or (cut < window.fresh_from and not self._starts_turn(cut)):
                 continue

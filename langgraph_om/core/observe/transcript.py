@@ -296,7 +296,7 @@ class _TranscriptWriter:
             return write_bounded_json(content, self._limits.result_tokens, self._count)
         parts = list(result_parts(content, self.placeholders))
         text = omit_encoded(sanitize("\n".join(map(_write_part, parts))))
-        shown = self._cut_result(text)
+        shown = truncate_to_tokens(text, self._limits.result_tokens, self._count)
         if shown == text:
             return text
         marks = [_write_part(part) for part in parts if not _is_long(part)]

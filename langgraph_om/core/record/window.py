@@ -434,13 +434,18 @@ def check_observed(
 WATCHED: Final = 128
 """How many of the newest observed messages are watched for edits: a person edits what is in sight,
 and neither a step nor a record shall grow with the conversation."""
-_MARK_DIGITS: Final = 10
+_KEY_DIGITS: Final = 6
+_MARK_DIGITS: Final = _KEY_DIGITS + 4
 
 
 def _mark(message: BaseMessage) -> str:
     """Return six digits for a message's key and four for what it says."""
     key = key_of(message).encode(errors="surrogatepass")
     return f"{crc32(key) & 0xFFFFFF:06x}{fingerprint(message)}"
+
+
+def _key_of_mark(mark: str) -> str:
+    return mark[:_KEY_DIGITS]
 
 
 def find_edited(
@@ -464,15 +469,12 @@ def find_edited(
     marks = [*map(_mark, watched)]
     kept: ObservedPart = {**observed, "said": "".join(marks)}
     known = (record["observed"] or observed).get("said", "")
-    before = {
-        known[at : at + 6]: known[at : at + _MARK_DIGITS]
-        for at in range(0, len(known), _MARK_DIGITS)
-    }
-    times = Counter(mark[:6] for mark in marks)
+    former = (known[at : at + _MARK_DIGITS] for at in range(0, len(known), _MARK_DIGITS))
+    before, times = {_key_of_mark(mark): mark for mark in former}, Counter(map(_key_of_mark, marks))
     edited = [
         (key_of(message), message)
         for mark, message in zip(marks, watched, strict=True)
-        if before.get(mark[:6], mark) != mark and times[mark[:6]] == 1
+        if before.get(key := _key_of_mark(mark), mark) != mark and times[key] == 1
     ]
     again = [key for key, message in edited if role_of(message) == "user"]
     if again and not is_shared(record):

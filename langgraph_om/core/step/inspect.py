@@ -166,9 +166,14 @@ def count_new(
     now: datetime,
     *,
     observed: ObservedPart | None,
+    gone: Sequence[str],
     first_look: bool,
 ) -> list[Event]:
-    """Note the tokens of new window messages, and when those were first seen that arrived now."""
+    """Note the tokens of new window messages, and when those were first seen that arrived now.
+
+    Args:
+        gone: From `list_gone`.
+    """
     known = record["token_cache"]["counts"]
     counts = _list_counts(settings, record, window)
     stamps = {
@@ -176,28 +181,28 @@ def count_new(
         for entry in _select_arrived(record, window, first_look=first_look)
         if not find_own_time(entry.message, settings.timezone, settings.message_time)
     }
-    gone = _list_gone(record, window)
+    forgotten = [*gone]
     is_same_place = observed == record["observed"]
-    if gone or not is_same_place:
+    if forgotten or not is_same_place:
         left = {key: at for key, at in record["stamps"].items() if _has_left(window, key)}
         kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
-        gone += [key for key in left if key not in kept and key not in known]
+        forgotten += [key for key in left if key not in kept and key not in known]
         stamps |= {key: at for key, at in left.items() if key in kept and key in known}
-    if is_same_place and not (counts or stamps or gone):
+    if is_same_place and not (counts or stamps or forgotten):
         return []
     counted: Counted = {
         "type": "counted",
         "counter": settings.counter.identity,
         "counts": counts,
         "stamps": stamps,
-        "gone": gone,
+        "gone": forgotten,
     }
     if not is_same_place:
         counted["observed"] = observed
     return [counted]
 
 
-def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
+def list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
     oldest = [*islice(known, len(known) - window.known)]
@@ -207,13 +212,17 @@ def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
     return [key for key in known if key in past] if past else []
 
 
-def find_lost(record: MemoryRecord, window: Window, messages: Sequence[BaseMessage]) -> list[int]:
+def find_lost(
+    record: MemoryRecord, gone: Sequence[str], messages: Sequence[BaseMessage]
+) -> list[int]:
     """Return the tokens of messages that left the conversation before they were observed.
 
     Only those before others that are still there: the last ones go when an answer is asked for
     again.
+
+    Args:
+        gone: From `list_gone`.
     """
-    gone = _list_gone(record, window)
     if not gone:
         return []
     counts = record["token_cache"]["counts"]
@@ -382,7 +391,8 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         step.record = {**known, "observed": observed}
         window = step.open(anew=True)
         step.record = known  # an event says what has changed, or no state would have it
-    step.lost = find_lost(known, window, step.messages)
+    gone = list_gone(known, window)
+    step.lost = find_lost(known, gone, step.messages)
     step.apply(
         count_new(
             settings,
@@ -391,6 +401,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
             window,
             step.now,
             observed=observed,
+            gone=gone,
             first_look=is_new,
         )
     )
