@@ -168,8 +168,8 @@ class ObservingActs(Handle):
         """Observe all that the thread has unobserved, now, because its session ends.
 
         Jobs at work for it are waited for, what they made is put into the log, and the rest is
-        observed, however little it is. With a shared log, the other threads then know it. The
-        newest `keep_turns` user turns stay verbatim, and a tool call without an answer stays too.
+        observed, however little it is. With a shared log, the other threads then know it. A tool
+        call without an answer stays.
 
         Returns:
             What it came to; `error` says why something is left, where it failed. With memory

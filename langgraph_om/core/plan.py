@@ -107,8 +107,7 @@ def plan(
 def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
     """Decide what is next where a session ends and all of it shall be observed, however little.
 
-    Whoever asks for it does not wait for growth after a failure. The newest user turns that stay
-    verbatim (`keep_turns`) do so here too.
+    Whoever asks for it does not wait for growth after a failure.
 
     Returns:
         To activate all chunks, to observe a batch of messages, to bring the log below its
@@ -116,11 +115,10 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     """
     if not thresholds.observes:
         return PROCEED
-    ready = select_ready_chunks(select_live_chunks(record, window), window, thresholds)
+    ready = select_live_chunks(record, window)
     if ready:
         return Decision("activate", "observation", len(ready), "request")
-    last = bisect_right(window.span.cuts, window.count_before_turns(thresholds.keep_turns))
-    count = _fit_batch(window, last, _limit_piece(record, thresholds))
+    count = _fit_batch(window, len(window.span.cuts), _limit_piece(record, thresholds))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count and not _has_outgrown(record, window, thresholds):
@@ -130,14 +128,6 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     if _is_reflection_due(record, window, thresholds):
         return Decision("reflect", "reflection")
     return PROCEED
-
-
-def select_ready_chunks(
-    live: Sequence[LiveChunk], window: Window, thresholds: Thresholds
-) -> list[LiveChunk]:
-    """Return the chunks that may be activated: those before the user turns that stay verbatim."""
-    stop = window.count_before_turns(thresholds.keep_turns)
-    return [part for part in live if part.stop <= stop]
 
 
 def count_to_activate(
@@ -234,16 +224,15 @@ def _decide_activation(
         cold = _find_cold_cache(record, window, now, thresholds.activate_after)
         if cold is not None:
             return Decision("activate", "reflection", 1, cold[0], cold=cold[1])
-    ready = select_ready_chunks(live, window, thresholds) if live else ()
-    if not ready:
+    if not live:
         return None
     if _is_activation_due(record, window, thresholds):
-        count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
+        count = count_to_activate(live, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     cold = _find_cold_cache(record, window, now, thresholds.activate_after)
     if cold is None:
         return None
-    return Decision("activate", "observation", len(ready), cold[0], cold=cold[1])
+    return Decision("activate", "observation", len(live), cold[0], cold=cold[1])
 
 
 def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
@@ -333,13 +322,12 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         return 0
     # It stays in the prompt until it is answered, however large the window is with it.
     request = _weigh_giant_request(window, thresholds.piece_at(log))
-    stop = window.count_before_turns(thresholds.keep_turns)
     count = _choose_batch(
         window,
         keep=thresholds.keep_tokens + request,
         limit=thresholds.messages_at(log) + request,
         max_tokens=_limit_piece(record, thresholds),
-        stop=min(stop, len(window.entries) - 1) if request else stop,
+        stop=len(window.entries) - bool(request),
     )
     return min(count, window.strays.run) if strays else count
 
@@ -456,9 +444,8 @@ def _decide_buffering(
         and window.tokens < thresholds.block_messages_at(log)
         and may_begin(record, "observation", window.tokens)
     ):
-        stop = window.count_before_turns(thresholds.keep_turns)
-        if _weigh_giant_request(window, thresholds.piece_at(log)):  # where the turn waits for it
-            stop = min(stop, len(window.entries) - 1)
+        # A giant request is not read ahead: the turn waits for it.
+        stop = len(window.entries) - bool(_weigh_giant_request(window, thresholds.piece_at(log)))
         most = _limit_piece(record, thresholds)
         # After failures a piece may be less than the interval.
         least = min(interval, most)

@@ -154,7 +154,6 @@ class Summarizing:
         chosen = {name: options[name] for name in _TAKEN_OVER if name in options}
         changed: dict[str, Any] = {
             **_reset_added(observing, core.ObservationConfig),
-            "keep_turns": 0,
             "buffer_tokens": False,
             "block_after": None,
             **({} if instruction is None else {"instruction": instruction}),

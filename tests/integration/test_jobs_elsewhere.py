@@ -88,7 +88,7 @@ async def test_the_asynchronous_door_does_the_same() -> None:
 
 
 def test_other_settings_are_refused_by_name() -> None:
-    request = request_of(instruction="Note prices.", keep_turns=0)
+    request = request_of(instruction="Note prices.")
     with pytest.raises(ConfigurationError, match=r"with another `observation\.instruction`; make"):
         worker().run_job(request)
     with pytest.raises(ConfigurationError, match="`gap_markers`"):

@@ -122,15 +122,6 @@ def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> No
     assert times_covered(state["om"], ids) == [1] * len(ids)
 
 
-def test_the_turns_that_stay_verbatim_do_so() -> None:
-    agent = make_agent("agent", InMemorySaver(), observation={"keep_turns": 1})
-    talk(agent.graph, on_thread(), turns(3))
-    agent.memory.of(agent.graph, on_thread()).observe()
-    shown = agent.memory.llm_input_messages(values(agent.graph, on_thread()))
-    assert [message.id for message in shown][-2:] == ["h2", "h2-answer"]
-    assert "h1" not in [message.id for message in shown]
-
-
 def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
     is_down = True
 

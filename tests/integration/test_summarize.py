@@ -64,7 +64,7 @@ def test_a_thread_that_was_observed_is_read_as_a_whole_and_stays_as_it_is() -> N
     model = answering()
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 100, "buffer_tokens": 50, "keep_turns": 2},
+        observation={"message_tokens": 100, "buffer_tokens": 50},
         reflection={"observation_tokens": 400, "buffer_activation": 0.7},
         buffering=InlineBuffering(),
     )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, ObservationalMemory
@@ -43,18 +43,6 @@ def test_pauses_are_told_before_the_user_messages_that_follow_them(door: str) ->
     assert not any(message.id == GAP_ID for message in kept), "only in the view"
     plain, _ = talk(door, 2, 50, messages=10_000)
     assert pauses(plain.prompts()[-1]) == {}
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_newest_turns_stay_verbatim_whatever_their_tokens(door: str) -> None:
-    agent, _ = talk(door, 9, 0, messages=100, observation={"keep_turns": 3})
-    shown = [
-        [message.id for message in prompt if isinstance(message, HumanMessage)]
-        for prompt in agent.prompts()
-    ]
-    for at, ids in enumerate(shown):
-        assert ids[-min(at + 1, 3) :] == [f"h{n}" for n in range(max(0, at - 2), at + 1)]
-    assert agent.graph.get_state(on_thread()).values["om"]["log"], "older ones are observed"
 
 
 @pytest.mark.parametrize("door", DOORS)

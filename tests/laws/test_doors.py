@@ -86,9 +86,7 @@ SETTINGS.append(
 SETTINGS.append(
     Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=900)
 )
-SETTINGS.append(
-    Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=True, hints=False, knows=True)
-)
+SETTINGS.append(Rules(buffering="inline", thinks=True, marks_gaps=True, hints=False, knows=True))
 SETTINGS.append(Rules(buffering="inline", thinks=True, activates_after=300))
 SETTINGS.append(Rules(buffering="inline", token_budget=300))
 

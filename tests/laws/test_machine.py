@@ -56,7 +56,6 @@ RULES = st.builds(
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
     thinks=st.booleans(),
-    keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
     activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
     marks_gaps=st.booleans(),
     hints=st.booleans(),

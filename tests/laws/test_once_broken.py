@@ -385,7 +385,7 @@ def test_a_job_that_ended_before_the_model_failed_is_taken_in_once(begin: Begin,
 def test_message_left_out_since_it_is_pinned_too_is_said_to_be(begin: Begin, door: str) -> None:
     """The system message has its words as well, so it is left out of the window with its answer."""
     rules = Rules(
-        door=door, storage="archive", scope="resource", max_input_tokens=900, keep_turns=2
+        door=door, storage="archive", scope="resource", max_input_tokens=900, messages=500
     )
     world = begin(rules)
     thread, worker = world.threads["a"], world.workers[0]

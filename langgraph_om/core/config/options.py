@@ -406,8 +406,6 @@ class ObservationOptions(TypedDict, total=False):
     provider's cache of the prompt is gone by then, so a change costs nothing. `"auto"`: as long as
     the cache of the provider that answered last keeps a prompt. The same is done once another
     provider answers. `None`: only at the threshold."""
-    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")]
-    """How many of the newest user turns stay verbatim, however many tokens they have."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
@@ -457,7 +455,6 @@ class ObservationConfig:
     block_after: float | None = None
     previous_observer_tokens: int | Literal[False] | None = None
     activate_after_idle: float | Literal["auto"] | None = None
-    keep_turns: int = 0
     observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
 
 

@@ -184,8 +184,6 @@ class Thresholds:
     threshold."""
     budget: int | None = None
     """What both have together; `None`: only limits of each are given."""
-    keep_turns: int = 0
-    """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | Literal["auto"] | None = None
     """The pause, in seconds, after which what was made ahead of need is activated, as it is when
     another provider answers; `"auto"`: as long as the provider keeps a prompt, `None`: neither."""
@@ -351,7 +349,6 @@ def resolve_thresholds(
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         shares_room=share_token_budget,
         budget=budget,
-        keep_turns=observation.keep_turns,
         activate_after=observation.activate_after_idle,
         scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
         deadline=deadline,

@@ -81,16 +81,6 @@ class Window:
         """Count the tokens of the entries from `start` up to `stop`."""
         return self.span.sums[min(stop, len(self.entries))] - self.span.sums[start]
 
-    def count_before_turns(self, turns: int) -> int:
-        """Count the entries before the newest user turns; none where these are not all here."""
-        if not turns:
-            return len(self.entries)
-        for at in range(len(self.entries) - 1, -1, -1):
-            turns -= self.entries[at].message.type == "human"
-            if not turns:
-                return at
-        return 0
-
     def cursor_after(self, count: int) -> list[str]:
         """Return the cursor once the first `count` entries are observed."""
         keys = [key for key, message in self.observed if message.id]

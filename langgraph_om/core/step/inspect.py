@@ -31,7 +31,6 @@ from langgraph_om.core.plan import (
     count_to_activate,
     has_tripped,
     plan,
-    select_ready_chunks,
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.span import Entry
@@ -109,8 +108,7 @@ def _sum_buffered(
     record: MemoryRecord, window: Window, thresholds: Thresholds, log: int
 ) -> BufferedObservations:
     live = select_live_chunks(record, window)
-    ready = select_ready_chunks(live, window, thresholds) if live else ()
-    count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
+    count = count_to_activate(live, window.tokens, thresholds, log) if live else 0
     sizes = [part.tokens for part in live]
     return {
         "chunks": len(live),

@@ -179,20 +179,17 @@ class _Cuts:
     """Where a thread's unobserved messages can be cut, and what would be left."""
 
     def __init__(self, thread: OtherThread) -> None:
-        self._messages = [*thread.entries, *thread.newest]
         self.cuts = [0, *_find_turn_ends(thread.entries)]
         sizes = (-entry.tokens for entry in thread.entries)
         self.left = [*accumulate(sizes, initial=thread.tokens + thread.rest_tokens)]
 
     def choose(self, limits: Thresholds, limit: int) -> int:
         """Choose the longest part that leaves the floor; more where a limit would be left."""
-        stop = _find_start_of_turns(self._messages, limits.keep_turns)
-        cuts = [cut for cut in self.cuts if cut <= stop]
-        kept = (at for at, cut in enumerate(cuts) if self.left[cut] >= limits.keep_tokens)
+        kept = (at for at, cut in enumerate(self.cuts) if self.left[cut] >= limits.keep_tokens)
         at = max(kept, default=0)
-        if self.left[cuts[at]] >= limit:
-            at = min(at + 1, len(cuts) - 1)
-        return cuts[at]
+        if self.left[self.cuts[at]] >= limit:
+            at = min(at + 1, len(self.cuts) - 1)
+        return self.cuts[at]
 
 
 def split_batches(
@@ -279,14 +276,6 @@ def _select_newest(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datet
 
 def _age_key(thread: OtherThread) -> tuple[datetime, str]:
     return thread.updated, thread.thread_id
-
-
-def _find_start_of_turns(entries: Sequence[Entry], turns: int) -> int:
-    """Return the index behind which the newest user turns are."""
-    humans = [at for at, entry in enumerate(entries) if entry.message.type == "human"]
-    if not turns:
-        return len(entries)
-    return humans[-turns] if len(humans) >= turns else 0
 
 
 def _find_turn_ends(entries: Sequence[Entry]) -> list[int]:

@@ -116,7 +116,6 @@ class Moment:
     today: date
     hidden_groups: int = 0
     """How many groups of the log it said to leave out, where the Actor's window has no room."""
-    keep_turns: int = 0
     shows_hints: bool = True
     is_branched: bool = False
     """Whether the thread went on from an earlier point at some time."""
@@ -204,22 +203,6 @@ def out_of_order(now: Moment) -> list[str]:
     places = now.told.places
     keys = [str(each.id) for each in now.messages if str(each.id) in places]
     return [f"{b} stands behind {a} again" for a, b in pairwise(keys) if places[a] > places[b]]
-
-
-def newest_turns_not_kept(now: Moment, before: Moment | None) -> list[str]:
-    """The newest user turns stay verbatim: of these, nothing is observed that was not before."""
-    standing = [now.told.messages[key] for key in now.told.standing]
-    starts = [at for at, message in enumerate(standing) if message.type == "human"]
-    if not now.keep_turns or now.is_shared or not starts:
-        return []
-    first = starts[-now.keep_turns] if len(starts) >= now.keep_turns else 0
-    covered = times_covered(now)
-    known = times_covered(before) if before is not None else {}
-    return [
-        f"{message.id} is observed, and is of the newest {now.keep_turns} turns"
-        for message in standing[first:]
-        if covered[str(message.id)] and not known.get(str(message.id))
-    ]
 
 
 def hints_shown(now: Moment) -> list[str]:
@@ -600,6 +583,6 @@ def broken(
     line = [before, *moments] if before is not None else [*moments]
     for earlier, later in pairwise(line):
         problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
-        problems += [*newest_turns_not_kept(later, earlier), *gaps_moved(earlier, later)]
+        problems += gaps_moved(earlier, later)
         problems += [*kept_no_more(earlier, later), *orders_lost(earlier, later)]
     return problems

@@ -95,7 +95,6 @@ class Rules:
     recalls: bool = False
     thinks: bool = False
     """Whether the Actor answers in reasoning that is bound to its prompt."""
-    keep_turns: int = 0
     activates_after: float | None = None
     """Seconds of a pause after which all that is ready is activated."""
     marks_gaps: bool = False
@@ -231,7 +230,6 @@ class World:
             scope=rules.scope,  # type: ignore[arg-type]
             observation={
                 **sizes,
-                "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 **({"extract": {"seen": KEPT}} if rules.keeps else {}),
             },
@@ -457,7 +455,6 @@ class World:
                     today=self.clock.now.date(),
                     is_branched=thread.is_branched,
                     is_forked=thread.is_forked,
-                    keep_turns=self.rules.keep_turns,
                     shows_hints=self.rules.hints,
                     unread=self.oracle.unread,
                     longest=self.workers[0].memory.thresholds.message_tokens - LABEL_WORDS,

@@ -455,42 +455,12 @@ def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_
     assert decide(smaller, talk(*[100] * 10), limit)[1] > 0
 
 
-# --- Turns that stay verbatim --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("turns", "count"), [(0, 6), (1, 6), (2, 4), (3, 2), (4, 0), (9, 0)])
-def test_newest_user_turns_are_not_observed_whatever_their_tokens(turns: int, count: int) -> None:
-    limit = resolve_thresholds(
-        ObservationConfig(
-            message_tokens=1000, buffer_tokens=False, buffer_activation=1.0, keep_turns=turns
-        ),
-        ReflectionConfig(),
-    )
-    messages = [*talk(100, 100, 100, 100, 100, 100), HumanMessage(words(800), id="live")]
-    window = open_window(blank_record(), messages, Words())
-    decision = plan(blank_record(), window, limit, NOW)
-    assert (decision.kind, decision.count) == (("observe", count) if count else ("proceed", 0))
-
-
 def test_no_chunk_before_the_interval() -> None:
     thresholds = resolve_thresholds(
         ObservationConfig(message_tokens=1000, buffer_tokens=0.2), ReflectionConfig()
     )
     assert decide(remembering(), talk(99, 100), thresholds) == ("proceed", 0)
     assert decide(remembering(), talk(100, 100), thresholds) == ("buffer", 2)
-
-
-def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
-    limit = resolve_thresholds(
-        ObservationConfig(message_tokens=1000, buffer_tokens=0.2, keep_turns=2), ReflectionConfig()
-    )
-    messages = [*talk(100, 100, 100, 100), HumanMessage(words(100), id="live")]
-    window = open_window(blank_record(), messages, Words())
-    assert plan(blank_record(), window, limit, NOW).count == 2
-    record, window = buffered(*talk(900, 100), HumanMessage(words(100), id="live"))
-    assert plan(record, window, limit, NOW).kind == "proceed"
-    freed = replace(limit, keep_turns=1)
-    assert plan(record, window, freed, NOW).kind == "activate"
 
 
 # --- A cold cache --------------------------------------------------------------------------------

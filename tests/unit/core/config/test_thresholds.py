@@ -39,7 +39,6 @@ DEFAULTS = {
     "reflect_block_after": 48_000,
     "shares_room": False,
     "budget": None,
-    "keep_turns": 0,
     "activate_after": None,
     "scales_interval": False,
     "observer_prompt": "default",
