@@ -26,11 +26,11 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.moving import Movable, MoveActs
 from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
-from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.previews import Previews
 from langgraph_om.features.recall import Recall, Recallable, RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState
-from langgraph_om.features.standing import RuleActs, Standing, StandingOptions, WithRules
+from langgraph_om.features.standing import RuleActs, Standing, WithRules
 from langgraph_om.features.steering import Steering, SteeringActs, SteeringUpdates
 from langgraph_om.features.summarize import Summarizing
 from langgraph_om.features.titles import (
@@ -74,8 +74,6 @@ class FeatureOptions(
     ArchiveOptions,
     EvictOptions,
     RecallOptions,
-    StandingOptions,
-    PreviewOptions,
     GapOptions,
     HintOptions,
     WorkingOptions,

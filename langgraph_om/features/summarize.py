@@ -28,7 +28,7 @@ _TAKEN_OVER: Final = (
     *("max_input_tokens", "messages_key"),
 )
 """Options of the memory that hold for a summary too."""
-_QUIET: Final = {"continuation_hints": False, "standing_tokens": None}
+_QUIET: Final = {"continuation_hints": False}
 """Options of features that a summary has no use for."""
 _NEVER: Final = 10**9
 """Tokens of a log that no summary has, so that it is not reflected."""

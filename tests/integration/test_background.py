@@ -293,7 +293,7 @@ def test_request_larger_than_a_cycle_is_not_observed_before_its_first_answer(
 def test_request_that_is_shown_as_a_preview_is_not_read_before_its_first_answer(
     executor: str,
 ) -> None:
-    options: dict[str, Any] = {"retrieval": True, "preview_tokens": 500, "messages": 1000}
+    options: dict[str, Any] = {"retrieval": True, "messages": 1000}
     if executor == "blocking":
         agent = make_agent("plain", InMemorySaver(), **options)
     else:
@@ -301,7 +301,7 @@ def test_request_that_is_shown_as_a_preview_is_not_read_before_its_first_answer(
     config = on_thread()
     talk(agent.graph, config, turns(11))
     begun = len(agent.model.calls)
-    say(agent.graph, config, HumanMessage("zebra " * 4000, id="paste"))
+    say(agent.graph, config, HumanMessage("zebra " * 60_000, id="paste"))
     agent.memory.flush()
     calls = agent.model.calls[begun:]
     first = next(at for at, call in enumerate(calls) if call["role"] == "actor")

@@ -68,9 +68,7 @@ def test_a_pinned_message_is_shown_word_for_word_once_it_was_observed(options: A
 def test_a_prompt_keeps_to_its_limit_with_what_is_pinned() -> None:
     limit, counter = 2_000, EstimatingCounter()
     options: dict[str, Any] = {"message_tokens": 50_000, "buffer_tokens": False}
-    memory = ObservationalMemory(
-        ScriptedChatModel(), observation=options, max_input_tokens=limit, standing_tokens=900
-    )
+    memory = ObservationalMemory(ScriptedChatModel(), observation=options, max_input_tokens=limit)
     said: list[BaseMessage] = [HumanMessage("We agreed upon this. " * 130, id="contract")]
     record = memory.step(None, said, thread_id="t").record
     state = {"messages": said, "om": record}
@@ -128,8 +126,8 @@ def test_what_a_user_removes_is_let_go_and_what_memory_evicts_stays(*, is_evicte
 
 
 def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
-    agent, memory, prompts = build(standing_tokens=100)
-    long = "First words. " + "clause and clause " * 400 + "Last words."
+    agent, memory, prompts = build()
+    long = "First words. " + "clause and clause " * 4000 + "Last words."
     say(agent, long, id="long")
     memory.of(agent, CONFIG).pin_message("long")
     chat(agent, 3)

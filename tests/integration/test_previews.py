@@ -26,10 +26,9 @@ from support.agents import (
 from support.clock import Clock
 
 COUNTER = EstimatingCounter()
-PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(5_000))
+PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(20_000))
 OPTIONS: dict[str, Any] = {
     "retrieval": True,
-    "preview_tokens": (10_000, 20_000),
     "messages": 8000,
     "log": 4000,
     "buffering": InlineBuffering(),
@@ -50,7 +49,7 @@ def test_the_actor_is_shown_a_preview_and_the_state_keeps_the_message(door: str)
     assert max(sizes) < 8000
     shown = next(message for message in agent.prompts()[1] if message.id == "p1")
     assert shown.text.startswith("Summarise this log.\nentry 0: level 0\n")
-    assert shown.text.endswith("entry 4999: level 1")
+    assert shown.text.endswith("entry 19999: level 0")
     # The same in each later call, for the provider's cache.
     assert shown in agent.prompts()[-1]
     state = values(agent.graph, on_thread())
@@ -87,7 +86,7 @@ def test_the_observer_reads_the_whole_and_recall_the_archive(door: str, tmp_path
         for call in agent.model.calls
         if call["role"] == "observer"
     )
-    for at in (0, 2_500, 4_999):
+    for at in (0, 10_000, 19_999):
         assert f"entry {at}: level {at % 7}" in read
     answer = agent.memory.recall(state, config, cursor="p1", part_index=0, char_offset=50_000)
     assert PASTED[50_000:].startswith(answer["text"])
@@ -104,18 +103,17 @@ def test_a_step_without_a_graph_and_a_read_only_run_show_it_too() -> None:
     assert count_messages(COUNTER, agent.prompts()[0]) < 8000
 
 
-@pytest.mark.parametrize("options", [{"retrieval": False}, {"preview_tokens": None}])
-def test_without_recall_or_with_none_messages_are_shown_whole(options: dict[str, Any]) -> None:
-    agent = make_agent("agent", InMemorySaver(), **{**OPTIONS, **options})
+def test_without_recall_messages_are_shown_whole() -> None:
+    agent = make_agent("agent", InMemorySaver(), **{**OPTIONS, "retrieval": False})
     say(agent.graph, on_thread(), paste())
     assert agent.prompts()[0][-1].text == PASTED
 
 
-def test_other_limits_count_anew() -> None:
+def test_a_smaller_window_of_the_actor_has_smaller_previews() -> None:
     saver = InMemorySaver()
     agent = make_agent("agent", saver, **OPTIONS)
     say(agent.graph, on_thread(), paste())
-    agent = make_agent("agent", saver, **{**OPTIONS, "preview_tokens": (500, 1000)})
+    agent = make_agent("agent", saver, **{**OPTIONS, "max_input_tokens": 5000})
     say(agent.graph, on_thread(), turn(2))
-    assert count_messages(COUNTER, agent.prompts()[-1]) < 1000
-    assert values(agent.graph, on_thread())["om"]["token_cache"]["counts"]["p1"][1] < 200
+    assert count_messages(COUNTER, agent.prompts()[-1]) < 2000
+    assert values(agent.graph, on_thread())["om"]["token_cache"]["counts"]["p1"][1] < 500

@@ -199,7 +199,7 @@ def test_what_the_actor_sees_as_a_preview_is_not_said_to_be_shown() -> None:
         call = {"name": "recall", "args": asked[len(made)], "id": f"look{len(made)}"}
         return AIMessage("", tool_calls=[call])
 
-    agent = recalling(says=look, messages=4000, preview_tokens=200)
+    agent = recalling(says=look, messages=4000, max_input_tokens=1500)
     talk(agent.graph, on_thread(), turns(12))
     say(agent.graph, on_thread(), HumanMessage("[look] Where was it?"))
     first = next(m for m in agent.prompts()[-1] if isinstance(m, ToolMessage))

@@ -21,6 +21,8 @@ from support.savers import open_saver
 
 CONFIG = on_thread("t")
 SHARED: Any = "resource"
+CROWDED = {"reflection": {"observation_tokens": 120}}
+"""A quarter of it is the room of all instructions: one has some 20 tokens."""
 ORDER = "Never book a flight before you have asked me."
 SAID = HumanMessage(f"Hello! {ORDER} I live in Ghent.", id="order")
 ENDING = HumanMessage("By the way, you can book flights without asking now.", id="end")
@@ -169,7 +171,7 @@ def test_beyond_its_room_an_order_is_an_ordinary_fact() -> None:
     observer = Observer(
         **{"Never book": f'"{ORDER}"', "trip number 1 ": '"my sister Ana joins me"'}
     )
-    agent = build("agent", observer, Prompts(), standing_tokens=30)
+    agent = build("agent", observer, Prompts(), **CROWDED)
     parts = talk(agent, SAID, *turns(6))
     assert rules(agent) == [ORDER]
     told = [part["data"]["change"] for part in parts if part["type"] == "data-om-standing"]
@@ -227,28 +229,6 @@ def test_words_that_a_hook_takes_out_of_an_answer_do_not_come_back() -> None:
     assert "book a flight" not in str(record_of(agent.graph, CONFIG)["log"])
 
 
-def test_none_are_kept_where_they_are_switched_off() -> None:
-    observer = Observer(**{"Never book": f'"{ORDER}"'})
-    agent = build("agent", observer, Prompts(), standing_tokens=None)
-    talk(agent, SAID, *turns(6))
-    assert rules(agent) == []
-    assert "📌 a standing instruction" not in observer.shown[0]
-
-
-def test_process_in_which_they_are_off_loses_none() -> None:
-    saver = InMemorySaver()
-    observer = Observer(**{"Never book": f'"{ORDER}"'})
-    talk(build("agent", observer, Prompts(), saver=saver), SAID, *turns(6))
-    actor = Prompts()
-    off = build("agent", observer, actor, saver=saver, standing_tokens=None)
-    talk(off, *turns(12, start=6))
-    assert f'"{ORDER}"' in actor.texts[-1]
-    assert "Standing instructions" not in actor.texts[-1]
-    again = build("agent", observer, Prompts(), saver=saver)
-    talk(again, *turns(1, start=18))
-    assert rules(again) == [ORDER]
-
-
 def test_with_a_shared_log_it_holds_in_all_threads_of_the_user(tmp_path: Path) -> None:
     actor = Prompts()
     observer = Observer(
@@ -303,7 +283,7 @@ SISTER = "my sister Ana joins me"
 def build_crowded(saver: Any = None, **options: Any) -> Agent:
     """An agent with room for one instruction, whose Observer marks two."""
     observer = Observer(**{"Never book": f'"{ORDER}"', "trip number 1 ": f'"{SISTER}"'})
-    return build("agent", observer, Prompts(), saver=saver, standing_tokens=30, **options)
+    return build("agent", observer, Prompts(), saver=saver, **CROWDED, **options)
 
 
 def test_view_page_and_command_show_those_in_force_and_those_without_room(
@@ -352,7 +332,7 @@ def test_view_page_and_command_show_those_in_force_and_those_without_room(
 
 def test_one_that_gets_its_room_later_is_no_longer_told_as_left_out() -> None:
     observer = Observer(**{"Never book": f'"{ORDER}"', "trip number 0 ": f'"{SISTER}"'})
-    agent = build("agent", observer, Prompts(), standing_tokens=45)
+    agent = build("agent", observer, Prompts(), reflection={"observation_tokens": 180})
     talk(agent, *turns(1), SAID, *turns(4, start=1))
     [rule] = agent.memory.rules(agent.graph.get_state(CONFIG))
     [apart] = agent.memory.view(agent.graph.get_state(CONFIG)).apart

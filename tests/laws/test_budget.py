@@ -211,7 +211,6 @@ worlds = st.builds(
     options=st.fixed_dictionaries(
         {
             "retrieval": st.sampled_from((False, True, "auto", {"inject": True})),
-            "standing_tokens": st.sampled_from((None, 100, 1000)),
             "gap_markers": st.booleans(),
             "continuation_hints": st.booleans(),
         },

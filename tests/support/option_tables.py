@@ -41,7 +41,6 @@ _MORE = {
     "evict": "archive.md",
     "scope": "archive.md#one-memory-for-all-threads-of-a-user",
     "token_counter": "models.md#token-counts",
-    "standing_tokens": "see-and-steer.md#orders-that-hold",
 }
 """Pages that say more, by the option."""
 _END = re.compile(r"(?<=\.) (?=[A-Z`])")

@@ -6,7 +6,7 @@ What they say is kept in the record: it outlasts observation and eviction, and f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NotRequired, Self, cast
+from typing import Any, Final, Literal, NotRequired, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
@@ -20,7 +20,7 @@ from langgraph_om.core.additions import (
     as_event,
     name_fields,
 )
-from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
@@ -42,7 +42,7 @@ from langgraph_om.runtime.acting import (
 )
 
 _ROOM: Final = 1000
-"""Tokens of all of them, where standing instructions have no room."""
+"""Tokens of all of them."""
 _LEAST: Final = 50
 """Tokens of a preview that is worth showing."""
 
@@ -204,14 +204,6 @@ class Pinning(Feature):
         ),
     )
 
-    def __init__(self, tokens: int = _ROOM) -> None:
-        self.room = tokens
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self:
-        """Return the feature, which is always on; it has as much room as standing instructions."""
-        return cls(setup.options.get("standing_tokens") or _ROOM)
-
     def collect(self, step: Step) -> None:
         """Follow messages that were edited, and let go of those that a user removed."""
         there = {message.id: message for message in step.messages}
@@ -225,7 +217,7 @@ class Pinning(Feature):
                 new = new if each.get("is_evicted") else None
             elif content_digest(message) != each["digest"]:
                 taken = sum(count(other["text"]) for other in pinned if other is not each)
-                new = read_message(message, step.settings, self.room - taken)
+                new = read_message(message, step.settings, _ROOM - taken)
             if new is None:
                 gone.append(each["id"])
                 continue
@@ -253,7 +245,7 @@ class Pinning(Feature):
                     for each in pinned
                 ],
                 "tokens": sum(count(each["text"]) for each in pinned),
-                "room": self.room,
+                "room": _ROOM,
                 "record_id": step.record["id"],
                 "thread_id": step.record["thread_id"],
             }
@@ -286,7 +278,6 @@ class PinUpdates(Updates):
         """
         wanted, runner = check_text("message_id", message_id), self._runner
         settings, record = runner.settings, runner.record(state)
-        feature: Pinning = settings.features.find(Pinning.name)
         found = [each for each in runner.conversation(state) if each.id == wanted]
         if not found:
             msg = (
@@ -296,11 +287,11 @@ class PinUpdates(Updates):
             raise ItemError(msg)
         others = [each for each in list_pinned(record) if each["id"] != wanted]
         taken = sum(settings.counter.count_text(each["text"]) for each in others)
-        message = read_message(found[-1], settings, feature.room - taken)
+        message = read_message(found[-1], settings, _ROOM - taken)
         if message is None:
             msg = (
                 f"{len(others)} pinned messages take {taken} tokens, which leaves no room for "
-                f"another; unpin one, or raise `standing_tokens`"
+                f"another; unpin one"
             )
             raise ItemError(msg)
         return self._write([message], [])

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from langchain_core.messages import (
     AIMessage,
@@ -21,10 +21,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from pydantic import AfterValidator
-from typing_extensions import TypedDict
 
-from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.parts import (
@@ -48,6 +45,10 @@ from langgraph_om.core.step.step import Feature
 
 NEVER: Final = sys.maxsize
 """Tokens above which nothing is."""
+TOOL_TOKENS: Final = 20_000
+"""A longer result of a tool, or arguments of one call, are shown as a preview."""
+TEXT_TOKENS: Final = 50_000
+"""The same for what a user or the Actor wrote."""
 LEAST_PREVIEWED: Final = 100
 """Tokens; of less, a tenth shows nothing."""
 _SHOWN: Final = 10
@@ -423,53 +424,25 @@ _TEXTS: Final = 2.5
 """
 
 
-def _check_previews(tokens: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
-    given = () if tokens is None else (tokens,) if isinstance(tokens, int) else tokens
-    if any(each < LEAST_PREVIEWED for each in given):
-        raise ValueError
-    return tokens
-
-
-class PreviewOptions(TypedDict, total=False):
-    """The option of previews."""
-
-    preview_tokens: Annotated[
-        int | tuple[int, int] | None,
-        Takes(Tokens | tuple[Tokens, Tokens] | None),
-        AfterValidator(_check_previews),
-        Hint("tokens, 100 or more, two such numbers (tools, other texts), or None"),
-        Preset((20_000, 50_000)),
-    ]
-    """Tokens above which the Actor is shown a message's beginning and end, and the call of
-    `recall` that reads the rest. One number, or one for results and arguments of tools and one
-    for words of the user and the Actor. It works with `retrieval` alone. `None`: all messages
-    are shown whole. The Observer has the message itself."""
-
-
 class Previews(Feature):
     """Puts a preview in the place of each enormous message.
 
     Args:
         rule: What counts as enormous.
-        is_on: Whether messages are cut before a prompt was refused as too long.
     """
 
     name = "previews"
     prompts = __package__
 
-    def __init__(self, rule: PreviewRule, *, is_on: bool = True) -> None:
-        self._rule, self._is_on = rule, is_on
+    def __init__(self, rule: PreviewRule) -> None:
+        self._rule = rule
 
     @classmethod
     def build(cls, setup: Setup) -> Self:
-        """Read the option `preview_tokens`; without recall nothing is cut until it has to be."""
-        tokens = setup.options["preview_tokens"]
+        """Return the feature; without recall nothing is cut until it has to be."""
         reads_on = any(feature.reads_on for feature in setup.built)
-        tools = texts = NEVER
-        if tokens is not None and reads_on:
-            tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
-        rule = PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on)
-        return cls(rule, is_on=tokens is not None)
+        tools, texts = (TOOL_TOKENS, TEXT_TOKENS) if reads_on else (NEVER, NEVER)
+        return cls(PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on))
 
     @property
     def view_rule(self) -> str:
@@ -478,13 +451,13 @@ class Previews(Feature):
 
     def fit(self, room: int) -> Previews:
         """Return the previews for an Actor that has so many tokens of room."""
-        return Previews(self._rule.fit(room)) if self._is_on else self
+        return Previews(self._rule.fit(room))
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return the preview of an enormous message; any other message itself."""
         return preview_message(message, key, self._rule)
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
-        """Return the preview of a message of more tokens, whatever the option says."""
+        """Return the preview of a message of more tokens."""
         rule = replace(self._rule, tool_tokens=tokens, text_tokens=int(tokens * _TEXTS))
         return preview_message(message, key, rule)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NotRequired, Self, cast
+from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -24,8 +24,7 @@ from langgraph_om.core.additions import (
     name_fields,
     run_beside,
 )
-from langgraph_om.core.config.options import Hint, Preset, Takes, Tokens
-from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import belongs_to, derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
@@ -57,27 +56,14 @@ from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
 """The feature's name, which its groups have."""
+MOST_TOKENS: Final = 1000
+"""Of all instructions; beyond it, they are ordinary observations."""
 MOST_OF_LOG: Final = 4
 """Instructions take a quarter of the log's threshold at most, since no reflection shortens them."""
 MOST_LEFT_OUT: Final = 20
 """How many instructions without room are known."""
 _COLUMNS: Final = ("id", "day", "thread", "state", "words")
 """Of the list of instructions."""
-
-
-class StandingOptions(TypedDict, total=False):
-    """The option of standing instructions."""
-
-    standing_tokens: Annotated[
-        int | None,
-        Takes(Tokens | None),
-        Hint("a whole number of tokens, 1 or more, or None"),
-        Preset(1000),
-    ]
-    """Most tokens of the user's standing instructions, which are kept word for word until the
-    user ends them; `None`: none are kept. They stand before the observations ("never touch
-    production"). Beyond this room, or a quarter of `observation_tokens`, they are ordinary
-    observations."""
 
 
 class LeftOut(TypedDict):
@@ -261,8 +247,8 @@ def _advise(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
             "no-room",
             f"there was no room for {count(len(left_out), 'standing instruction')}, the newest "
             f"{left_out[-1]['words']!r}: these are ordinary observations, which reflections may "
-            f"drop. Raise standing_tokens (a quarter of observation_tokens at most) or forget an "
-            f"older one, and have the user say it again",
+            f"drop. Forget an older one, and have the user say it again; the room is "
+            f"{MOST_TOKENS} tokens, or a quarter of observation_tokens if that is less",
         )
 
 
@@ -275,6 +261,11 @@ def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
         for each in list_left_out(record)
     ]
     return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+
+
+def _find_room(settings: Settings) -> int:
+    """Return the tokens of all instructions, which no reflection shortens."""
+    return min(MOST_TOKENS, settings.thresholds.observation_tokens // MOST_OF_LOG)
 
 
 class Standing(Feature):
@@ -304,15 +295,6 @@ class Standing(Feature):
         ),
     )
 
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `standing_tokens`."""
-        tokens = setup.options["standing_tokens"]
-        return cls(tokens) if tokens is not None else None
-
     def describe_marks(self, held: str) -> str:
         """Return what the Observer is told of the mark, and of its end where it may see one."""
         return "\n".join([load("standing_mark"), *([load("standing_ends")] if held else [])])
@@ -341,7 +323,7 @@ class Standing(Feature):
         own_words = read_own(() if is_tasked(info) else said)
         count = info.settings.counter.count_text
         held = {read_words(group["text"]): group for group in select_standing(known)}
-        room = self._find_room(info.settings) - sum(group["tokens"] for group in held.values())
+        room = _find_room(info.settings) - sum(group["tokens"] for group in held.values())
         whole = "after_observation" not in info.settings.transforms
         sorted_groups: list[Group] = []
         entries: list[StandingEntry] = []
@@ -373,16 +355,13 @@ class Standing(Feature):
             sorted_groups += [rest if is_changed else group, *own]
         return sorted_groups, entries
 
-    def _find_room(self, settings: Settings) -> int:
-        return min(self._tokens, settings.thresholds.observation_tokens // MOST_OF_LOG)
-
     def set_apart(self, settings: Settings, record: MemoryRecord) -> Apart | None:
         """Return the instructions in force, with those for which there was no room."""
         groups, left_out = select_standing(record["log"]), list_left_out(record)
         if not groups and not left_out:
             return None
         said = [each["words"] for each in left_out]
-        return Apart(NAME, "Standing instructions", groups, self._find_room(settings), said)
+        return Apart(NAME, "Standing instructions", groups, _find_room(settings), said)
 
     def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
         """Take over what had no room in the log that threads share."""

@@ -27,7 +27,6 @@ def build(**options: Any) -> Agent:
         messages=3000,
         log=4000,
         retrieval=True,
-        preview_tokens=2000,
         buffering=InlineBuffering(),
         **options,
     )
@@ -86,9 +85,7 @@ def test_it_is_read_whole_from_an_archive(archive: SQLAlchemyArchive, key: str) 
 
 def test_an_agent_within_another_graph_is_shown_it_too() -> None:
     agent = build()
-    inner = make_agent(
-        "agent", checkpointer=True, model=agent.model, retrieval=True, preview_tokens=2000
-    )
+    inner = make_agent("agent", checkpointer=True, model=agent.model, retrieval=True)
     builder = StateGraph(MessagesState)
     builder.add_node("inner", inner.graph)
     builder.add_edge(START, "inner")
