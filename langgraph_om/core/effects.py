@@ -37,8 +37,6 @@ class AskModel:
     cycle fills it in."""
     attachments: Sequence[Attachment] = ()
     """What is attached to the messages in it, oldest first."""
-    by_profile: bool = True
-    """Whether a model is sent only what its profile says that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

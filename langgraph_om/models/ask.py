@@ -199,8 +199,7 @@ def _take(calls: Calls, key: Asked, size: int, without: Collection[str], answer:
 
 def _choose_part(call: AskModel, client: BoundModel, without: Collection[str]) -> str | None:
     """Return what a question is asked without next."""
-    takes = (client.takes(each, by_profile=call.by_profile) for each in call.attachments)
-    if "attachments" not in without and any(takes):
+    if "attachments" not in without and any(map(client.takes, call.attachments)):
         return "attachments"
     return "settings" if "settings" not in without and client.adds else None
 
@@ -234,9 +233,8 @@ def prepare_question(
 ) -> ReadyQuestion:
     """Return a question as one model takes it."""
     client = calls.models.get(call.role, leaf, is_bare="settings" in without)
-    takes = partial(client.takes, by_profile=call.by_profile)
     attachments = () if "attachments" in without else call.attachments
-    linked = sum(bool(each.url) and not takes(each) for each in attachments)
+    linked = sum(bool(each.url) and not client.takes(each) for each in attachments)
     if linked:
         logger.warning(
             "thread %r: %d attachment(s) behind a URL are named to the Observer and not shown to "
@@ -244,7 +242,7 @@ def prepare_question(
             call.about.get("thread_id", ""),
             linked,
         )
-    messages = with_attachments(call.messages, attachments, takes)
+    messages = with_attachments(call.messages, attachments, client.takes)
     if client.family == "anthropic" and call.role == "observer":
         messages = [_mark_for_cache(messages[0]), *messages[1:]]
     return ReadyQuestion(client.runnable, messages, call_config(call, calls.config))

@@ -177,15 +177,11 @@ class BoundModel:
     """What langchain knows of the model, if anything."""
     family: Family = "other"
 
-    def takes(self, attachment: Attachment, *, by_profile: bool) -> bool:
-        """Return whether the model is sent an attachment.
-
-        Args:
-            by_profile: Whether what is known of the model decides; else all is sent.
-        """
+    def takes(self, attachment: Attachment) -> bool:
+        """Return whether the model is sent an attachment, as far as is known."""
         if attachment.url and attachment.kind not in _PASSED_ON.get(self.family, ()):
             return False
-        return not by_profile or is_profiled(attachment, self.profile)
+        return is_profiled(attachment, self.profile)
 
 
 def name_of(leaf: Leaf) -> str:

@@ -90,9 +90,9 @@ def scripted(*replies: Any, profile: Mapping[str, Any] | None = None) -> Scripte
     )
 
 
-def remembering(model: Any, setting: Any = "auto", **options: Any) -> ObservationalMemory:
+def remembering(model: Any, **options: Any) -> ObservationalMemory:
     """A memory that observes once for `SAID`."""
-    observation = {"message_tokens": 1800, "buffer_tokens": False, "observe_attachments": setting}
+    observation = {"message_tokens": 1800, "buffer_tokens": False}
     return ObservationalMemory(model, observation=observation, clock=Clock(), **options)
 
 
@@ -124,24 +124,19 @@ def kinds(model: ScriptedChatModel, call: int = 0) -> list[str]:
 
 @both_ways
 @pytest.mark.parametrize(
-    ("setting", "profile", "expected"),
+    ("profile", "expected"),
     [
-        ("auto", EYES, ["image"]),
-        ("auto", {**EYES, "pdf_inputs": True}, ["image", "file"]),
-        ("auto", BLIND, []),
-        ("auto", None, ["image", "file"]),
-        (True, BLIND, ["image", "file"]),
-        (False, EYES, []),
-        (["application/pdf"], BLIND, ["file"]),
-        (["image/*"], None, ["image"]),
-        ([], None, []),
+        (EYES, ["image"]),
+        ({**EYES, "pdf_inputs": True}, ["image", "file"]),
+        (BLIND, []),
+        (None, ["image", "file"]),
     ],
 )
-async def test_setting_and_profile_decide(
-    setting: Any, profile: Any, expected: list[str], *, is_async: bool
+async def test_the_models_profile_decides(
+    profile: Any, expected: list[str], *, is_async: bool
 ) -> None:
     model = scripted(profile=profile)
-    assert is_noted(await observe(remembering(model, setting), is_async=is_async))
+    assert is_noted(await observe(remembering(model), is_async=is_async))
     assert kinds(model) == expected
     prompt = str(model.calls[0]["messages"][1].content)
     for placeholder in ("[Image #1: image/png]", "[File #1: lease.pdf]", "[Image #2: dog.png]"):
@@ -311,7 +306,7 @@ async def test_gemini_is_sent_images_and_files_and_no_url(
     provider: Provider, *, is_async: bool
 ) -> None:
     provider.says(gemini_says(NOTED))
-    assert is_noted(await observe(remembering(google(provider), setting=True), is_async=is_async))
+    assert is_noted(await observe(remembering(google(provider)), is_async=is_async))
     (request,) = provider.requests
     parts = request.body["contents"][0]["parts"]
     data = [part["inlineData"] for part in parts if "inlineData" in part]
@@ -353,7 +348,7 @@ async def test_a_provider_that_refuses_them_is_asked_without(
 async def test_a_client_that_can_not_write_a_block_is_asked_without(provider: Provider) -> None:
     provider.says(openai_says(NOTED))
     film = {"type": "video", "base64": PDF, "mime_type": "video/mp4"}
-    memory = remembering(openai(provider), setting=True)
+    memory = remembering(openai(provider))
     assert is_noted(await observe(memory, [HumanMessage([WORDS * 15, film], id="h"), *ANSWERED]))
     (request,) = provider.requests
     assert isinstance(request.body["messages"][1]["content"], str)

@@ -8,7 +8,7 @@ strictly (`True` is no number) and kept as they were given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -25,7 +25,6 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -336,16 +335,6 @@ Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
 """`False`, and not 0."""
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-_MIME_PATTERN = compile_late(r"\*(?:/\*)?|[\w.+-]{1,80}/(?:\*|[\w.+-]{1,80})")
-
-
-def _refuse_other_patterns(pattern: str) -> str:
-    if not _MIME_PATTERN.fullmatch(pattern.strip()):
-        raise ValueError
-    return pattern
-
-
-_MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
 
@@ -406,14 +395,6 @@ class ObservationOptions(TypedDict, total=False):
     provider's cache of the prompt is gone by then, so a change costs nothing. `"auto"`: as long as
     the cache of the provider that answered last keeps a prompt. The same is done once another
     provider answers. `None`: only at the threshold."""
-    observe_attachments: Annotated[
-        bool | Literal["auto"] | Sequence[_MimePattern],
-        Hint(
-            "True, False, 'auto' or a list of MIME patterns such as ['image/*', 'application/pdf']"
-        ),
-    ]
-    """Whether the Observer is shown attachments: a flag, MIME patterns such as `["image/*",
-    "application/pdf"]`, or `"auto"` for what its model takes."""
 
 
 class ReflectionOptions(TypedDict, total=False):
@@ -455,7 +436,6 @@ class ObservationConfig:
     block_after: float | None = None
     previous_observer_tokens: int | Literal[False] | None = None
     activate_after_idle: float | Literal["auto"] | None = None
-    observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)

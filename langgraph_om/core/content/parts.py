@@ -514,24 +514,6 @@ def _attachment(part: Part) -> Attachment:
     )
 
 
-# --- Choosing ------------------------------------------------------------------------------------
-
-
-def selected(
-    attachments: Sequence[Attachment], *, setting: bool | str | Sequence[str]
-) -> list[Attachment]:
-    """Return the attachments that a setting lets through: a flag, `auto`, or MIME patterns."""
-    if isinstance(setting, bool | str):
-        return list(attachments) if setting else []
-    return [each for each in attachments if matches(each.mime, setting)]
-
-
-def matches(mime: str, patterns: Sequence[str]) -> bool:
-    """Return whether a MIME type is one of those that patterns such as `image/*` stand for."""
-    family = f"{mime.partition('/')[0]}/*"
-    return any(pattern.strip().lower() in {"*", "*/*", family, mime} for pattern in patterns)
-
-
 def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bool:
     """Return whether a model takes an attachment as far as its profile says.
 

@@ -467,7 +467,6 @@ def _build_observer_input(
         transcript=shown.text,
         timezone=info.settings.timezone,
         attachments=shown.attachments,
-        by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
             features.select_log(known),
             find_previous_tokens(info, room),

@@ -27,7 +27,6 @@ from langgraph_om.core.content.parts import (
     all_parts,
     plain_text,
     role_of,
-    selected,
 )
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
@@ -336,8 +335,6 @@ def show_messages(
     )
     if not transcript.text:
         return None
-    wanted = settings.observation.observe_attachments
-    transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
     failures = count_failures(cycle.record, cycle.operation)
     most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
     count = settings.counter.count_text

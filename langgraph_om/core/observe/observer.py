@@ -53,8 +53,6 @@ class ObserverInput:
     """Those that tell of hints and marks."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
-    by_profile: bool = True
-    """Whether a model is sent only what its profile says that it takes."""
     held: str = ""
     """Earlier notes that are always shown."""
     timezone: tzinfo = UTC
@@ -174,7 +172,6 @@ def build_question(request: ObserverInput) -> AskModel:
         "observer",
         [SystemMessage(system), HumanMessage(task)],
         attachments=request.attachments,
-        by_profile=request.by_profile,
     )
 
 

@@ -248,7 +248,6 @@ def _build_threads_input(
         features=features,
         held=features.join_texts("list_held", log),
         timezone=settings.timezone,
-        by_profile=observation.observe_attachments == "auto",
     )
 
 

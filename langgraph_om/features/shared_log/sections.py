@@ -280,8 +280,6 @@ class ThreadsInput:
     prompt: str = "default"
     features: Features = NO_FEATURES
     """Those that tell of hints and marks."""
-    by_profile: bool = True
-    """Whether a model is sent only what its profile says that it takes."""
     held: str = ""
     """Earlier notes that are always shown."""
     timezone: tzinfo = UTC
@@ -362,7 +360,6 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         "observer",
         [SystemMessage(system), HumanMessage(task)],
         attachments=attachments,
-        by_profile=request.by_profile,
     )
 
 

@@ -50,7 +50,6 @@ OUT_OF_RANGE: dict[str, tuple[object, ...]] = {
     "reflection.instruction": (["be brief"],),
     "observation.model_settings": (None, [("temperature", 1)], {1: 2}),
     "reflection.model_settings": ("hot",),
-    "observation.observe_attachments": ("image/*", None, b"image/png", [1]),
 }
 
 

@@ -104,8 +104,7 @@ RESOLVED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"block_after": 40_001}, {"reflect_block_after": 40_001}),
     ({"previous_observer_tokens": 0}, {}, {}),
     ({"previous_observer_tokens": False}, {}, {}),
-    ({"observe_attachments": ["image/*"], "instruction": "x"}, {}, {}),
-    ({"observe_attachments": False, "model_settings": {}}, {"model_settings": {}}, {}),
+    ({"model_settings": {}, "instruction": "x"}, {"model_settings": {}}, {}),
 ]
 
 

@@ -20,8 +20,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.content import parts
 from langgraph_om.core.content.parts import (
     MAX_ATTACHED_CHARACTERS,
@@ -29,10 +27,8 @@ from langgraph_om.core.content.parts import (
     Attachment,
     is_profiled,
     is_visible,
-    matches,
     part_text,
     parts_of,
-    selected,
     with_attachments,
 )
 from langgraph_om.core.effects import AskModel, ModelReply
@@ -46,7 +42,6 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.prompts import load
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.errors import ConfigurationError
 from support.recall_talk import PNG
 
 # --- Detail --------------------------------------------------------------------------------------
@@ -247,40 +242,6 @@ def attached(kind: str = "image", mime: str = "image/png", **fields: Any) -> Att
     return Attachment(**{"label": "[Image #1]", "kind": kind, "mime": mime, "data": SHOT, **fields})
 
 
-@pytest.mark.parametrize(
-    ("mime", "patterns", "expected"),
-    [
-        ("image/png", ["image/*"], True),
-        ("image/png", ["IMAGE/PNG "], True),
-        ("image/png", ["*"], True),
-        ("image/png", ["*/*"], True),
-        ("image/png", ["image/jpeg", PDF_TYPE], False),
-        ("image/png", [], False),
-        ("image/*", ["image/*"], True),
-        ("image/*", ["image/png"], False),
-        ("imagery/png", ["image/*"], False),
-    ],
-)
-def test_patterns(mime: str, patterns: list[str], expected: bool) -> None:  # noqa: FBT001
-    assert matches(mime, patterns) is expected
-
-
-def test_a_setting_lets_all_none_or_some_through() -> None:
-    both = [attached(), attached("file", PDF_TYPE)]
-    assert selected(both, setting=True) == both
-    assert selected(both, setting="auto") == both
-    assert selected(both, setting=False) == []
-    assert selected(both, setting=[]) == []
-    assert selected(both, setting=("application/*",)) == both[1:]
-
-
-@pytest.mark.parametrize("pattern", ["png", "image/", "", "image/png, image/gif", "/*"])
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
-    config = ObservationConfig(observe_attachments=["image/*", pattern])
-    with pytest.raises(ConfigurationError, match=r"observe_attachments.*'image/\*'"):
-        resolve_thresholds(config, ReflectionConfig())
-
-
 SEES = {"image_inputs": True, "pdf_inputs": False, "audio_inputs": False, "video_inputs": False}
 
 
@@ -396,13 +357,13 @@ def test_attachments_count_in_the_size_of_the_question() -> None:
 
 
 def test_asking_again_sends_them_again() -> None:
-    request = ObserverInput("User: x", attachments=[attached()], by_profile=False)
+    request = ObserverInput("User: x", attachments=[attached()])
     flow = observe(build_question(request))
     first = next(flow)
     second = flow.send(ModelReply(NOON, text="I can not."))
     assert isinstance(second, AskModel)
     for call in (first, second):
-        assert (list(call.attachments), call.by_profile) == ([attached()], False)
+        assert list(call.attachments) == [attached()]
 
 
 @pytest.mark.parametrize("form", ["data", "base64", "bytes", "lines"])

@@ -138,12 +138,11 @@ def test_attachments_name_their_thread() -> None:
         ThreadInput("a", 'A"', "[Image #1: x.png]", attachments=[image]),
         ThreadInput("b", "B", "[Image #1: x.png]", attachments=[image]),
     ]
-    _, (call,) = run(observe_threads(ThreadsInput(threads, by_profile=False)), B)
+    _, (call,) = run(observe_threads(ThreadsInput(threads)), B)
     assert [each.label for each in call.attachments] == [
         'thread "A&quot;": [Image #1: x.png]',
         'thread "B": [Image #1: x.png]',
     ]
-    assert not call.by_profile
 
 
 def test_one_thread_is_asked_in_the_same_form_and_may_answer_in_the_other() -> None:
