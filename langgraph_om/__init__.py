@@ -33,8 +33,8 @@ if _typing.TYPE_CHECKING:
     )
     from langgraph_om.features.extract import Extractor
     from langgraph_om.features.recall import RetrievalConfig, RetrievalOptions
-    from langgraph_om.features.summarize import Summary
     from langgraph_om.features.working.memory import WorkingMemory
+    from langgraph_om.handle import ThreadMemory
     from langgraph_om.inspection import MemoryView
     from langgraph_om.integrations.agent import create_memory_agent
     from langgraph_om.integrations.middleware import (
@@ -48,7 +48,7 @@ if _typing.TYPE_CHECKING:
         add_observational_memory,
     )
     from langgraph_om.integrations.worker_graph import worker_graph
-    from langgraph_om.memory import ObservationalMemory, ThreadMemory
+    from langgraph_om.memory import ObservationalMemory
     from langgraph_om.models.model_value import ModelByInputTokens
     from langgraph_om.options import MemoryOptions
     from langgraph_om.runtime.executors import (
@@ -60,6 +60,7 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.runtime.server import ServerBuffering
     from langgraph_om.runtime.turn import StepResult
     from langgraph_om.searching import SearchHit
+    from langgraph_om.summarizing import Summary
 
 __all__ = [
     "AdoptProgress",
@@ -128,8 +129,8 @@ _NAMES = {
     ),
     "features.extract": ("Extractor",),
     "features.recall": ("RetrievalConfig", "RetrievalOptions"),
-    "features.summarize": ("Summary",),
     "features.working.memory": ("WorkingMemory",),
+    "handle": ("ThreadMemory",),
     "inspection": ("MemoryView",),
     "integrations.agent": ("create_memory_agent",),
     "integrations.middleware": ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware"),
@@ -137,7 +138,7 @@ _NAMES = {
     "integrations.redaction": ("redactor",),
     "integrations.state_graph": ("ObservationalMemoryState", "add_observational_memory"),
     "integrations.worker_graph": ("worker_graph",),
-    "memory": ("ObservationalMemory", "ThreadMemory"),
+    "memory": ("ObservationalMemory",),
     "models.model_value": ("ModelByInputTokens",),
     "options": ("MemoryOptions",),
     "runtime.executors": (*("BackgroundBuffering", "Executor", "InlineBuffering"),),
@@ -145,6 +146,7 @@ _NAMES = {
     "runtime.server": ("ServerBuffering",),
     "runtime.turn": ("StepResult",),
     "searching": ("SearchHit",),
+    "summarizing": ("Summary",),
 }
 """The public names, by module. It is imported when one is asked for: all together take a third of a
 second, and who handles an error or reads a record needs none of the others."""

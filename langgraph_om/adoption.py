@@ -19,7 +19,7 @@ from langgraph_om.core.record.record import complete_record, forget_wait, log_to
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.acting import Handle, awaited, choose_node, waited
+from langgraph_om.runtime.acting import GraphThread, choose_node
 from langgraph_om.runtime.flows import RunFlow, Work, supervise
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages
@@ -143,133 +143,76 @@ class Adoption:
         )
 
 
-class ObservingActs(Handle):
-    """The methods of a thread's memory that observe it outside of its turns."""
+def observe(
+    thread: GraphThread,
+    progress: Progress | None = None,
+    *,
+    everything: bool = False,
+    reflection: str | None = None,
+) -> Requests[AdoptReport]:
+    """Observe a thread, or reflect on it, and write what that came to into its state."""
+    runner, config, node = thread.runner, thread.config, thread.as_node
+    is_on = runner.runs.may_write(config)
+    state = (yield from thread.rest()) if is_on else (yield from thread.read())
+    # The last step may wait behind a person's change, and nothing is lost there.
+    if waiting := [name for name in state.next if name != FINISH]:
+        raise ConfigurationError(_describe_waiting(thread.id, waiting))
+    messages, record = runner.conversation(state), runner.record(state)
+    if is_on and not record["id"]:  # memory has not watched
+        record = {**record, "stamps": (yield from _find_first_seen(thread, messages))}
+    identity = runner.identity(config)
+    adoption = Adoption(runner, record, messages, identity, progress, everything, reflection, is_on)
+    context = replace(runner.context(config), emit=adoption.watch)
+    outcome = (yield from supervise(adoption.flow(), context)).result
+    if outcome.record != record or outcome.removed:
+        update: dict[str, Any] = {"om": outcome.record}
+        if outcome.removed:
+            removed = [RemoveMessage(id=key) for key in outcome.removed]
+            update[runner.messages_key] = removed
+        yield from thread.call("update_state", config, update, as_node=node)
+        state = (yield from thread.call("get_state", config)) if node is None else None
+        if state is not None and not is_kept(state, outcome):
+            # An imported thread has run no node: whose update it is has to be said.
+            node = choose_node(thread.graph.nodes)
+            only = {"om": outcome.record}
+            yield from thread.call("update_state", config, only, as_node=node)
+        if not thread.is_fork:
+            yield from thread.stay_at_rest(config)
+    return adoption.report(outcome)
 
-    @waited
-    def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
-        """Observe what a long thread has already, so that its next turn need not wait for that.
 
-        What is left fits the window. Without it, the first turn with memory does the same.
+def reflect(thread: GraphThread, instruction: str) -> Requests[AdoptReport]:
+    """Reflect on a thread once."""
+    given: object = instruction
+    if not isinstance(given, str):
+        msg = f"`instruction` is {instruction!r}; pass a text for the Reflector"
+        raise ConfigurationError(msg)
+    return observe(thread, reflection=instruction)
 
-        Args:
-            progress: Called after each batch that was observed, with an `AdoptProgress`.
 
-        Raises:
-            ConfigurationError: When the graph has no memory, the thread waits in the middle of a
-                run, or its state is none.
-            ThreadBusyError: When a run is under way.
-            ArchiveError: When the archive's storage fails.
-        """
-        return self._observe(progress)
+def _find_first_seen(
+    thread: GraphThread, messages: Sequence[BaseMessage]
+) -> Requests[dict[str, str]]:
+    """Return, by key, when the runs began that brought messages which name no time.
 
-    @waited
-    def observe(self) -> Requests[AdoptReport]:
-        """Observe all that the thread has unobserved, now, because its session ends.
+    What several requests came with, such as an import, tells nothing of when they were said.
+    """
+    settings, keyed = thread.runner.settings, keyed_conversation(messages)
+    undated = {key: each for key, each in keyed if settings.time_of(key, each, {}) is None}
+    if not any(isinstance(each, AIMessage) for each in undated.values()):
+        return {}  # answers date their requests
+    first, waiting = dict[str, str](), {*undated}
 
-        Jobs at work for it are waited for, what they made is put into the log, and the rest is
-        observed, however little it is. With a shared log, the other threads then know it. A tool
-        call without an answer stays.
+    def note(state: Any) -> bool:
+        """Take what is not there yet as a run begins, and is there as the next one does."""
+        held = {each.id for each in thread.runner.conversation(state)}
+        first.update(dict.fromkeys(waiting - held, state.created_at))
+        waiting.intersection_update(held)
+        return bool(waiting)
 
-        Returns:
-            What it came to; `error` says why something is left, where it failed. With memory
-            switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
-
-        Raises:
-            ConfigurationError: As for `adopt`.
-            ThreadBusyError: As for `adopt`.
-            ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
-        """
-        return self._observe(everything=True)
-
-    @waited
-    def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
-        """Condense the thread's observations once, now, however small they are.
-
-        A reflection at work for it is waited for first. Pinned items and standing instructions
-        stay, as in each reflection.
-
-        Args:
-            instruction: Told to the Reflector this once, such as `"Keep names and amounts; let go
-                of small talk."`, behind `reflection={"instruction": ...}`.
-
-        Returns:
-            What it came to; `log_tokens` is the size now, and `error` says why nothing changed,
-            where it failed. With memory switched off for this run, nothing is done.
-
-        Raises:
-            ConfigurationError: As for `adopt`, or when `instruction` is no text.
-            ThreadBusyError: As for `adopt`.
-            ObserverError: As for `observe`.
-        """
-        given: object = instruction
-        if not isinstance(given, str):
-            msg = f"`instruction` is {instruction!r}; pass a text for the Reflector"
-            raise ConfigurationError(msg)
-        return self._observe(reflection=instruction)
-
-    aadopt, aobserve, areflect = awaited(adopt), awaited(observe), awaited(reflect)
-
-    def _observe(
-        self,
-        progress: Progress | None = None,
-        *,
-        everything: bool = False,
-        reflection: str | None = None,
-    ) -> Requests[AdoptReport]:
-        """Observe the thread, or reflect on it, and write what that came to into its state."""
-        runner, config, node = self._runner, self._config, self._as_node
-        is_on = runner.runs.may_write(config)
-        state = (yield from self._rest()) if is_on else (yield from self._read())
-        # The last step may wait behind a person's change, and nothing is lost there.
-        if waiting := [name for name in state.next if name != FINISH]:
-            raise ConfigurationError(_describe_waiting(self.thread_id, waiting))
-        messages, record = runner.conversation(state), runner.record(state)
-        if is_on and not record["id"]:  # memory has not watched
-            record = {**record, "stamps": (yield from self._find_first_seen(messages))}
-        identity = runner.identity(config)
-        adoption = Adoption(
-            runner, record, messages, identity, progress, everything, reflection, is_on
-        )
-        context = replace(runner.context(config), emit=adoption.watch)
-        outcome = (yield from supervise(adoption.flow(), context)).result
-        if outcome.record != record or outcome.removed:
-            update: dict[str, Any] = {"om": outcome.record}
-            if outcome.removed:
-                removed = [RemoveMessage(id=key) for key in outcome.removed]
-                update[runner.messages_key] = removed
-            yield from self._call("update_state", config, update, as_node=node)
-            state = (yield from self._call("get_state", config)) if node is None else None
-            if state is not None and not is_kept(state, outcome):
-                # An imported thread has run no node: whose update it is has to be said.
-                node = choose_node(self._graph.nodes)
-                only = {"om": outcome.record}
-                yield from self._call("update_state", config, only, as_node=node)
-            if not self._is_fork:
-                yield from self._stay_at_rest(config)
-        return adoption.report(outcome)
-
-    def _find_first_seen(self, messages: Sequence[BaseMessage]) -> Requests[dict[str, str]]:
-        """Return, by key, when the runs began that brought messages which name no time.
-
-        What several requests came with, such as an import, tells nothing of when they were said.
-        """
-        settings, keyed = self._runner.settings, keyed_conversation(messages)
-        undated = {key: each for key, each in keyed if settings.time_of(key, each, {}) is None}
-        if not any(isinstance(each, AIMessage) for each in undated.values()):
-            return {}  # answers date their requests
-        first, waiting = dict[str, str](), {*undated}
-
-        def note(state: Any) -> bool:
-            """Take what is not there yet as a run begins, and is there as the next one does."""
-            held = {each.id for each in self._runner.conversation(state)}
-            first.update(dict.fromkeys(waiting - held, state.created_at))
-            waiting.intersection_update(held)
-            return bool(waiting)
-
-        yield from self._walk(note, filter={"source": "input"}, limit=MOST_RUNS)
-        requests = [first.get(key) for key, each in keyed if isinstance(each, HumanMessage)]
-        return {key: at for key, at in first.items() if at and requests.count(at) == 1}
+    yield from thread.walk(note, filter={"source": "input"}, limit=MOST_RUNS)
+    requests = [first.get(key) for key, each in keyed if isinstance(each, HumanMessage)]
+    return {key: at for key, at in first.items() if at and requests.count(at) == 1}
 
 
 def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:
@@ -281,41 +224,21 @@ def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:
     )
 
 
-class Adoptable:
-    """The methods of a memory with which a conversation without a graph is observed."""
-
-    _runner: StepRunner
-
-    @waited
-    def observe_messages(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        *,
-        thread_id: str = "",
-        config: RunnableConfig | None = None,
-    ) -> Requests[StepResult]:
-        """Do the same as `observe` of a thread without a graph, beside `step`.
-
-        Args:
-            record: The memory that the last step returned; `None` at first.
-            messages: The whole conversation.
-            thread_id: The thread's id, as for `step`.
-            config: As for `step`.
-        """
-        runner, memory, conversation = (
-            self._runner,
-            complete_record(record),
-            read_messages(messages),
-        )
-        if not runner.runs.may_write(config):
-            return StepResult(memory, [], list(conversation), aborted=False)
-        identity = runner.identity(config, thread_id=thread_id)
-        adoption = Adoption(runner, memory, conversation, identity, everything=True)
-        outcome = (yield from supervise(adoption.flow(), runner.context(config))).result
-        return conclude(runner, outcome)
-
-    aobserve_messages = awaited(observe_messages)
+def observe_messages(
+    runner: StepRunner,
+    record: MemoryRecord | None,
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    config: RunnableConfig | None,
+) -> Requests[StepResult]:
+    """Observe all of a conversation without a graph."""
+    memory, conversation = complete_record(record), read_messages(messages)
+    if not runner.runs.may_write(config):
+        return StepResult(memory, [], list(conversation), aborted=False)
+    identity = runner.identity(config, thread_id=thread_id)
+    adoption = Adoption(runner, memory, conversation, identity, everything=True)
+    outcome = (yield from supervise(adoption.flow(), runner.context(config))).result
+    return conclude(runner, outcome)
 
 
 def is_kept(state: Any, outcome: Outcome) -> bool:

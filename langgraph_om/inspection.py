@@ -18,11 +18,13 @@ from langgraph_om.core.additions import (
     ResourceForm,
     ShownValue,
     find_label,
+    find_removed,
     label_paths,
     resource_form,
     write_into_log,
     write_label,
 )
+from langgraph_om.core.config.options import check_count
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
     Apart,
@@ -45,9 +47,14 @@ from langgraph_om.core.page.page import (
     select_log,
     write_title,
 )
-from langgraph_om.core.record.record import blank_record, complete_record, write_log
+from langgraph_om.core.record.fold import check_record
+from langgraph_om.core.record.record import blank_record, complete_record, log_tokens, write_log
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step.inspect import build_status
+from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_stored_record, values_of
 
 if TYPE_CHECKING:
@@ -253,6 +260,82 @@ def _render_bar_line(window: Window) -> str:
     full = min(_BAR_WIDTH, round(_BAR_WIDTH * tokens / threshold)) if threshold else 0
     bar = f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}]"
     return f"{window.name:<12} {bar} {tokens} of {threshold} tokens"
+
+
+def build_view(
+    runner: StepRunner, state: Any, states: Any = None, thread_id: str = ""
+) -> MemoryView:
+    """Summarize a state's memory.
+
+    Args:
+        states: As for `read_generations`, to show what each generation changed.
+        thread_id: Of the thread; the record of one that never ran does not say it.
+    """
+    check_record(runner.record(state))
+    record, status, window_tokens = _look(runner, state)
+    messages = runner.conversation(state)
+    return MemoryView(
+        record={**record, "thread_id": record["thread_id"] or thread_id},
+        status=status,
+        conversation_tokens=find_removed(record).tokens
+        + count_messages(runner.settings.counter, messages),
+        prompt_tokens=window_tokens + log_tokens(record),
+        is_closed=runner.is_closed,
+        history=read_generations(runner, states, 10) if states is not None else (),
+        apart=runner.list_apart(record),
+        sections=[
+            written
+            for write in runner.settings.features.having("section")
+            if (written := write(record)) is not None
+        ],
+    )
+
+
+def read_status(runner: StepRunner, state: Any) -> dict[str, Any]:
+    """Return the `data` of `data-om-status` for a state."""
+    return cast("dict[str, Any]", _look(runner, state)[1])
+
+
+def _look(runner: StepRunner, state: Any) -> tuple[MemoryRecord, StatusData, int]:
+    """Return a state's record as it is by now, its status, and tokens of unobserved messages."""
+    messages = runner.conversation(state)
+    record = runner.take_in(runner.record(state), messages)
+    settings, actor = runner.read_window(record)
+    window, step = open_window(record, messages, settings.counter), max(0, record["turn"]["step"])
+    status = build_status(record, window, settings.thresholds, step=step, actor=actor)
+    return record, status, window.tokens
+
+
+def read_generations(runner: StepRunner, states: Any, limit: int) -> list[MemoryRecord]:
+    """Return the last record of each generation: of states, or of a resource's log by its id."""
+    check_count("limit", limit)
+    read = runner.settings.features.first("read_history")
+    if isinstance(states, str) and read is not None:
+        records: list[MemoryRecord] = read(runner.archive, states, limit)
+        return records
+    return read_history(states, limit)
+
+
+def read_log_as_of(runner: StepRunner, states: Any, moment: datetime) -> str:
+    """Return the observation log as it was at a time: of states, or of a resource by its id."""
+    read = runner.settings.features.first("read_history")
+    if isinstance(states, str) and read is not None:
+        found = read(runner.archive, states, 1, moment)
+        return render_log_as_of(found[0], moment) if found else ""
+    return read_observations_as_of(states, moment)
+
+
+def restore(runner: StepRunner, resource_id: str, generation: int) -> MemoryRecord:
+    """Put an earlier generation of a resource's log in force again."""
+    restore = runner.settings.features.first("restore")
+    if restore is None:
+        msg = (
+            '`restore` is for scope="resource"; a thread\'s record is put in force again by '
+            '`graph.update_state(config, {"om": record})`'
+        )
+        raise ConfigurationError(msg)
+    record: MemoryRecord = restore(runner.archive, resource_id, generation, runner.clock())
+    return record
 
 
 # --- The memory in an archive --------------------------------------------------------------------

@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langgraph_om.adoption import Adoptable, ObservingActs
-from langgraph_om.core.additions import find_removed
-from langgraph_om.core.config.options import check_count
+from langgraph_om import adoption, deletion, inspection, searching, summarizing
+from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.effects import Requests, call_function
-from langgraph_om.core.record.fold import check_record
-from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import build_status
-from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.deletion import Deletable
+from langgraph_om.core.effects import Requests
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import FeatureActs, FeatureMethods
+from langgraph_om.features import moving
+from langgraph_om.features.extract import read_extracted
+from langgraph_om.features.recall import answer_call, find_tool
+from langgraph_om.features.standing import StandingInstruction, read_rules
+from langgraph_om.features.working import find_working_memory
+from langgraph_om.features.working.memory import WorkingMemory
+from langgraph_om.handle import ThreadMemory, Updates
 from langgraph_om.inspection import (
     MemoryView,
-    read_history,
-    read_observations_as_of,
-    render_log_as_of,
+    build_view,
+    read_generations,
+    read_log_as_of,
+    read_status,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
@@ -53,7 +51,10 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
-from langgraph_om.searching import Searchable, SearchingActs, read_time
+from langgraph_om.searching import SearchHit, list_threads, read_time
+from langgraph_om.summarizing import Summary
+
+KindT = TypeVar("KindT")
 
 logger = logging.getLogger("langgraph_om")
 
@@ -65,7 +66,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, metaclass=NoMiddleware):
+class ObservationalMemory(metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -246,9 +247,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
         """
-        record, messages = self._runner.record(state), self._runner.conversation(state)
-        record = self._runner.take_in(record, messages)
-        return cast("dict[str, Any]", self._build_status(record, self._open(record, messages)))
+        return read_status(self._runner, state)
 
     def view(self, state: Any, *, history: Any = None) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model.
@@ -261,26 +260,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         Raises:
             ConfigurationError: When it is no state, or has no memory.
         """
-        record = self._runner.record(state)
-        check_record(record)
-        messages = self._runner.conversation(state)
-        record = self._runner.take_in(record, messages)
-        window = self._open(record, messages)
-        return MemoryView(
-            record=record,
-            status=self._build_status(record, window),
-            conversation_tokens=find_removed(record).tokens
-            + count_messages(self._runner.settings.counter, messages),
-            prompt_tokens=window.tokens + log_tokens(record),
-            is_closed=self._runner.is_closed,
-            history=self.history(history) if history is not None else (),
-            apart=self._runner.list_apart(record),
-            sections=[
-                written
-                for write in self._runner.settings.features.having("section")
-                if (written := write(record)) is not None
-            ],
-        )
+        return build_view(self._runner, state, history)
 
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
         """Return the last record of each generation of a log, newest first.
@@ -295,12 +275,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 resource.
             limit: How many generations to return at most.
         """
-        check_count("limit", limit)
-        read = self._runner.settings.features.first("read_history")
-        if isinstance(states, str) and read is not None:
-            records: list[MemoryRecord] = read(self.archive, states, limit)
-            return records
-        return read_history(states, limit)
+        return read_generations(self._runner, states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
         """Put an earlier generation of a resource's log in force again, as a new one.
@@ -316,15 +291,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        restore = self._runner.settings.features.first("restore")
-        if restore is None:
-            msg = (
-                '`restore` is for scope="resource"; a thread\'s record is put in force again by '
-                '`graph.update_state(config, {"om": record})`'
-            )
-            raise ConfigurationError(msg)
-        record: MemoryRecord = restore(self.archive, resource_id, generation, self._runner.clock())
-        return record
+        return inspection.restore(self._runner, resource_id, generation)
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
@@ -334,21 +301,160 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
-        settings = self._runner.settings
-        moment = read_time("time", time, settings.timezone)
-        read = settings.features.first("read_history")
-        if isinstance(states, str) and read is not None:
-            found = read(self.archive, states, 1, moment)
-            return render_log_as_of(found[0], moment) if found else ""
-        return read_observations_as_of(states, moment)
+        moment = read_time("time", time, self._runner.settings.timezone)
+        return read_log_as_of(self._runner, states, moment)
 
-    def _open(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
-        return open_window(record, messages, self._runner.read_window(record)[0].counter)
+    def rules(self, state: Any) -> list[StandingInstruction]:
+        """Return the user's standing instructions that are in force, oldest first; asks no model.
 
-    def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
-        step = max(0, record["turn"]["step"])
-        settings, actor = self._runner.read_window(record)
-        return build_status(record, window, settings.thresholds, step=step, actor=actor)
+        The user ends one by saying so; `forget` with its words ends it as well.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+        """
+        return read_rules(self._runner.record(state))
+
+    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
+        """Return an extracted value out of a state's memory; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+            kind: The schema of the value, as in `observation={"extract": {name: kind}}`; `str` for
+                a text.
+            name: Its name, where several have this schema.
+
+        Returns:
+            The value, an object of the schema or a text; `None` where nothing was found yet.
+
+        Raises:
+            ConfigurationError: When no value, or several, have this schema.
+        """
+        return read_extracted(self._runner, state, kind, name)
+
+    @property
+    def working_memory(self) -> WorkingMemory | None:
+        """The working memory, as the option has it; `None` without one."""
+        return find_working_memory(self._runner)
+
+    # --- Recall and search -----------------------------------------------------------------------
+
+    @property
+    def recall_tool(self) -> BaseTool | None:
+        """The tool that pages back to raw messages, when `retrieval` is on."""
+        return find_tool(self._runner)
+
+    def recall(
+        self,
+        /,
+        state: Any,
+        config: RunnableConfig | None = None,
+        *,
+        store: Any = None,
+        **args: Any,
+    ) -> dict[str, Any]:
+        """Answer as the tool `recall` does, without a graph.
+
+        A search leaves out the observations that an Actor with this state sees; `search` does not.
+
+        Args:
+            state: As for `llm_input_messages`, or a mapping with the conversation alone.
+            config: The run's configuration, which says whose conversation it is.
+            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
+            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
+                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
+
+        Returns:
+            What was asked for, or one field `error` or `hint` that says what to write instead.
+
+        Raises:
+            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
+            TypeError: When there is no such argument.
+        """
+        return answer_call(self._runner, state, args, config, store)
+
+    def search(
+        self,
+        query: str,
+        *,
+        thread_id: str | Sequence[str] | None = None,
+        resource_id: str | None = None,
+        state: Any = None,
+        before: datetime | str | None = None,
+        after: datetime | str | None = None,
+        role: str | None = None,
+        tool_name: str | None = None,
+        limit: int = 8,
+        store: Any = None,
+    ) -> list[SearchHit]:
+        """Find messages and observations by words, the best first; asks no model.
+
+        In the archive, or in a conversation that is passed. `retrieval` need not be on. Nothing in
+        the query is an operator; a query without words finds nothing.
+
+        Args:
+            thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
+                a filter of your own that leaves no thread never searches all.
+            resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
+                thread has to be: another's is searched like one that does not exist, and a state of
+                another's is refused.
+            state: A conversation to look in instead of the archive: a list of messages, or a state
+                as for `llm_input_messages`, whose observations are found too.
+            before: Only what was said before this time, or its ISO text; without a zone it is one
+                of the memory's `timezone`.
+            after: Only what was said at this time or later.
+            role: Only messages of this role: `"user"`, `"assistant"` or `"tool"`.
+            tool_name: Only calls of this tool and their results.
+            limit: How many hits to return at most, 1000 and fewer.
+            store: With `retrieval={"vector": True}`, the LangGraph store with the vectors, so that
+                what is near in meaning is found too.
+
+        Raises:
+            ConfigurationError: When it is not said where to look, or an argument cannot be meant.
+            ArchiveError: When the archive's storage fails.
+        """
+        return searching.search(
+            self._runner,
+            query,
+            limit,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            state=state,
+            store=store,
+            before=before,
+            after=after,
+            role=role,
+            tool_name=tool_name,
+        )
+
+    def threads(
+        self,
+        resource_id: str,
+        *,
+        before: datetime | str | None = None,
+        after: datetime | str | None = None,
+        limit: int = 20,
+        page: int = 0,
+        graph: Any = None,
+    ) -> list[ArchivedThread]:
+        """Return the threads of a user or entity with titles and times, last updated first.
+
+        Args:
+            before: Only threads created before this time, or its ISO text.
+            after: Only threads created after this time.
+            page: Which page of that size, from 0.
+            graph: The agent's graph, where to look without an archive: threads are known by the
+                `resource_id` in `configurable` that their runs had. All checkpoints of the user are
+                read, which takes as long as they are many.
+
+        Raises:
+            ConfigurationError: When there is neither archive nor checkpointer, or an argument
+                cannot be meant.
+            ArchiveError: When the archive's storage fails.
+        """
+        pages = {"limit": limit, "page": page, "graph": graph}
+        return list_threads(self._runner, resource_id, before=before, after=after, **pages)
+
+    arecall, asearch, athreads = threaded(recall), threaded(search), threaded(threads)
 
     # --- One thread ------------------------------------------------------------------------------
 
@@ -383,7 +489,12 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             ConfigurationError: When the graph is none, or has no checkpointer, or no thread is
                 named.
         """
-        return ThreadMemory(self, graph, config, as_node=as_node, wait=wait)
+        return ThreadMemory(self._runner, graph, config, as_node=as_node, wait=wait)
+
+    @property
+    def updates(self) -> Updates:
+        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        return Updates(self._runner)
 
     # --- Without a graph -------------------------------------------------------------------------
 
@@ -425,6 +536,163 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 msg = f"`{name}` is given to a step; pass ObservationalMemory({name}=...) too"
                 raise ConfigurationError(msg)
         return scope
+
+    @waited
+    def observe_messages(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        *,
+        thread_id: str = "",
+        config: RunnableConfig | None = None,
+    ) -> Requests[StepResult]:
+        """Do the same as `observe` of a thread without a graph, beside `step`.
+
+        Args:
+            record: The memory that the last step returned; `None` at first.
+            messages: The whole conversation.
+            thread_id: The thread's id, as for `step`.
+            config: As for `step`.
+        """
+        return adoption.observe_messages(self._runner, record, messages, thread_id, config)
+
+    @waited
+    def summarize(
+        self,
+        conversation: Any = None,
+        *,
+        thread_id: str | None = None,
+        extract: Mapping[str, Any] | None = None,
+        instruction: str | None = None,
+        last_messages: int | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Requests[Summary]:
+        """Return what a closed conversation says, such as a call after its end; nothing is kept.
+
+        The whole conversation is observed by the Observer's model, whatever was observed before,
+        in as many questions as `message_tokens` asks for.
+
+        Args:
+            conversation: A list of messages, or a state as for `llm_input_messages`.
+            thread_id: In its place, a thread of the archive.
+            extract: Values to find, as for `observation={"extract": ...}`.
+            instruction: Added at the end of the Observer's system prompt, instead of the memory's.
+            last_messages: How many of the newest messages to read; `None`: all.
+            config: Configuration with callbacks for the model's calls.
+
+        Raises:
+            ConfigurationError: When it is not said what to read, or an argument cannot be meant.
+            ObserverError: When the Observer failed.
+            ArchiveError: When the archive's storage fails.
+        """
+        return summarizing.summarize(
+            self._runner,
+            self._given,
+            conversation,
+            thread_id=thread_id,
+            extract=extract,
+            instruction=instruction,
+            last_messages=last_messages,
+            config=config,
+        )
+
+    aobserve_messages, asummarize = awaited(observe_messages), awaited(summarize)
+
+    # --- Move and delete -------------------------------------------------------------------------
+
+    def move_thread(
+        self, thread_id: str, resource_id: str | None, to_resource_id: str, *, store: Any = None
+    ) -> None:
+        """Give a thread to another user or entity, with all that the archive and the store have.
+
+        Searches, lists and `recall` of the new owner have it then, and those of the former one do
+        not. Jobs at work for it are given up, and done again in its next turn. A run of the former
+        owner that is under way is refused when it writes next; what it said is in the checkpoint.
+
+        The thread's record names the new owner from their first turn on, or at once where
+        `memory.of(graph, config).move_to(...)` moves it. Working memory of a user stays theirs.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` for nobody's.
+            to_resource_id: Whose it is to be.
+            store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
+                texts there.
+
+        Raises:
+            ConfigurationError: When there is no such thread, it is somebody else's, it cannot be
+                told from a log that threads share, or the call cannot reach what it would leave
+                behind. Nothing is moved then.
+            ArchiveError: When the archive's storage fails; call again then.
+            Exception: Whatever the store raises; call again then.
+        """
+        moving.move_thread(self._runner, thread_id, resource_id, to_resource_id, store)
+
+    @waited
+    def delete_thread(
+        self,
+        thread_id: str,
+        *,
+        resource_id: str | None = None,
+        store: Any = None,
+        checkpointer: Any = None,
+    ) -> Requests[list[str]]:
+        """Delete a thread: its messages, observations, titles, search entries and jobs.
+
+        From the archive, from the store, and from the checkpointer where that is passed. A job that
+        is at work for the thread cannot keep its result any more. Runs on a server that wait for
+        it, or for a pause of it, are deleted there, last of all.
+
+        Args:
+            resource_id: Whose it is, where no archive knows.
+            store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
+                texts there.
+            checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
+
+        Returns:
+            The threads whose checkpoints are left and may hold words of it: itself without a
+            `checkpointer`, and others of its resource where they share a log, or are shown what was
+            said in it. Their newest checkpoint has these words until their next turn,
+            former ones for good.
+
+        Raises:
+            ConfigurationError: When the call cannot reach what it would leave behind. Nothing is
+                deleted then.
+            ArchiveError: When the archive's storage fails, or keeps traces; call again then.
+            Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
+                where it is not reached; call again then. A run that is left does nothing.
+        """
+        return deletion.delete_thread(self._runner, thread_id, resource_id, store, checkpointer)
+
+    @waited
+    def delete_resource(
+        self, resource_id: str, *, store: Any = None, checkpointer: Any = None
+    ) -> Requests[list[str]]:
+        """Delete all threads of a resource, as `delete_thread` does, and its working memory.
+
+        With a `checkpointer` these are also threads that only it knows, such as those from before
+        there was memory: all with this `resource_id` in a run's `configurable`. A thread that
+        belongs to another resource in the archive stays.
+
+        Args:
+            store: The graph's store; needed where it has texts of search by meaning, or working
+                memory.
+            checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
+
+        Returns:
+            The threads whose checkpoints are left and may hold words of it: those that the archive
+            knew without a `checkpointer`, those of another resource with one.
+
+        Raises:
+            ConfigurationError: As `delete_thread`.
+            ArchiveError: As `delete_thread`.
+            Exception: As `delete_thread`.
+        """
+        return deletion.delete_resource(self._runner, resource_id, store, checkpointer)
+
+    amove_thread = threaded(move_thread)
+    adelete_thread = awaited(delete_thread, deletion.afulfil_in_thread)
+    adelete_resource = awaited(delete_resource, deletion.afulfil_in_thread)
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -494,93 +762,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
-
-
-class ThreadMemory(FeatureActs, ObservingActs, SearchingActs):
-    """The memory of one thread: `memory.of(graph, config)`.
-
-    Each method reads or writes the thread as it is then, and has a coroutine function of the same
-    name with an `a` before it: `await thread.aremember(...)`. Those that change memory return the
-    id of the act, and raise `ThreadBusyError` where a run under way would write over it.
-    """
-
-    def __init__(self, memory: ObservationalMemory, *thread: Any, **options: Any) -> None:
-        super().__init__(runner_of(memory), *thread, **options)
-        self._memory = memory
-
-    @waited
-    def view(self, *, history: bool = False) -> Requests[MemoryView]:
-        """Return a readable summary; asks no model.
-
-        Args:
-            history: Whether to show what each of the last ten generations of the log changed.
-        """
-        state = yield from self._read()
-        states = (yield from self._list_generations(10)) if history else None
-        read = partial(self._memory.view, state, history=states)
-        view: MemoryView = yield from call_function(read, "om_view")
-        if view.record["thread_id"]:
-            return view
-        return replace(view, record={**view.record, "thread_id": self.thread_id})
-
-    @waited
-    def status(self) -> Requests[dict[str, Any]]:
-        """Return the `data` of `data-om-status`; asks no model."""
-        read = partial(self._memory.status, (yield from self._read()))
-        status: dict[str, Any] = yield from call_function(read, "om_view")
-        return status
-
-    @waited
-    def history(self, limit: int = 10) -> Requests[list[MemoryRecord]]:
-        """Return the last record of each generation of the log in the thread, newest first.
-
-        Args:
-            limit: How many generations to return at most.
-        """
-        check_count("limit", limit)
-        yield from self._read()
-        return self._memory.history((yield from self._list_generations(limit)), limit)
-
-    aview, astatus, ahistory = awaited(view), awaited(status), awaited(history)
-
-    def _list_generations(self, limit: int) -> Requests[list[Any]]:
-        """Return the newest state of each generation; no more are read than are needed."""
-        found: list[Any] = []
-
-        def take(state: Any) -> bool:
-            numbers = [self._runner.stored_record(each)["generation"] for each in (*found, state)]
-            if numbers[-1] not in numbers[:-1]:
-                found.append(state)
-            return len(found) <= limit
-
-        yield from self._walk(take)
-        return found
-
-    def delete(self) -> list[str]:
-        """Delete the thread: messages, observations, search entries, jobs and checkpoints.
-
-        Returns:
-            As `delete_thread` of the memory: the threads whose checkpoints are left and may hold
-            words of it. The thread itself is one of them behind a `RemoteGraph`; delete it with the
-            server's client.
-
-        Raises:
-            ConfigurationError: As `delete_thread` of the memory.
-            ArchiveError: As `delete_thread` of the memory.
-        """
-        return self._memory.delete_thread(self.thread_id, **self._reach())
-
-    async def adelete(self) -> list[str]:
-        """Do the same as `delete` without blocking the event loop."""
-        return await self._memory.adelete_thread(self.thread_id, **self._reach())
-
-    def _reach(self) -> dict[str, Any]:
-        saver = getattr(self._graph, "checkpointer", None)
-        return {
-            "resource_id": self._runner.runs.find_resource(self._config),
-            "store": getattr(self._graph, "store", None),
-            "checkpointer": saver if hasattr(saver, "delete_thread") else None,
-        }
 
 
 def runner_of(memory: ObservationalMemory) -> StepRunner:

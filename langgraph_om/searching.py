@@ -29,8 +29,9 @@ from langgraph_om.reading import (
     SearchRequest,
     StateSource,
 )
-from langgraph_om.runtime.acting import Handle, awaited, describe_anothers, threaded, waited
+from langgraph_om.runtime.acting import GraphThread, describe_anothers
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import as_state
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -236,52 +237,19 @@ def _look_up(source: RecallSource, asked: SearchRequest) -> list[SearchHit]:
     ]
 
 
-class SearchingActs(Handle):
-    """The method of a thread's memory that finds what was said and noted."""
-
-    @waited
-    def search(
-        self,
-        query: str,
-        *,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        role: str | None = None,
-        tool_name: str | None = None,
-        limit: int = 8,
-    ) -> Requests[list[SearchHit]]:
-        """Find messages and observations of the thread by words, the best first; asks no model.
-
-        Messages that left the state by `evict` are found in the archive. What was forgotten or
-        corrected is not found. With `retrieval={"vector": True}`, the graph's store is searched by
-        meaning, too.
-
-        Args:
-            query: As for `ObservationalMemory.search`, and so are the others.
-            before: Only what was said before this time.
-            after: Only what was said at this time or later.
-            role: Only messages of this role.
-            tool_name: Only calls of this tool and their results.
-
-        Raises:
-            ConfigurationError: When an argument cannot be meant, or the thread is not the user's
-                whom the configuration names.
-            ArchiveError: When the archive's storage fails.
-        """
-        runner, state = self._runner, (yield from self._read())
-        record, messages = runner.record(state), runner.conversation(state)
-        timezone = runner.settings_for(record, messages).timezone
-        asked = build_request(
-            query, limit, timezone, before=before, after=after, role=role, tool_name=tool_name
-        )
-        store = getattr(self._graph, "store", None)
-        lookup = Lookup(runner.settings, runner.archive)
-        look = partial(lookup.search_thread, asked, record, messages, store)
-        hits: list[SearchHit] = yield from call_function(look, "om_search")
-        # The record of a thread that never ran does not say which one it is.
-        return [replace(hit, thread_id=hit.thread_id or self.thread_id) for hit in hits]
-
-    asearch = awaited(search)
+def search_thread(
+    thread: GraphThread, query: str, limit: int, **limits: Any
+) -> Requests[list[SearchHit]]:
+    """Search a thread as it is now; `limits` are those of `build_request`."""
+    runner, state = thread.runner, (yield from thread.read())
+    record, messages = runner.record(state), runner.conversation(state)
+    timezone = runner.settings_for(record, messages).timezone
+    asked = build_request(query, limit, timezone, **limits)
+    lookup = Lookup(runner.settings, runner.archive)
+    look = partial(lookup.search_thread, asked, record, messages, thread.store)
+    hits: list[SearchHit] = yield from call_function(look, "om_search")
+    # The record of a thread that never ran does not say which one it is.
+    return [replace(hit, thread_id=hit.thread_id or thread.id) for hit in hits]
 
 
 def list_checkpointed(checkpointer: Any, resource_id: str) -> list[ArchivedThread]:
@@ -318,132 +286,77 @@ def _search_each(
     return sorted(found, key=lambda hit: -hit.score)
 
 
-class Searchable:
-    """The methods of a memory with which an application finds what was said and noted."""
+def search(
+    runner: StepRunner,
+    query: str,
+    limit: int,
+    *,
+    thread_id: str | Sequence[str] | None,
+    resource_id: str | None,
+    state: Any,
+    store: Any,
+    **limits: Any,
+) -> list[SearchHit]:
+    """Search the archive, or a conversation; `limits` are those of `build_request`."""
+    ask = partial(build_request, query, limit, **limits)
+    lookup = Lookup(runner.settings, runner.archive)
+    if state is None:
+        asked = ask(timezone=runner.settings.timezone)
+        look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
+        if thread_id is None or isinstance(thread_id, str):
+            return look(thread_id)
+        return _search_each(look, thread_id)[: asked.most]
+    seen = as_state(state, runner.messages_key)
+    messages, record = runner.conversation(seen), runner.stored_record(seen)
+    if resource_id is not None and record["resource_id"] not in {None, str(resource_id)}:
+        raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
+    asked = ask(timezone=runner.settings_for(record, messages).timezone)
+    return lookup.search_messages(asked, record, messages)
 
-    _runner: StepRunner
-    archive: SQLAlchemyArchive | None
-    messages_key: str
 
-    def search(
-        self,
-        query: str,
-        *,
-        thread_id: str | Sequence[str] | None = None,
-        resource_id: str | None = None,
-        state: Any = None,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        role: str | None = None,
-        tool_name: str | None = None,
-        limit: int = 8,
-        store: Any = None,
-    ) -> list[SearchHit]:
-        """Find messages and observations by words, the best first; asks no model.
-
-        In the archive, or in a conversation that is passed. `retrieval` need not be on. Nothing in
-        the query is an operator; a query without words finds nothing.
-
-        Args:
-            thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
-                a filter of your own that leaves no thread never searches all.
-            resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
-                thread has to be: another's is searched like one that does not exist, and a state of
-                another's is refused.
-            state: A conversation to look in instead of the archive: a list of messages, or a state
-                as for `llm_input_messages`, whose observations are found too.
-            before: Only what was said before this time, or its ISO text; without a zone it is one
-                of the memory's `timezone`.
-            after: Only what was said at this time or later.
-            role: Only messages of this role: `"user"`, `"assistant"` or `"tool"`.
-            tool_name: Only calls of this tool and their results.
-            limit: How many hits to return at most, 1000 and fewer.
-            store: With `retrieval={"vector": True}`, the LangGraph store with the vectors, so that
-                what is near in meaning is found too.
-
-        Raises:
-            ConfigurationError: When it is not said where to look, or an argument cannot be meant.
-            ArchiveError: When the archive's storage fails.
-        """
-        runner = self._runner
-        ask = partial(
-            build_request, query, limit, before=before, after=after, role=role, tool_name=tool_name
+def list_threads(
+    runner: StepRunner,
+    resource_id: str,
+    *,
+    before: datetime | str | None,
+    after: datetime | str | None,
+    limit: int,
+    page: int,
+    graph: Any,
+) -> list[ArchivedThread]:
+    """List the threads of a user or entity, of the archive, or of a graph's checkpointer."""
+    archive, timezone = runner.archive, runner.settings.timezone
+    earliest = _read_limit("after", after, timezone)
+    latest = _read_limit("before", before, timezone)
+    if graph is None and archive is None:
+        msg = (
+            "`threads` lists what the `archive` keeps, and there is none; set `archive`, or "
+            "pass the agent's `graph`, whose checkpointer is read"
         )
-        lookup = Lookup(runner.settings, runner.archive)
-        if state is None:
-            asked = ask(runner.settings.timezone)
-            look = partial(lookup.search_archive, asked, resource_id=resource_id, store=store)
-            if thread_id is None or isinstance(thread_id, str):
-                return look(thread_id)
-            return _search_each(look, thread_id)[: asked.most]
-        # A `StateSnapshot` is a tuple, too.
-        is_plain = isinstance(state, list | tuple) and not hasattr(state, "values")
-        seen = {self.messages_key: list(state)} if is_plain else state
-        messages, record = runner.conversation(seen), runner.stored_record(seen)
-        if resource_id is not None and record["resource_id"] not in {None, str(resource_id)}:
-            raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
-        asked = ask(runner.settings_for(record, messages).timezone)
-        return lookup.search_messages(asked, record, messages)
-
-    asearch = threaded(search)
-
-    def threads(
-        self,
-        resource_id: str,
-        *,
-        before: datetime | str | None = None,
-        after: datetime | str | None = None,
-        limit: int = 20,
-        page: int = 0,
-        graph: Any = None,
-    ) -> list[ArchivedThread]:
-        """Return the threads of a user or entity with titles and times, last updated first.
-
-        Args:
-            before: Only threads created before this time, or its ISO text.
-            after: Only threads created after this time.
-            page: Which page of that size, from 0.
-            graph: The agent's graph, where to look without an archive: threads are known by the
-                `resource_id` in `configurable` that their runs had. All checkpoints of the user are
-                read, which takes as long as they are many.
-
-        Raises:
-            ConfigurationError: When there is neither archive nor checkpointer, or an argument
-                cannot be meant.
-            ArchiveError: When the archive's storage fails.
-        """
-        timezone = self._runner.settings.timezone
-        earliest = _read_limit("after", after, timezone)
-        latest = _read_limit("before", before, timezone)
-        if graph is not None:
-            check_count("limit", limit)
-            listed = [
-                thread
-                for thread in list_checkpointed(graph.checkpointer, resource_id)
-                if (latest is None or thread.created < latest)
-                and (earliest is None or thread.created >= earliest)
-                and not self._is_anothers(thread)
-            ]
-            shown = listed[page * limit : (page + 1) * limit]
-            return [replace(thread, title=self._read_label(graph, thread.id)) for thread in shown]
-        if self.archive is None:
-            msg = (
-                "`threads` lists what the `archive` keeps, and there is none; set `archive`, or "
-                "pass the agent's `graph`, whose checkpointer is read"
-            )
-            raise ConfigurationError(msg)
-        found, _ = self.archive.threads(
+        raise ConfigurationError(msg)
+    if graph is None and archive is not None:
+        found, _ = archive.threads(
             resource_id, page=page, limit=limit, before=latest, after=earliest
         )
         return found
+    check_count("limit", limit)
+    listed = [
+        thread
+        for thread in list_checkpointed(graph.checkpointer, resource_id)
+        if (latest is None or thread.created < latest)
+        and (earliest is None or thread.created >= earliest)
+        and not _is_anothers(archive, thread)
+    ]
+    shown = listed[page * limit : (page + 1) * limit]
+    return [replace(thread, title=_read_label(runner, graph, thread.id)) for thread in shown]
 
-    def _is_anothers(self, listed: ArchivedThread) -> bool:
-        """Return whether a thread was moved since, as former checkpoints name the former owner."""
-        known = self.archive.thread(listed.id) if self.archive is not None else None
-        return known is not None and known.resource_id not in {None, listed.resource_id}
 
-    def _read_label(self, graph: Any, thread_id: str) -> str | None:
-        state = graph.get_state({"configurable": {"thread_id": thread_id}})
-        return find_label(self._runner.record(state))
+def _is_anothers(archive: SQLAlchemyArchive | None, listed: ArchivedThread) -> bool:
+    """Return whether a thread was moved since, as former checkpoints name the former owner."""
+    known = archive.thread(listed.id) if archive is not None else None
+    return known is not None and known.resource_id not in {None, listed.resource_id}
 
-    athreads = threaded(threads)
+
+def _read_label(runner: StepRunner, graph: Any, thread_id: str) -> str | None:
+    state = graph.get_state({"configurable": {"thread_id": thread_id}})
+    return find_label(runner.record(state))

@@ -16,7 +16,6 @@ from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import (
     Extract,
-    Extractable,
     ExtractConfig,
     ExtractOptions,
 )
@@ -24,28 +23,22 @@ from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.hints import ContinuationHints, HintOptions
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
-from langgraph_om.features.moving import Movable, MoveActs
-from langgraph_om.features.pinned import PinActs, Pinning, PinUpdates
+from langgraph_om.features.pinned import Pinning
 from langgraph_om.features.previews import Previews
-from langgraph_om.features.recall import Recall, Recallable, RecallOptions
+from langgraph_om.features.recall import Recall, RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState
-from langgraph_om.features.standing import RuleActs, Standing, WithRules
-from langgraph_om.features.steering import Steering, SteeringActs, SteeringUpdates
-from langgraph_om.features.summarize import Summarizing
+from langgraph_om.features.standing import Standing
+from langgraph_om.features.steering import Steering
 from langgraph_om.features.titles import (
     AskedTitles,
     NamedThreads,
     SuggestConfig,
     SuggestedTitles,
     SuggestOptions,
-    TitleActs,
     TitleOptions,
-    TitleUpdates,
 )
-from langgraph_om.features.working import HasWorkingMemory, KnownOfUser, WorkingOptions
-from langgraph_om.runtime.acting import Handle, Updates
-from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.features.working import KnownOfUser, WorkingOptions
 
 FEATURES: tuple[type[Feature], ...] = (
     ContinuationHints,
@@ -109,44 +102,6 @@ class ObservationConfig(
 
 ReflectionOptions = core.ReflectionOptions
 ReflectionConfig = core.ReflectionConfig
-
-
-class FeatureUpdates(
-    SteeringUpdates,
-    PinUpdates,
-    TitleUpdates,
-    Updates,
-):
-    """The updates of `om` that features bring."""
-
-
-class FeatureActs(
-    SteeringActs,
-    PinActs,
-    RuleActs,
-    TitleActs,
-    MoveActs,
-    Handle,
-):
-    """The methods of a thread's memory that features bring."""
-
-
-class FeatureMethods(
-    HasWorkingMemory,
-    WithRules,
-    Extractable,
-    Recallable,
-    Summarizing,
-    Movable,
-):
-    """The methods of a memory that features bring."""
-
-    _runner: StepRunner
-
-    @property
-    def updates(self) -> FeatureUpdates:
-        """What a person changes, as values, for a tool, a node, or an update of your own."""
-        return FeatureUpdates(self._runner)
 
 
 ACTS = tuple(act for feature in FEATURES for act in feature.acts)

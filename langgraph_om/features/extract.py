@@ -341,39 +341,22 @@ def _ask_user(
     return {"name": name, "patch": value, "value": value, "is_whole": True}
 
 
-class Extractable:
-    """The method of a memory that reads values."""
-
-    _runner: StepRunner
-
-    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return an extracted value out of a state's memory; asks no model.
-
-        Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
-            kind: The schema of the value, as in `observation={"extract": {name: kind}}`; `str` for
-                a text.
-            name: Its name, where several have this schema.
-
-        Returns:
-            The value, an object of the schema or a text; `None` where nothing was found yet.
-
-        Raises:
-            ConfigurationError: When no value, or several, have this schema.
-        """
-        settings = self._runner.settings
-        given = _read_wanted(settings.observation)
-        wanted = {key: _read_extractor(each).schema or str for key, each in given.items()}
-        names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
-        if len(names) != 1:
-            known = ", ".join(sorted(wanted)) or "none"
-            asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
-            msg = (
-                f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
-                f"of `observation.extract`, which are: {known}"
-            )
-            raise ConfigurationError(msg)
-        kept = read_values(self._runner.record(state)).get(names[0])
-        if kept is None or kept["value"] is None:
-            return None
-        return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))
+def read_extracted(
+    runner: StepRunner, state: Any, kind: type[KindT], name: str | None
+) -> KindT | None:
+    """Return a value of a state's memory as an object of its schema."""
+    given = _read_wanted(runner.settings.observation)
+    wanted = {key: _read_extractor(each).schema or str for key, each in given.items()}
+    names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
+    if len(names) != 1:
+        known = ", ".join(sorted(wanted)) or "none"
+        asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
+        msg = (
+            f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
+            f"of `observation.extract`, which are: {known}"
+        )
+        raise ConfigurationError(msg)
+    kept = read_values(runner.record(state)).get(names[0])
+    if kept is None or kept["value"] is None:
+        return None
+    return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))

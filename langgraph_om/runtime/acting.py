@@ -1,4 +1,4 @@
-"""The handle of a thread's memory: updates of `om`, and how they are written into a graph."""
+"""A thread's memory outside of its runs: how it is read, and how a person's change is written."""
 
 from __future__ import annotations
 
@@ -36,21 +36,8 @@ Update = list[dict[str, Any]]
 """An update of `om`: events, each a mapping of JSON values; the first has the `id` of the act."""
 
 
-class Updates:
-    """Updates of `om` with which a person changes what is remembered; nothing is written here.
-
-    For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
-    `Command(update=...)`. The methods of `memory.of(graph, config)` write them. Features add both.
-    """
-
-    def __init__(self, runner: StepRunner) -> None:
-        self._runner = runner
-
-
-class Handle:
-    """Base of the methods with which one sees and changes the memory of a thread.
-
-    Each method is a flow that `waited` runs; `awaited` makes its coroutine function of it.
+class GraphThread:
+    """A thread of a graph, as its memory is read and changed outside of its runs.
 
     Args:
         config: The thread; with a `checkpoint_id`, a change begins a fork there.
@@ -87,37 +74,53 @@ class Handle:
         if not thread_id:
             msg = '`config` names no thread; pass {"configurable": {"thread_id": "..."}}'
             raise ConfigurationError(msg)
-        self._runner, self._graph, self._config = runner, graph, config
-        self._as_node, self._wait = as_node, wait
-        self.thread_id = str(thread_id)
+        self.runner, self.graph, self.config = runner, graph, config
+        self.as_node, self._wait = as_node, wait
+        self.id = str(thread_id)
 
     @property
-    def _is_fork(self) -> bool:
+    def store(self) -> Any:
+        """The graph's store."""
+        return getattr(self.graph, "store", None)
+
+    @property
+    def is_fork(self) -> bool:
         """Whether changes begin a fork, beside whatever runs."""
-        return "checkpoint_id" in self._config.get("configurable", {})
+        return "checkpoint_id" in self.config.get("configurable", {})
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.thread_id!r})"
+    def call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
+        """Call a method of the graph."""
+        return call_graph(self.graph, method, *arguments, as_node=as_node)
 
-    def _call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
-        return call_graph(self._graph, method, *arguments, as_node=as_node)
-
-    def _walk(self, take: Callable[[Any], bool], **options: Any) -> Requests[None]:
+    def walk(self, take: Callable[[Any], bool], **options: Any) -> Requests[None]:
         """Read the thread's states, newest first, as long as a function takes more."""
 
         def read() -> None:
-            for state in self._graph.get_state_history(self._config, **options):
+            for state in self.graph.get_state_history(self.config, **options):
                 if not take(state):
                     break
 
         async def aread() -> None:
-            async for state in self._graph.aget_state_history(self._config, **options):
+            async for state in self.graph.aget_state_history(self.config, **options):
                 if not take(state):
                     break
 
         yield from call_function(read, "om_graph", aread)
 
-    def _read(self, also_of: str | None = None) -> Requests[Any]:
+    def list_generations(self, limit: int) -> Requests[list[Any]]:
+        """Return the newest state of each generation; no more are read than are needed."""
+        found: list[Any] = []
+
+        def take(state: Any) -> bool:
+            numbers = [self.runner.stored_record(each)["generation"] for each in (*found, state)]
+            if numbers[-1] not in numbers[:-1]:
+                found.append(state)
+            return len(found) <= limit
+
+        yield from self.walk(take)
+        return found
+
+    def read(self, also_of: str | None = None) -> Requests[Any]:
         """Return the thread's state, where it is the user's whom `config` names.
 
         Args:
@@ -126,7 +129,7 @@ class Handle:
         Raises:
             ConfigurationError: When it is another user's.
         """
-        state = yield from self._call("get_state", self._config)
+        state = yield from self.call("get_state", self.config)
         yield from self._check_owner(state, also_of)
         return state
 
@@ -134,28 +137,28 @@ class Handle:
         given = self._name_resource()
         if given is None:
             return
-        record, archive = self._runner.stored_record(state), self._runner.archive
+        record, archive = self.runner.stored_record(state), self.runner.archive
         # A copied thread has the record of another one, until its first run opens it anew.
-        owner = record["resource_id"] if belongs_to(record["thread_id"], self.thread_id) else None
+        owner = record["resource_id"] if belongs_to(record["thread_id"], self.id) else None
         if archive is not None:
             # It knows of a thread that was moved; the record may name the former owner.
             with suppress(ArchiveError):
-                look = partial(archive.thread, self.thread_id)
+                look = partial(archive.thread, self.id)
                 found: ArchivedThread | None = yield from call_function(look, "om_owner")
                 owner = (found and found.resource_id) or owner
         if owner not in {None, given, also_of}:
-            raise ConfigurationError(describe_anothers(self.thread_id, given))
+            raise ConfigurationError(describe_anothers(self.id, given))
 
-    def _rest(self, also_of: str | None = None) -> Requests[Any]:
+    def rest(self, also_of: str | None = None) -> Requests[Any]:
         """Return the thread's state, as `_read`, once no run is under way."""
-        check_graph(self._graph, self._runner.messages_key, self._config)
-        is_certain = self._is_fork or self._wait <= 0
+        check_graph(self.graph, self.runner.messages_key, self.config)
+        is_certain = self.is_fork or self._wait <= 0
         if not is_certain and _is_in_run(var_child_runnable_config.get(), self):
             raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
-            state = yield from self._call("get_state", self._config)
-            is_over = is_certain or is_at_rest(self._graph, state)
+            state = yield from self.call("get_state", self.config)
+            is_over = is_certain or is_at_rest(self.graph, state)
             if is_over or not waited_for:  # it may have been moved meanwhile
                 yield from self._check_owner(state, also_of)
             if is_over:
@@ -165,12 +168,12 @@ class Handle:
             yield Pause(pause)
             waited_for, pause = waited_for + pause, min(2 * pause, _LONGEST_PAUSE)
 
-    def _act(self, build: Callable[[Any], Update]) -> Requests[str]:
+    def act(self, build: Callable[[Any], Update]) -> Requests[str]:
         """Write an update into the thread, wherever its run stands, and see that it is kept."""
         update: Update = []
         began = time.time_ns()
         for _ in range(_ATTEMPTS):
-            state = yield from self._rest()
+            state = yield from self.rest()
             update = update or build(state)
             act = str(update[0]["id"])
             try:
@@ -180,20 +183,20 @@ class Handle:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
-            state = None if self._is_fork else (yield from self._call("get_state", self._config))
+            state = None if self.is_fork else (yield from self.call("get_state", self.config))
             if state is None or self._has(state, act):
-                record_act(update, self.thread_id, self._name_resource(), began)
+                record_act(update, self.id, self._name_resource(), began)
                 if state is not None:
-                    yield from self._tell_archive(self._runner.record(state))
+                    yield from self._tell_archive(self.runner.record(state))
                 return act
         raise _describe_busy(self, "which writes over every change")
 
     def _tell_archive(self, record: MemoryRecord) -> Requests[None]:
         """Have the archive serve the log as it is by now; the next turn does what fails here."""
-        archive = self._runner.archive
+        archive = self.runner.archive
         if archive is None or not record["thread_id"] or "archived" not in record:
             return
-        groups, now = select_own_groups(record), self._runner.clock()
+        groups, now = select_own_groups(record), self.runner.clock()
         tell = partial(
             archive.add_groups,
             *(record["thread_id"], record["resource_id"], groups, now),
@@ -206,38 +209,34 @@ class Handle:
             pass  # it was deleted, and nothing of it is served
         except ArchiveError as error:
             text = "thread %r: the archive failed and still serves the log of before: %s"
-            logger.warning(text, self.thread_id, error)
+            logger.warning(text, self.id, error)
 
     def _write(self, update: Update, state: Any, act: str) -> Requests[None]:
-        values, node = {"om": update}, self._as_node
-        written = yield from self._call("update_state", self._config, values, as_node=node)
-        if node is None and not self._has((yield from self._call("get_state", written)), act):
+        values, node = {"om": update}, self.as_node
+        written = yield from self.call("update_state", self.config, values, as_node=node)
+        if node is None and not self._has((yield from self.call("get_state", written)), act):
             # `create_agent` drops what stands for the input, so a node has to be named.
-            nodes: Any = getattr(self._graph, "nodes", ())
+            nodes: Any = getattr(self.graph, "nodes", ())
             gate = [name for name in nodes if name.endswith("Middleware.before_model")]
             node = gate[0] if gate and state.next else choose_node(nodes)
-            written = yield from self._call("update_state", self._config, values, as_node=node)
+            written = yield from self.call("update_state", self.config, values, as_node=node)
             if node in state.next:  # it is the one that waits, and has to go on waiting
-                where = written if self._is_fork else self._config
-                given: dict[str, Any] = {self._runner.messages_key: []}
-                yield from self._call("update_state", where, given, as_node=_INPUT)
+                where = written if self.is_fork else self.config
+                given: dict[str, Any] = {self.runner.messages_key: []}
+                yield from self.call("update_state", where, given, as_node=_INPUT)
         if not state.next:
-            yield from self._stay_at_rest(written if self._is_fork else self._config)
+            yield from self.stay_at_rest(written if self.is_fork else self.config)
 
-    def _stay_at_rest(self, where: RunnableConfig) -> Requests[None]:
+    def stay_at_rest(self, where: RunnableConfig) -> Requests[None]:
         """End what an update began as the last node, behind which a graph may go on."""
-        if (yield from self._call("get_state", where)).next:
-            yield from self._call("update_state", where, None, as_node=_END)
+        if (yield from self.call("get_state", where)).next:
+            yield from self.call("update_state", where, None, as_node=_END)
 
     def _name_resource(self) -> str | None:
-        return self._runner.runs.name_resource(self._config)
+        return self.runner.runs.name_resource(self.config)
 
     def _has(self, state: Any, act: str) -> bool:
-        return act in str(self._runner.stored_record(state))
-
-    def _change(self, build: Callable[..., Update], *words: str) -> Requests[str]:
-        """Write a change of something that is looked up before anything is written."""
-        return self._act(lambda state: build(*words, state=state))
+        return act in str(self.runner.stored_record(state))
 
 
 OwnerT = TypeVar("OwnerT")
@@ -245,8 +244,11 @@ ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
 
-_ASKING: Final = ("adopt", "observe", "reflect", "observe_messages")
-"""Methods that ask models, and so would hold up an event loop for long."""
+_ASKING: Final = {
+    **dict.fromkeys(("adopt", "observe", "reflect"), "thread"),
+    **dict.fromkeys(("observe_messages", "summarize"), "memory"),
+}
+"""Methods that ask models, and so would hold up an event loop for long, and what they are of."""
 
 
 def waited(
@@ -257,9 +259,8 @@ def waited(
     @wraps(flow)
     def wait(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         if flow.__name__ in _ASKING:
-            called = "thread" if isinstance(owner, Handle) else "memory"
             runner: StepRunner = vars(owner)["_runner"]
-            runner.warn_in_coroutine(f"{called}.{flow.__name__}")
+            runner.warn_in_coroutine(f"{_ASKING[flow.__name__]}.{flow.__name__}")
         return fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(wait, flow)
@@ -344,16 +345,16 @@ def is_at_rest(graph: Any, state: Any) -> bool:
     return stored is None or datetime.now(stored.tzinfo) - stored > _ABANDONED
 
 
-def _is_in_run(config: RunnableConfig | None, handle: Handle | None = None) -> bool:
-    """Return whether a configuration is a run's, and of a handle's thread where one is given."""
+def _is_in_run(config: RunnableConfig | None, thread: GraphThread | None = None) -> bool:
+    """Return whether a configuration is a run's, and of this thread where one is given."""
     configurable = (config or {}).get("configurable", {})
     is_run = "__pregel_task_id" in configurable or "__pregel_checkpointer" in configurable
-    return is_run and (handle is None or configurable.get("thread_id") == handle.thread_id)
+    return is_run and (thread is None or configurable.get("thread_id") == thread.id)
 
 
-def _describe_busy(handle: Handle, where: str) -> ThreadBusyError:
+def _describe_busy(thread: GraphThread, where: str) -> ThreadBusyError:
     return ThreadBusyError(
-        f"the thread {handle.thread_id!r} is in the middle of a run, {where}, which would write "
+        f"the thread {thread.id!r} is in the middle of a run, {where}, which would write "
         f"over the change; call again when it has ended, return the update of `memory.updates` "
         f"from a node or a tool of the run, or, where nothing runs any more (a killed process, a "
         f"breakpoint of one call), pass `wait=0` to `memory.of`"

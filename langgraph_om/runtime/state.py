@@ -49,6 +49,13 @@ def values_of(state: Any, key: str) -> Any:
     return (values or {}) if is_wrapped else state
 
 
+def as_state(given: Any, key: str) -> Any:
+    """Return a state; a plain list of messages is one without memory."""
+    # A `StateSnapshot` is a tuple, too.
+    is_plain = isinstance(given, list | tuple) and not hasattr(given, "values")
+    return {key: list(given)} if is_plain else given
+
+
 def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     """Return the messages of a state.
 

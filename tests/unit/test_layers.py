@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- reading <- runtime <- features <- options, "
-    "inspection, adoption, searching, deletion <- memory <- integrations <- mcp <- cli, web "
-    "<- __init__, __main__"
+    "inspection, adoption, searching, deletion <- summarizing, handle <- memory "
+    "<- integrations <- mcp <- cli, web <- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- items <- additions <- events, tokens, effects, forms, search "

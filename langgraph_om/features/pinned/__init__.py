@@ -24,22 +24,14 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
-from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ItemError
-from langgraph_om.runtime.acting import (
-    Handle,
-    Update,
-    Updates,
-    awaited,
-    check_text,
-    make_act_id,
-    waited,
-)
+from langgraph_om.runtime.acting import Update, check_text, make_act_id
+from langgraph_om.runtime.runner import StepRunner
 
 _ROOM: Final = 1000
 """Tokens of all of them."""
@@ -262,78 +254,40 @@ class Pinning(Feature):
         return fill("pinned_messages", messages="\n\n".join(blocks)) if blocks else ""
 
 
-class PinUpdates(Updates):
-    """The updates with which a person pins messages."""
+def pin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
+    """Return the update that pins a message of a state."""
+    wanted = check_text("message_id", message_id)
+    settings, record = runner.settings, runner.record(state)
+    found = [each for each in runner.conversation(state) if each.id == wanted]
+    if not found:
+        msg = (
+            f"no message has the id {wanted!r}; pass the id of one that is in the state. One that "
+            f"was evicted can be noted with `remember`"
+        )
+        raise ItemError(msg)
+    others = [each for each in list_pinned(record) if each["id"] != wanted]
+    taken = sum(settings.counter.count_text(each["text"]) for each in others)
+    message = read_message(found[-1], settings, _ROOM - taken)
+    if message is None:
+        msg = (
+            f"{len(others)} pinned messages take {taken} tokens, which leaves no room for another; "
+            f"unpin one"
+        )
+        raise ItemError(msg)
+    return _write_update(runner, [message], [])
 
-    def pin_message(self, message_id: str, *, state: Any) -> Update:
-        """Return the update of `om` that keeps a message in the Actor's sight, word for word.
 
-        Args:
-            message_id: The id of a message of the conversation.
-            state: As for `llm_input_messages`.
-
-        Raises:
-            ConfigurationError: When the id is blank.
-            ItemError: When the conversation has no such message, or there is no room for it.
-        """
-        wanted, runner = check_text("message_id", message_id), self._runner
-        settings, record = runner.settings, runner.record(state)
-        found = [each for each in runner.conversation(state) if each.id == wanted]
-        if not found:
-            msg = (
-                f"no message has the id {wanted!r}; pass the id of one that is in the state. One "
-                f"that was evicted can be noted with `remember`"
-            )
+def unpin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
+    """Return the update that lets go of a message, which is looked up in a state."""
+    wanted = check_text("message_id", message_id)
+    if state is not None:
+        ids = [each["id"] for each in list_pinned(runner.record(state))]
+        if wanted not in ids:
+            msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
             raise ItemError(msg)
-        others = [each for each in list_pinned(record) if each["id"] != wanted]
-        taken = sum(settings.counter.count_text(each["text"]) for each in others)
-        message = read_message(found[-1], settings, _ROOM - taken)
-        if message is None:
-            msg = (
-                f"{len(others)} pinned messages take {taken} tokens, which leaves no room for "
-                f"another; unpin one"
-            )
-            raise ItemError(msg)
-        return self._write([message], [])
-
-    def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which a message is shown as any other.
-
-        Args:
-            message_id: Its id.
-            state: With one, an `ItemError` is raised here where it is not pinned.
-
-        Raises:
-            ConfigurationError: When the id is blank.
-            ItemError: When the state has no such pinned message.
-        """
-        wanted = check_text("message_id", message_id)
-        if state is not None:
-            ids = [each["id"] for each in list_pinned(self._runner.record(state))]
-            if wanted not in ids:
-                msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
-                raise ItemError(msg)
-        return self._write([], [wanted])
-
-    def _write(self, pin: list[PinnedMessage], unpin: list[str]) -> Update:
-        event = _write_change(make_act_id(), iso(self._runner.clock()), pin, unpin)
-        return [cast("dict[str, Any]", event)]
+    return _write_update(runner, [], [wanted])
 
 
-class PinActs(Handle):
-    """The methods of a thread's memory that keep messages in the Actor's sight.
-
-    They return the id of the act.
-    """
-
-    @waited
-    def pin_message(self, message_id: str) -> Requests[str]:
-        """Keep a message in the Actor's sight, word for word."""
-        return self._change(PinUpdates(self._runner).pin_message, message_id)
-
-    @waited
-    def unpin_message(self, message_id: str) -> Requests[str]:
-        """Show a message as any other again."""
-        return self._change(PinUpdates(self._runner).unpin_message, message_id)
-
-    apin_message, aunpin_message = awaited(pin_message), awaited(unpin_message)
+def _write_update(runner: StepRunner, pin: list[PinnedMessage], unpin: list[str]) -> Update:
+    event = _write_change(make_act_id(), iso(runner.clock()), pin, unpin)
+    return [cast("dict[str, Any]", event)]

@@ -69,7 +69,6 @@ from langgraph_om.reading import (
     list_searched,
     read_hidden_id,
 )
-from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
@@ -458,51 +457,23 @@ class Recall(Feature):
         return StateSource(who.thread_id, entries, title, groups, find_groups)
 
 
-class Recallable:
-    """The methods of a memory with which an application recalls."""
+def find_tool(runner: StepRunner) -> BaseTool | None:
+    """Return the tool that the Actor's model is given."""
+    recall: Recall | None = runner.settings.features.find("recall")
+    return recall.tool if recall is not None and recall.is_bound and runner.enabled else None
 
-    _runner: StepRunner
 
-    @property
-    def recall_tool(self) -> BaseTool | None:
-        """The tool that pages back to raw messages, when `retrieval` is on."""
-        recall: Recall | None = self._runner.settings.features.find("recall")
-        if recall is None or not recall.is_bound or not self._runner.enabled:
-            return None
-        return recall.tool
-
-    def recall(
-        self,
-        /,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Answer as the tool `recall` does, without a graph.
-
-        A search leaves out the observations that an Actor with this state sees; `search` does not.
-
-        Args:
-            state: As for `llm_input_messages`, or a mapping with the conversation alone.
-            config: The run's configuration, which says whose conversation it is.
-            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
-            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
-                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
-
-        Returns:
-            What was asked for, or one field `error` or `hint` that says what to write instead.
-
-        Raises:
-            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
-            TypeError: When there is no such argument.
-        """
-        refuse_unknown_arguments(args)
-        recall: Recall | None = self._runner.settings.features.find("recall")
-        if recall is None:
-            msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
-            raise ConfigurationError(msg)
-        return recall.answer_call(state, args, config=config, store=store)
-
-    arecall = threaded(recall)
+def answer_call(
+    runner: StepRunner,
+    state: Any,
+    args: Mapping[str, Any],
+    config: RunnableConfig | None,
+    store: Any,
+) -> dict[str, Any]:
+    """Answer as the tool does, without a graph."""
+    refuse_unknown_arguments(args)
+    recall: Recall | None = runner.settings.features.find("recall")
+    if recall is None:
+        msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
+        raise ConfigurationError(msg)
+    return recall.answer_call(state, args, config=config, store=store)

@@ -29,7 +29,6 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import belongs_to, derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import Requests
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Apart, count
 from langgraph_om.core.prompts import fill, load
@@ -51,8 +50,6 @@ from langgraph_om.features.standing.words import (
     read_own,
     read_words,
 )
-from langgraph_om.runtime.acting import Handle, awaited, waited
-from langgraph_om.runtime.runner import StepRunner
 
 NAME: Final = "standing"
 """The feature's name, which its groups have."""
@@ -386,33 +383,6 @@ class Standing(Feature):
         days = [f"{rule.day}: " if rule.day else "" for rule in rules]
         lines = [f'* {day}"{rule.words}"' for day, rule in zip(days, rules, strict=True)]
         return fill("standing_rules", rules=escape("\n".join(lines)))
-
-
-class WithRules:
-    """The method of a memory that lists standing instructions."""
-
-    _runner: StepRunner
-
-    def rules(self, state: Any) -> list[StandingInstruction]:
-        """Return the user's standing instructions that are in force, oldest first; asks no model.
-
-        The user ends one by saying so; `forget` with its words ends it as well.
-
-        Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
-        """
-        return read_rules(self._runner.record(state))
-
-
-class RuleActs(Handle):
-    """The method of a thread's memory that lists standing instructions."""
-
-    @waited
-    def rules(self) -> Requests[list[StandingInstruction]]:
-        """Return the user's standing instructions that are in force, oldest first."""
-        return read_rules(self._runner.record((yield from self._read())))
-
-    arules = awaited(rules)
 
 
 def _build_group(group: Group, text: str, tokens: int, number: int) -> Group:

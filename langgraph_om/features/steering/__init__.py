@@ -22,7 +22,6 @@ from langgraph_om.core.additions import (
     run_beside,
 )
 from langgraph_om.core.content.message_keys import belongs_to
-from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected, list_items
 from langgraph_om.core.observe.transcript import format_day
@@ -47,176 +46,46 @@ from langgraph_om.features.steering.acts import (
     steer,
     write_item,
 )
-from langgraph_om.runtime.acting import (
-    Handle,
-    Update,
-    Updates,
-    awaited,
-    check_text,
-    make_act_id,
-    waited,
-)
+from langgraph_om.runtime.acting import Update, check_text, make_act_id
+from langgraph_om.runtime.runner import StepRunner
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
 _TYPICAL_HEAD = "* 🔴 (09:12) "
 
 
-class SteeringUpdates(Updates):
-    """The updates with which a person changes the log."""
-
-    def remember(self, text: str, *, date: date | str | None = None, state: Any = None) -> Update:
-        """Return the update of `om` that adds what a person wants to be remembered.
-
-        The log says that a person noted it, and no reflection changes it.
-
-        Args:
-            text: What to remember, such as `"User lives in Ghent"`.
-            date: The day it is about: a date, or its ISO text. `None`: today.
-            state: The thread's state, so that today is that of its user.
-
-        Raises:
-            ConfigurationError: When the text is blank or has more than 4000 characters, or the date
-                cannot be read.
-        """
-        runner, now = self._runner, self._runner.clock()
-        settings = runner.settings
-        if state is not None:
-            settings = runner.settings_for(runner.record(state), runner.conversation(state))
-        words, local = _check_item(text), now.astimezone(settings.timezone)
-        heading = f"Date: {format_day(_read_day(date) or local.date())}"
-        head = f"* 🔴 ({local:%H:%M}) " if date is None else "* 🔴 "
-        item = write_item(head, words, NOTED)
-        tokens = settings.counter.count_text(f"{heading}\n{item}")
-        return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
-
-    def forget(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that takes an item out of the log.
-
-        The messages it was noted from stay where they are, and so do earlier checkpoints.
-
-        Args:
-            item: The item's id, as `view` shows it, or words of it, in any case.
-            state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
-                an `ItemError` is raised here; else when the update is written, which in a tool
-                would end the run.
-
-        Raises:
-            ConfigurationError: When `item` is blank.
-            ItemError: When the state's log has no such item, or several; the message lists
-                candidates.
-        """
-        return self._change("forget", item, state)
-
-    def correct(self, item: str, text: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that puts another text in the place of an item.
-
-        The log says that a person corrected it, and no reflection changes it.
-
-        Args:
-            item: As for `forget`.
-            text: What is right.
-            state: As for `forget`.
-
-        Raises:
-            ConfigurationError: When `item` or `text` is blank.
-            ItemError: As `forget` does.
-        """
-        return self._change("correct", item, state, text)
-
-    def pin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which no reflection changes an item.
-
-        Args:
-            item: As for `forget`.
-            state: As for `forget`.
-
-        Raises:
-            ConfigurationError: When `item` is blank.
-            ItemError: As `forget` does.
-        """
-        return self._change("pin", item, state)
-
-    def unpin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which reflections may change an item again.
-
-        Args:
-            item: As for `forget`; one that a person pinned or wrote.
-            state: As for `forget`.
-
-        Raises:
-            ConfigurationError: When `item` is blank.
-            ItemError: As `forget` does; when the update is written, also where the item is not
-                pinned.
-        """
-        return self._change("unpin", item, state)
-
-    def undo(self, act: str | None = None) -> Update:
-        """Return the update of `om` that takes back what a person did to the log.
-
-        Args:
-            act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
-                as `om["steered"]` and `view` have it. `None`: the newest that still stands.
-        """
-        return [{**_start("undo", self._runner.clock()), "item": act}]
-
-    def _change(
-        self, action: SteeringAction, item: str, state: Any, text: str | None = None
-    ) -> Update:
-        wanted, runner = check_text("item", item), self._runner
-        if state is not None:
-            record = runner.record(state)
-            wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
-        event = {**_start(action, runner.clock()), "item": wanted}
-        if text is not None:
-            event["text"] = _check_item(text)
-            typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
-            event["tokens"] = runner.settings.counter.count_text(typical)
-        return [event]
+def remember(runner: StepRunner, text: str, day: date | str | None, state: Any) -> Update:
+    """Return the update that adds what a person wants to be remembered."""
+    now, settings = runner.clock(), runner.settings
+    if state is not None:
+        settings = runner.settings_for(runner.record(state), runner.conversation(state))
+    words, local = _check_item(text), now.astimezone(settings.timezone)
+    heading = f"Date: {format_day(_read_day(day) or local.date())}"
+    head = f"* 🔴 ({local:%H:%M}) " if day is None else "* 🔴 "
+    item = write_item(head, words, NOTED)
+    tokens = settings.counter.count_text(f"{heading}\n{item}")
+    return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
 
 
-class SteeringActs(Handle):
-    """The methods of a thread's memory with which a person changes the log.
+def change(
+    runner: StepRunner, action: SteeringAction, item: str, state: Any, text: str | None = None
+) -> Update:
+    """Return the update that does something to an item, which is looked up in a state."""
+    wanted = check_text("item", item)
+    if state is not None:
+        record = runner.record(state)
+        wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
+    event = {**_start(action, runner.clock()), "item": wanted}
+    if text is not None:
+        event["text"] = _check_item(text)
+        typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
+        event["tokens"] = runner.settings.counter.count_text(typical)
+    return [event]
 
-    They return the id of the act, as `om["steered"]` has it and `undo` takes it.
-    """
 
-    @property
-    def _changes(self) -> SteeringUpdates:
-        return SteeringUpdates(self._runner)
-
-    @waited
-    def remember(self, text: str, *, date: date | str | None = None) -> Requests[str]:
-        """Add what a person wants to be remembered; no reflection changes it."""
-        return self._act(lambda state: self._changes.remember(text, date=date, state=state))
-
-    @waited
-    def forget(self, item: str) -> Requests[str]:
-        """Take an item out of the log; its messages and earlier checkpoints stay."""
-        return self._change(self._changes.forget, item)
-
-    @waited
-    def correct(self, item: str, text: str) -> Requests[str]:
-        """Put another text in the place of an item; no reflection changes it."""
-        return self._change(self._changes.correct, item, text)
-
-    @waited
-    def pin(self, item: str) -> Requests[str]:
-        """Let no reflection change an item."""
-        return self._change(self._changes.pin, item)
-
-    @waited
-    def unpin(self, item: str) -> Requests[str]:
-        """Let reflections change an item again that a person pinned or wrote."""
-        return self._change(self._changes.unpin, item)
-
-    @waited
-    def undo(self, act: str | None = None) -> Requests[str]:
-        """Take back what a person did: the act of this id, or the newest that stands."""
-        return self._act(lambda _: self._changes.undo(act))
-
-    aremember, aforget, acorrect = awaited(remember), awaited(forget), awaited(correct)
-    apin, aunpin, aundo = awaited(pin), awaited(unpin), awaited(undo)
+def undo(runner: StepRunner, act: str | None) -> Update:
+    """Return the update that takes back an act."""
+    return [{**_start("undo", runner.clock()), "item": act}]
 
 
 def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:

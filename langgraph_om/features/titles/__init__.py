@@ -16,7 +16,7 @@ from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import CallReply, EffectFlow, Requests, Storage, Warn
+from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
 from langgraph_om.core.step.step import Feature, HintPlace, Step
@@ -36,61 +36,21 @@ from langgraph_om.features.titles.title import (
     tell_found,
     tell_title,
 )
-from langgraph_om.runtime.acting import (
-    Handle,
-    Update,
-    Updates,
-    awaited,
-    check_text,
-    make_act_id,
-    waited,
-)
+from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.flows import RunFlow
+from langgraph_om.runtime.runner import StepRunner
 
 
-class TitleUpdates(Updates):
-    """The update with which a person gives a thread a title."""
-
-    def set_title(self, text: str | None) -> Update:
-        """Return the update of `om` that gives the thread a title, which memory never changes.
-
-        The archive, and with it `threads`, has the title with the thread's next step.
-
-        Args:
-            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
-                may make titles again.
-
-        Raises:
-            ConfigurationError: When the text is blank or too long.
-        """
-        title = None if text is None else " ".join(check_text("text", text).split())
-        if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
-            msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
-            raise ConfigurationError(msg)
-        told = {"id": make_act_id(), "title": title, "at": iso(self._runner.clock())}
-        return [{"type": "titled", "by": "person", **told}]
-
-
-class TitleActs(Handle):
-    """The methods of a thread's memory about its title."""
-
-    @waited
-    def title(self) -> Requests[str | None]:
-        """Return the thread's title; `None` while it has none."""
-        return read_title(self._runner.record((yield from self._read())))
-
-    @waited
-    def set_title(self, text: str | None) -> Requests[str]:
-        """Give the thread a title that memory never changes; `None` gives it back.
-
-        Returns:
-            The id of the act.
-        """
-        return self._act(lambda _: TitleUpdates(self._runner).set_title(text))
-
-    atitle, aset_title = awaited(title), awaited(set_title)
+def set_title(runner: StepRunner, text: str | None) -> Update:
+    """Return the update that gives the thread a title, or gives it back."""
+    title = None if text is None else " ".join(check_text("text", text).split())
+    if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
+        msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
+        raise ConfigurationError(msg)
+    told = {"id": make_act_id(), "title": title, "at": iso(runner.clock())}
+    return [{"type": "titled", "by": "person", **told}]
 
 
 ACTS: Final = (

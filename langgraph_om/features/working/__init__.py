@@ -135,13 +135,7 @@ class KnownOfUser(Feature):
         delete_stored(store, resource_id)
 
 
-class HasWorkingMemory:
-    """What a memory says of its working memory."""
-
-    _runner: StepRunner
-
-    @property
-    def working_memory(self) -> WorkingMemory | None:
-        """The working memory, as the option has it; `None` without one."""
-        feature = self._runner.settings.features.find(WORKING_NAME)
-        return cast("KnownOfUser", feature).memory if feature is not None else None
+def find_working_memory(runner: StepRunner) -> WorkingMemory | None:
+    """Return the working memory of the option."""
+    feature = runner.settings.features.find(WORKING_NAME)
+    return cast("KnownOfUser", feature).memory if feature is not None else None

@@ -1,0 +1,420 @@
+"""The memory of one thread, `memory.of(graph, config)`, and the updates that change it."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_om import adoption, deletion, searching
+from langgraph_om.adoption import AdoptReport, Progress
+from langgraph_om.core.config.options import check_count
+from langgraph_om.core.effects import Requests, call_function
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features import moving, pinned, steering, titles
+from langgraph_om.features.standing import StandingInstruction, read_rules
+from langgraph_om.features.titles.title import read_title
+from langgraph_om.inspection import MemoryView, build_view, read_history, read_status
+from langgraph_om.runtime.acting import GraphThread, Update, awaited, waited
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.searching import SearchHit
+
+
+class Updates:
+    """Updates of `om` with which a person changes what is remembered; nothing is written here.
+
+    For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
+    `Command(update=...)`. The methods of `memory.of(graph, config)` write them.
+    """
+
+    def __init__(self, runner: StepRunner) -> None:
+        self._runner = runner
+
+    def remember(self, text: str, *, date: date | str | None = None, state: Any = None) -> Update:
+        """Return the update of `om` that adds what a person wants to be remembered.
+
+        The log says that a person noted it, and no reflection changes it.
+
+        Args:
+            text: What to remember, such as `"User lives in Ghent"`.
+            date: The day it is about: a date, or its ISO text. `None`: today.
+            state: The thread's state, so that today is that of its user.
+
+        Raises:
+            ConfigurationError: When the text is blank or has more than 4000 characters, or the date
+                cannot be read.
+        """
+        return steering.remember(self._runner, text, date, state)
+
+    def forget(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` that takes an item out of the log.
+
+        The messages it was noted from stay where they are, and so do earlier checkpoints.
+
+        Args:
+            item: The item's id, as `view` shows it, or words of it, in any case.
+            state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
+                an `ItemError` is raised here; else when the update is written, which in a tool
+                would end the run.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: When the state's log has no such item, or several; the message lists
+                candidates.
+        """
+        return steering.change(self._runner, "forget", item, state)
+
+    def correct(self, item: str, text: str, *, state: Any = None) -> Update:
+        """Return the update of `om` that puts another text in the place of an item.
+
+        The log says that a person corrected it, and no reflection changes it.
+
+        Args:
+            item: As for `forget`.
+            text: What is right.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` or `text` is blank.
+            ItemError: As `forget` does.
+        """
+        return steering.change(self._runner, "correct", item, state, text)
+
+    def pin(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which no reflection changes an item.
+
+        Args:
+            item: As for `forget`.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does.
+        """
+        return steering.change(self._runner, "pin", item, state)
+
+    def unpin(self, item: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which reflections may change an item again.
+
+        Args:
+            item: As for `forget`; one that a person pinned or wrote.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does; when the update is written, also where the item is not
+                pinned.
+        """
+        return steering.change(self._runner, "unpin", item, state)
+
+    def undo(self, act: str | None = None) -> Update:
+        """Return the update of `om` that takes back what a person did to the log.
+
+        Args:
+            act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
+                as `om["steered"]` and `view` have it. `None`: the newest that still stands.
+        """
+        return steering.undo(self._runner, act)
+
+    def pin_message(self, message_id: str, *, state: Any) -> Update:
+        """Return the update of `om` that keeps a message in the Actor's sight, word for word.
+
+        Args:
+            message_id: The id of a message of the conversation.
+            state: As for `llm_input_messages`.
+
+        Raises:
+            ConfigurationError: When the id is blank.
+            ItemError: When the conversation has no such message, or there is no room for it.
+        """
+        return pinned.pin_message(self._runner, message_id, state)
+
+    def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
+        """Return the update of `om` after which a message is shown as any other.
+
+        Args:
+            message_id: Its id.
+            state: With one, an `ItemError` is raised here where it is not pinned.
+
+        Raises:
+            ConfigurationError: When the id is blank.
+            ItemError: When the state has no such pinned message.
+        """
+        return pinned.unpin_message(self._runner, message_id, state)
+
+    def set_title(self, text: str | None) -> Update:
+        """Return the update of `om` that gives the thread a title, which memory never changes.
+
+        The archive, and with it `threads`, has the title with the thread's next step.
+
+        Args:
+            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
+                may make titles again.
+
+        Raises:
+            ConfigurationError: When the text is blank or too long.
+        """
+        return titles.set_title(self._runner, text)
+
+
+class ThreadMemory:
+    """The memory of one thread: `memory.of(graph, config)`.
+
+    Each method reads or writes the thread as it is then, and has a coroutine function of the same
+    name with an `a` before it: `await thread.aremember(...)`. Those that change memory return the
+    id of the act, and raise `ThreadBusyError` where a run under way would write over it.
+    """
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        graph: Any,
+        config: RunnableConfig,
+        *,
+        as_node: str | None = None,
+        wait: float = 30.0,
+    ) -> None:
+        self._runner = runner
+        self._thread = GraphThread(runner, graph, config, as_node=as_node, wait=wait)
+        self._updates, self.thread_id = Updates(runner), self._thread.id
+
+    def __repr__(self) -> str:
+        return f"ThreadMemory({self.thread_id!r})"
+
+    # --- See it ----------------------------------------------------------------------------------
+
+    @waited
+    def view(self, *, history: bool = False) -> Requests[MemoryView]:
+        """Return a readable summary; asks no model.
+
+        Args:
+            history: Whether to show what each of the last ten generations of the log changed.
+        """
+        state = yield from self._thread.read()
+        states = (yield from self._thread.list_generations(10)) if history else None
+        read = partial(build_view, self._runner, state, states, self.thread_id)
+        view: MemoryView = yield from call_function(read, "om_view")
+        return view
+
+    @waited
+    def status(self) -> Requests[dict[str, Any]]:
+        """Return the `data` of `data-om-status`; asks no model."""
+        read = partial(read_status, self._runner, (yield from self._thread.read()))
+        status: dict[str, Any] = yield from call_function(read, "om_view")
+        return status
+
+    @waited
+    def history(self, limit: int = 10) -> Requests[list[MemoryRecord]]:
+        """Return the last record of each generation of the log in the thread, newest first.
+
+        Args:
+            limit: How many generations to return at most.
+        """
+        check_count("limit", limit)
+        yield from self._thread.read()
+        return read_history((yield from self._thread.list_generations(limit)), limit)
+
+    @waited
+    def rules(self) -> Requests[list[StandingInstruction]]:
+        """Return the user's standing instructions that are in force, oldest first."""
+        return read_rules(self._runner.record((yield from self._thread.read())))
+
+    @waited
+    def title(self) -> Requests[str | None]:
+        """Return the thread's title; `None` while it has none."""
+        return read_title(self._runner.record((yield from self._thread.read())))
+
+    @waited
+    def search(
+        self,
+        query: str,
+        *,
+        before: datetime | str | None = None,
+        after: datetime | str | None = None,
+        role: str | None = None,
+        tool_name: str | None = None,
+        limit: int = 8,
+    ) -> Requests[list[SearchHit]]:
+        """Find messages and observations of the thread by words, the best first; asks no model.
+
+        Messages that left the state by `evict` are found in the archive. What was forgotten or
+        corrected is not found. With `retrieval={"vector": True}`, the graph's store is searched by
+        meaning, too.
+
+        Args:
+            query: As for `ObservationalMemory.search`, and so are the others.
+            before: Only what was said before this time.
+            after: Only what was said at this time or later.
+            role: Only messages of this role.
+            tool_name: Only calls of this tool and their results.
+
+        Raises:
+            ConfigurationError: When an argument cannot be meant, or the thread is not the user's
+                whom the configuration names.
+            ArchiveError: When the archive's storage fails.
+        """
+        limits = {"before": before, "after": after, "role": role, "tool_name": tool_name}
+        return searching.search_thread(self._thread, query, limit, **limits)
+
+    aview, astatus, ahistory = awaited(view), awaited(status), awaited(history)
+    arules, atitle, asearch = awaited(rules), awaited(title), awaited(search)
+
+    # --- Change it -------------------------------------------------------------------------------
+
+    @waited
+    def remember(self, text: str, *, date: date | str | None = None) -> Requests[str]:
+        """Add what a person wants to be remembered; no reflection changes it."""
+        return self._thread.act(lambda now: self._updates.remember(text, date=date, state=now))
+
+    @waited
+    def forget(self, item: str) -> Requests[str]:
+        """Take an item out of the log; its messages and earlier checkpoints stay."""
+        return self._thread.act(lambda now: self._updates.forget(item, state=now))
+
+    @waited
+    def correct(self, item: str, text: str) -> Requests[str]:
+        """Put another text in the place of an item; no reflection changes it."""
+        return self._thread.act(lambda now: self._updates.correct(item, text, state=now))
+
+    @waited
+    def pin(self, item: str) -> Requests[str]:
+        """Let no reflection change an item."""
+        return self._thread.act(lambda now: self._updates.pin(item, state=now))
+
+    @waited
+    def unpin(self, item: str) -> Requests[str]:
+        """Let reflections change an item again that a person pinned or wrote."""
+        return self._thread.act(lambda now: self._updates.unpin(item, state=now))
+
+    @waited
+    def undo(self, act: str | None = None) -> Requests[str]:
+        """Take back what a person did: the act of this id, or the newest that stands."""
+        return self._thread.act(lambda _: self._updates.undo(act))
+
+    @waited
+    def pin_message(self, message_id: str) -> Requests[str]:
+        """Keep a message in the Actor's sight, word for word."""
+        return self._thread.act(lambda now: self._updates.pin_message(message_id, state=now))
+
+    @waited
+    def unpin_message(self, message_id: str) -> Requests[str]:
+        """Show a message as any other again."""
+        return self._thread.act(lambda now: self._updates.unpin_message(message_id, state=now))
+
+    @waited
+    def set_title(self, text: str | None) -> Requests[str]:
+        """Give the thread a title that memory never changes; `None` gives it back.
+
+        Returns:
+            The id of the act.
+        """
+        return self._thread.act(lambda _: self._updates.set_title(text))
+
+    aremember, aforget, acorrect = awaited(remember), awaited(forget), awaited(correct)
+    apin, aunpin, aundo = awaited(pin), awaited(unpin), awaited(undo)
+    apin_message, aunpin_message = awaited(pin_message), awaited(unpin_message)
+    aset_title = awaited(set_title)
+
+    # --- Ask memory's models ---------------------------------------------------------------------
+
+    @waited
+    def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
+        """Observe what a long thread has already, so that its next turn need not wait for that.
+
+        What is left fits the window. Without it, the first turn with memory does the same.
+
+        Args:
+            progress: Called after each batch that was observed, with an `AdoptProgress`.
+
+        Raises:
+            ConfigurationError: When the graph has no memory, the thread waits in the middle of a
+                run, or its state is none.
+            ThreadBusyError: When a run is under way.
+            ArchiveError: When the archive's storage fails.
+        """
+        return adoption.observe(self._thread, progress)
+
+    @waited
+    def observe(self) -> Requests[AdoptReport]:
+        """Observe all that the thread has unobserved, now, because its session ends.
+
+        Jobs at work for it are waited for, what they made is put into the log, and the rest is
+        observed, however little it is. With a shared log, the other threads then know it. A tool
+        call without an answer stays.
+
+        Returns:
+            What it came to; `error` says why something is left, where it failed. With memory
+            switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
+
+        Raises:
+            ConfigurationError: As for `adopt`.
+            ThreadBusyError: As for `adopt`.
+            ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
+        """
+        return adoption.observe(self._thread, everything=True)
+
+    @waited
+    def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
+        """Condense the thread's observations once, now, however small they are.
+
+        A reflection at work for it is waited for first. Pinned items and standing instructions
+        stay, as in each reflection.
+
+        Args:
+            instruction: Told to the Reflector this once, such as `"Keep names and amounts; let go
+                of small talk."`, behind `reflection={"instruction": ...}`.
+
+        Returns:
+            What it came to; `log_tokens` is the size now, and `error` says why nothing changed,
+            where it failed. With memory switched off for this run, nothing is done.
+
+        Raises:
+            ConfigurationError: As for `adopt`, or when `instruction` is no text.
+            ThreadBusyError: As for `adopt`.
+            ObserverError: As for `observe`.
+        """
+        return adoption.reflect(self._thread, instruction)
+
+    aadopt, aobserve, areflect = awaited(adopt), awaited(observe), awaited(reflect)
+
+    # --- Move and delete it ----------------------------------------------------------------------
+
+    @waited
+    def move_to(self, resource_id: str) -> Requests[str]:
+        """Give the thread to another user or entity, as `move_thread` of the memory does.
+
+        It is the user's whom `config` names until then. Waits for a run under way, and notes the
+        new owner in the thread's state, so that a further run of the former one is refused at once.
+
+        Args:
+            resource_id: Whose it is to be.
+
+        Returns:
+            The id of the act.
+
+        Raises:
+            ConfigurationError: As `move_thread`, or when `config` names no whole thread.
+            ThreadBusyError: When a run goes on for too long. Where it began meanwhile, archive and
+                store are moved already, and the same call moves the rest.
+            ArchiveError: As `move_thread`.
+        """
+        return moving.move_to(self._thread, resource_id)
+
+    @waited
+    def delete(self) -> Requests[list[str]]:
+        """Delete the thread: messages, observations, search entries, jobs and checkpoints.
+
+        Returns:
+            As `delete_thread` of the memory: the threads whose checkpoints are left and may hold
+            words of it. The thread itself is one of them behind a `RemoteGraph`; delete it with the
+            server's client.
+
+        Raises:
+            ConfigurationError: As `delete_thread` of the memory.
+            ArchiveError: As `delete_thread` of the memory.
+        """
+        return deletion.delete_from_graph(self._thread)
+
+    amove_to, adelete = awaited(move_to), awaited(delete, deletion.afulfil_in_thread)
