@@ -22,9 +22,9 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import blank_record, list_ranges, write_ranges
 from langgraph_om.errors import ArchiveError, ConfigurationError, SourceError
-from langgraph_om.features import ACTS
 from langgraph_om.inspection import ArchivedMemory
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.acting import Update
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -258,7 +258,10 @@ class _Doors:
         ] = None,
     ) -> str:
         """Add an item to what the agent remembers of the user; nothing condenses it later."""
-        return await self._change("remember", {"text": text, "date": date})
+        await self._change(
+            lambda memory: self._updates.remember(text, date=date, state=memory.state(None))
+        )
+        return "It is remembered."
 
     async def forget(
         self,
@@ -268,7 +271,8 @@ class _Doors:
         ],
     ) -> str:
         """Take an item out of what the agent remembers; the messages it came from stay."""
-        return await self._change("forget", {"item": item})
+        await self._change(lambda memory: self._updates.forget(item, state=memory.state(None)))
+        return "It is forgotten; the messages it came from stay."
 
     async def read_observations(self) -> str:
         """What the agent remembers of the user; without a shared log, of the newest threads."""
@@ -286,15 +290,8 @@ class _Doors:
 
         return await self._in_thread(ask)
 
-    async def _change(self, name: str, given: Mapping[str, Any]) -> str:
-        act = next(act for act in ACTS if act.name == name)
-
-        def change(memory: ArchivedMemory) -> str:
-            update = act.build(self._updates, given, memory.state(None))
-            memory.change(update)
-            return act.done
-
-        return await self._in_thread(change)
+    async def _change(self, build: Callable[[ArchivedMemory], Update]) -> None:
+        await self._in_thread(lambda memory: memory.change(build(memory)))
 
     async def _in_thread(self, read: Callable[[ArchivedMemory], _T]) -> _T:
         """Read the memory of the caller's resource beside the event loop."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
@@ -21,7 +20,6 @@ from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.cli.doctor import advise_on_price, diagnose, name_actor_of
 from langgraph_om.cli.sources import ArchiveSource, Source, hide_password, open_source
-from langgraph_om.core.additions import Act, Listing
 from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
@@ -31,11 +29,13 @@ from langgraph_om.core.page.page import diff_logs
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
-from langgraph_om.features import ACTS, LISTINGS
+from langgraph_om.features import pinned, standing
+from langgraph_om.features.steering import describe_act
 from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import Sampling
+from langgraph_om.runtime.acting import Update
 from langgraph_om.searching import Lookup, build_request
 
 
@@ -309,13 +309,21 @@ def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
     return FOUND_SOMETHING if lines else DONE
 
 
-def list_rows(
-    listing: Listing, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
-) -> int:
-    """List what a feature keeps."""
-    rows = listing.read(runner_of(memory).record(source.state(args.thread)))
-    cells = [[row[name] or "" for name in listing.columns] for row in rows]
-    out.rows(rows, listing.columns, cells)
+def list_rules(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List the user's standing instructions."""
+    rows = standing.list_rows(runner_of(memory).record(source.state(args.thread)))
+    return _list(rows, ("id", "day", "thread", "state", "words"), out)
+
+
+def list_pinned(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List the messages that a person pinned."""
+    rows = pinned.list_rows(runner_of(memory).record(source.state(args.thread)))
+    return _list(rows, ("id", "role", "shown", "text"), out)
+
+
+def _list(rows: Sequence[Sequence[str | None]], names: Sequence[str], out: Output) -> int:
+    cells = [[cell or "" for cell in row] for row in rows]
+    out.rows([dict(zip(names, row, strict=True)) for row in rows], names, cells)
     return DONE
 
 
@@ -369,23 +377,93 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     return FOUND_SOMETHING if found.advice else DONE
 
 
-def change(
-    act: Act, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
-) -> int:
-    """Change what is remembered, as a person."""
-    clearing = act.clearing
-    if clearing is not None and (args.text is None) != args.clear:
-        msg = f"`{act.name}` needs a text, or `--clear` to {clearing.help}; pass one of them"
+# What a person changes.
+
+
+def remember(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Add an item that no reflection changes."""
+    state = source.state(args.thread)
+    update = memory.updates.remember(args.text, date=args.date, state=state)
+    return _change_log(source, args, out, update, "remembered")
+
+
+def pin(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Let no reflection change an item."""
+    update = memory.updates.pin(args.item, state=source.state(args.thread))
+    return _change_log(source, args, out, update, "pinned")
+
+
+def unpin(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Let reflections change an item again."""
+    update = memory.updates.unpin(args.item, state=source.state(args.thread))
+    return _change_log(source, args, out, update, "not pinned any more")
+
+
+def forget(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Take an item out of the log."""
+    update = memory.updates.forget(args.item, state=source.state(args.thread))
+    return _change_log(source, args, out, update, "forgotten")
+
+
+def correct(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Put another text in the place of an item."""
+    update = memory.updates.correct(args.item, args.text, state=source.state(args.thread))
+    return _change_log(source, args, out, update, "corrected")
+
+
+def undo(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Take back what a person did."""
+    return _change_log(source, args, out, memory.updates.undo(args.act), "undone")
+
+
+def pin_message(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Keep a message in the agent's sight."""
+    update = memory.updates.pin_message(args.text, state=source.state(args.thread))
+    return _change(source, args, out, update, "done")
+
+
+def unpin_message(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Show a message as any other again."""
+    update = memory.updates.unpin_message(args.text, state=source.state(args.thread))
+    return _change(source, args, out, update, "done")
+
+
+def set_title(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Give a thread a title, or take it back."""
+    if (args.text is None) != args.clear:
+        msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
         raise ConfigurationError(msg)
-    update = act.build(memory.updates, vars(args), source.state(args.thread))
+    update = memory.updates.set_title(args.text)
+    title = update[0]["title"]
+    done = f'the title is "{title}"; `--clear` takes it back'
+    told = "the title is gone; memory makes titles again" if args.clear else done
+    return _change(source, args, out, update, told, title=title)
+
+
+def _change_log(source: Source, args: Namespace, out: Output, update: Update, done: str) -> int:
+    """Write what changes an item, and tell its words and how to take it back."""
+
+    def tell(act: str) -> str:
+        words = describe_act(source.state(args.thread)["om"], act)
+        return f"{done}: {words}\n`langgraph-om undo --act {act}` takes it back"
+
+    return _change(source, args, out, update, tell)
+
+
+def _change(
+    source: Source,
+    args: Namespace,
+    out: Output,
+    update: Update,
+    told: str | Callable[[str], str],
+    **more: Any,
+) -> int:
     source.write(args.thread, update)
-    done = {"id": update[0]["id"], "action": act.name}
+    act = update[0]["id"]
     if out.as_json:
-        out.value({**done, **{key: update[0][key] for key in act.tells}})
+        out.value({"id": act, "action": args.command, **more})
     else:
-        told = clearing.told if clearing is not None and args.clear else act.told
-        what = act.what(source.state(args.thread)["om"], update[0]["id"])
-        out.text(told.format_map({**update[0], "what": what}))
+        out.text(told if isinstance(told, str) else told(act))
     return DONE
 
 
@@ -493,8 +571,8 @@ def build_parser() -> ArgumentParser:
     _add_views(add)
     _add_server(add)
     add("doctor", doctor, "say what costs what in the prompt, and what to do about it")
-    for listing in LISTINGS:
-        add(listing.name, partial(list_rows, listing), listing.help)
+    add("rules", list_rules, "list the user's standing instructions")
+    add("pinned", list_pinned, "list the messages that a person pinned")
     _add_acts(add)
     return parser
 
@@ -621,16 +699,26 @@ def _add_source(parser: ArgumentParser) -> None:
 
 
 def _add_acts(add: _Add) -> None:
-    for act in ACTS:
-        own = add(act.name, partial(change, act), act.help)
-        for argument in act.arguments:
-            name = f"--{argument.name}" if argument.is_option else argument.name
-            options: dict[str, Any] = {"metavar": argument.metavar} if argument.metavar else {}
-            if act.clearing is not None and not argument.is_option:
-                options["nargs"] = "?"
-            own.add_argument(name, help=argument.help, **options)
-        if act.clearing is not None:
-            own.add_argument("--clear", action="store_true", help=act.clearing.help)
+    item = "an item's id, or words of it"
+    shown = add("pin-message", pin_message, "keep a message in the agent's sight, word for word")
+    shown.add_argument("text", metavar="message", help="the id of a message")
+    left = add("unpin-message", unpin_message, "show a message as any other again")
+    left.add_argument("text", metavar="message", help="the id of a pinned message")
+    added = add("remember", remember, "add an item that no reflection changes")
+    added.add_argument("text", help="what to remember")
+    added.add_argument("--date", help="the day it is about, such as 2026-03-02; default: today")
+    add("pin", pin, "let no reflection change an item").add_argument("item", help=item)
+    add("unpin", unpin, "let reflections change an item again").add_argument("item", help=item)
+    gone = add("forget", forget, "take an item out of the log; its messages stay")
+    gone.add_argument("item", help=item)
+    corrected = add("correct", correct, "put another text in the place of an item")
+    corrected.add_argument("item", help=item)
+    corrected.add_argument("text", help="what is right")
+    undone = add("undo", undo, "take back what a person did")
+    undone.add_argument("--act", metavar="ID", help="which; default: the newest that stands")
+    named = add("title", set_title, "give a thread a title, which memory never changes")
+    named.add_argument("text", nargs="?", help="the title, of at most 120 characters")
+    named.add_argument("--clear", action="store_true", help="let memory make titles again")
 
 
 def _import(option: str, name: str) -> Any:

@@ -104,12 +104,6 @@ ReflectionOptions = core.ReflectionOptions
 ReflectionConfig = core.ReflectionConfig
 
 
-ACTS = tuple(act for feature in FEATURES for act in feature.acts)
-"""What features let a person do, on the command line and on the page of a memory."""
-LISTINGS = tuple(listing for feature in FEATURES for listing in feature.listings)
-"""What of features the command lists."""
-
-
 for feature in FEATURES:
     if feature.additions is not None:
         additions.add(feature.name, feature.additions)

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 try:
@@ -56,8 +56,10 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import ACTS
+from langgraph_om.features.steering.acts import SteeringAction
+from langgraph_om.features.titles.title import is_named
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.acting import Update
 from langgraph_om.runtime.state import values_of
 from langgraph_om.web.thread_page import (
     MESSAGES,
@@ -88,26 +90,48 @@ __all__ = ["memory_app"]
 
 
 DONE: Final = {
-    **{act.name: act.done for act in ACTS},
-    **{act.clearing.name: act.clearing.done for act in ACTS if act.clearing},
+    "remember": "It is remembered.",
+    "pin": "It is pinned: no reflection changes it.",
+    "unpin": "It is not pinned any more.",
+    "forget": "An item that stood here is forgotten.",
+    "correct": "It is corrected.",
+    "undo": "The last change is undone.",
+    "pin-message": "The message is pinned: the agent reads it in each prompt.",
+    "unpin-message": "The message is not pinned any more.",
+    "title": "The thread has its title.",
+    "untitle": "Memory names the thread.",
 }
-"""Said when a change is made."""
+"""Said when a change is made, by the `action` of its form."""
 MAX_BODY: Final = 64 * 1024
 """Bytes of a form that is read."""
 
 
-def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
+def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> Update:
     """Return the update of `om` that a form asks for."""
-    action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
-    act = next((act for act in ACTS if act.name == action), None)
-    cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
-    if cleared is not None:
-        return cleared.build(memory.updates, {"text": None}, state)
-    if act is None:
-        *known, last = DONE
-        msg = f"`action` is {action!r}; pass {', '.join(known)} or {last}"
-        raise ConfigurationError(msg)
-    return act.build(memory.updates, {**given, "act": form.get("act") or None}, state)
+    updates, item, text = memory.updates, form.get("item", ""), form.get("text", "")
+    match form.get("action", ""):
+        case "remember":
+            update = updates.remember(text, state=state)
+        case "pin":
+            update = updates.pin(item, state=state)
+        case "unpin":
+            update = updates.unpin(item, state=state)
+        case "forget":
+            update = updates.forget(item, state=state)
+        case "correct":
+            update = updates.correct(item, text, state=state)
+        case "undo":
+            update = updates.undo(form.get("act") or None)
+        case "pin-message":
+            update = updates.pin_message(text, state=state)
+        case "unpin-message":
+            update = updates.unpin_message(text, state=state)
+        case "title" | "untitle" as action:
+            update = updates.set_title(text if action == "title" else None)
+        case action:
+            msg = f"`action` is {action!r}; pass one of {', '.join(DONE)}"
+            raise ConfigurationError(msg)
+    return update
 
 
 def is_from_our_page(headers: Mapping[str, str]) -> bool:
@@ -336,15 +360,16 @@ class _Pages:
         query = dict(request.query_params)
         shown = await asyncio.to_thread(read_page, self._memory, thread, state, query, self._prices)
         done = DONE.get(query.get("done", ""))
+        is_undone = query.get("done") in get_args(SteeringAction)
         return _render(
             request,
             "thread.html",
             **shown,
             thread=thread,
-            acts=ACTS if self._edit else (),
+            edit=self._edit,
             done=done,
             place=_find_place(self._memory, request, shown["record"]) if done else None,
-            undo=_find_undo(query) if self._edit else None,
+            undo=query.get("act") if self._edit and is_undone else None,
             generations=list(pairwise(history)),
             has_history=asks,
             is_live=True,
@@ -413,14 +438,6 @@ def _kept(wanted: Wanted) -> dict[str, str]:
     return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
 
 
-def _find_undo(query: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the act that takes back the change before, and the id of that change."""
-    act = next((act for act in ACTS if act.name == query.get("done")), None)
-    if act is None or act.undone_by is None or not query.get("act"):
-        return None
-    return act.undone_by, query["act"]
-
-
 def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
     """Return the number of the item at which a change is told; `None` for the head of the page."""
     at, items = read_number(request.query_params.get("at", "")), list_items(record["log"])
@@ -477,6 +494,7 @@ def read_page(
     turns, usage = read_turns(talk), list_usage(record)
     return {
         "title": write_title(record),
+        "is_named": is_named(record),
         "record": record,
         "user": record["resource_id"],
         "windows": list_windows(status),

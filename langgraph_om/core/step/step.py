@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import Framing, make_view
 from langgraph_om.core.actor.view import View
-from langgraph_om.core.additions import Act, Additions, Listing, Log, ShownValue
+from langgraph_om.core.additions import Additions, Log, ShownValue
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.config.thresholds import ActorWindows
@@ -207,10 +207,6 @@ class Feature:
     """The package beside whose code its prompts lie; empty where it has none."""
     configs: ClassVar[Mapping[str, type]] = {}
     """The dataclasses of its options that are mappings, by the options' names."""
-    acts: ClassVar[tuple[Act, ...]] = ()
-    """What it lets a person do, on the command line and on the page of a memory."""
-    listings: ClassVar[tuple[Listing, ...]] = ()
-    """What of it the command lists."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     writing_tools: tuple[str, ...] = ()

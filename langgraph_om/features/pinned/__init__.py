@@ -12,10 +12,7 @@ from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import (
-    Act,
     Additions,
-    Argument,
-    Listing,
     ShownValue,
     as_event,
     name_fields,
@@ -136,36 +133,17 @@ def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedM
     }
 
 
-def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
+def list_rows(record: MemoryRecord) -> list[tuple[str, ...]]:
+    """Return id, role, how much is shown, and text of each pinned message."""
     return [
-        {
-            "id": each["id"],
-            "role": each["role"],
-            "shown": "whole" if each["is_whole"] else "in part",
-            "text": " ".join(each["text"].split()),
-        }
+        (
+            each["id"],
+            each["role"],
+            "whole" if each["is_whole"] else "in part",
+            " ".join(each["text"].split()),
+        )
         for each in list_pinned(record)
     ]
-
-
-ACTS: Final = (
-    Act(
-        name="pin-message",
-        help="keep a message in the agent's sight, word for word",
-        arguments=(Argument("text", "the id of a message", "Id of a message"),),
-        build=lambda updates, given, state: updates.pin_message(given["text"], state=state),
-        label="Pin the message",
-        done="The message is pinned: the agent reads it in each prompt.",
-    ),
-    Act(
-        name="unpin-message",
-        help="show a message as any other again",
-        arguments=(Argument("text", "the id of a pinned message", "Id of a pinned message"),),
-        build=lambda updates, given, state: updates.unpin_message(given["text"], state=state),
-        label="Unpin the message",
-        done="The message is not pinned any more.",
-    ),
-)
 
 
 class Pinning(Feature):
@@ -185,15 +163,6 @@ class Pinning(Feature):
         told={"pinned": _note_told},
         beside={"deleted": lambda record, _: record.pop("pinned", None)},
         shown=_show,
-    )
-    acts = ACTS
-    listings = (
-        Listing(
-            name="pinned",
-            help="list the messages that a person pinned",
-            columns=("id", "role", "shown", "text"),
-            read=_list_rows,
-        ),
     )
 
     def collect(self, step: Step) -> None:

@@ -17,7 +17,6 @@ from langgraph_om.core.additions import (
     AddedChange,
     Additions,
     Advice,
-    Listing,
     Log,
     LogChange,
     as_event,
@@ -59,8 +58,6 @@ MOST_OF_LOG: Final = 4
 """Instructions take a quarter of the log's threshold at most, since no reflection shortens them."""
 MOST_LEFT_OUT: Final = 20
 """How many instructions without room are known."""
-_COLUMNS: Final = ("id", "day", "thread", "state", "words")
-"""Of the list of instructions."""
 
 
 class LeftOut(TypedDict):
@@ -249,15 +246,18 @@ def _advise(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
         )
 
 
-def _list_rows(record: MemoryRecord) -> list[dict[str, Any]]:
-    rows: list[Any] = [
-        (rule.id, rule.day, rule.thread_id, "in force", rule.words) for rule in read_rules(record)
+def list_rows(record: MemoryRecord) -> list[tuple[str | None, ...]]:
+    """Return id, day, thread, state and words of each instruction, and of those without room."""
+    return [
+        *(
+            (each.id, each.day, each.thread_id, "in force", each.words)
+            for each in read_rules(record)
+        ),
+        *(
+            (None, each["day"], each["thread_id"], "no room", each["words"])
+            for each in list_left_out(record)
+        ),
     ]
-    rows += [
-        (None, each["day"], each["thread_id"], "no room", each["words"])
-        for each in list_left_out(record)
-    ]
-    return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
 
 def _find_room(settings: Settings) -> int:
@@ -282,14 +282,6 @@ class Standing(Feature):
         },
         erase=_erase,
         advice=_advise,
-    )
-    listings = (
-        Listing(
-            name="rules",
-            help="list the user's standing instructions",
-            columns=_COLUMNS,
-            read=_list_rows,
-        ),
     )
 
     def describe_marks(self, held: str) -> str:

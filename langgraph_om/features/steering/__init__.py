@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
 from typing import Any, Final, cast
 
 from langgraph_om.core.additions import (
-    Act,
     AddedChange,
     Additions,
-    Argument,
     Log,
     as_event,
     name_fields,
@@ -23,7 +20,7 @@ from langgraph_om.core.additions import (
 )
 from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.events import iso
-from langgraph_om.core.items import is_protected, list_items
+from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
@@ -187,91 +184,12 @@ def _threads_of(act: SteeredItem) -> set[str | None]:
     return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
 
 
-# What a person may do.
-
-
-_ITEM: Final = Argument("item", "an item's id, or words of it")
-
-
-def _tell(done: str) -> str:
-    return f"{done}: {{what}}\n`langgraph-om undo --act {{id}}` takes it back"
-
-
-def _read_what(record: Mapping[str, Any], act_id: str) -> str:
+def describe_act(record: Mapping[str, Any], act_id: str) -> str:
     """Return the words of an item before an act and after it."""
     acts = [act for act in list_acts(record) if act["id"] == act_id]
     groups = [group for act in acts for group in (act["before"], act["after"]) if group]
     words = [item.words for group in groups for item in list_items([group], [])]
     return " -> ".join(dict.fromkeys(words))
-
-
-_act: Final = partial(Act, what=_read_what, undone_by="undo")
-
-ACTS: Final = (
-    _act(
-        name="remember",
-        help="add an item that no reflection changes",
-        arguments=(
-            Argument("text", "what to remember", "Remember that ..."),
-            Argument("date", "the day it is about, such as 2026-03-02; default: today"),
-        ),
-        build=lambda updates, given, state: updates.remember(
-            given["text"], date=given.get("date"), state=state
-        ),
-        label="Remember",
-        done="It is remembered.",
-        told=_tell("remembered"),
-    ),
-    _act(
-        name="pin",
-        help="let no reflection change an item",
-        arguments=(_ITEM,),
-        build=lambda updates, given, state: updates.pin(given["item"], state=state),
-        label="Pin",
-        done="It is pinned: no reflection changes it.",
-        told=_tell("pinned"),
-        is_offered=lambda item: not is_protected(item.group),
-    ),
-    _act(
-        name="unpin",
-        help="let reflections change an item again",
-        arguments=(_ITEM,),
-        build=lambda updates, given, state: updates.unpin(given["item"], state=state),
-        label="Unpin",
-        done="It is not pinned any more.",
-        told=_tell("not pinned any more"),
-        is_offered=lambda item: bool(item.group.get("person")),
-    ),
-    _act(
-        name="forget",
-        help="take an item out of the log; its messages stay",
-        arguments=(_ITEM,),
-        build=lambda updates, given, state: updates.forget(given["item"], state=state),
-        label="Forget",
-        done="An item that stood here is forgotten.",
-        told=_tell("forgotten"),
-    ),
-    _act(
-        name="correct",
-        help="put another text in the place of an item",
-        arguments=(_ITEM, Argument("text", "what is right")),
-        build=lambda updates, given, state: updates.correct(
-            given["item"], given["text"], state=state
-        ),
-        label="Correct",
-        done="It is corrected.",
-        told=_tell("corrected"),
-    ),
-    _act(
-        name="undo",
-        help="take back what a person did",
-        arguments=(Argument("act", "which; default: the newest that stands", metavar="ID"),),
-        build=lambda updates, given, _: updates.undo(given.get("act")),
-        label="Undo the last change",
-        done="The last change is undone.",
-        told=_tell("undone"),
-    ),
-)
 
 
 # Its part of a step.
@@ -296,7 +214,6 @@ class Steering(Feature):
         written={"steered": _write},
         erase=_erase,
     )
-    acts = ACTS
 
     def before_actor(self, step: Step) -> None:
         """Tell of the acts that nobody was told of."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Act, Argument, Clearing, find_label
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
@@ -51,36 +51,6 @@ def set_title(runner: StepRunner, text: str | None) -> Update:
         raise ConfigurationError(msg)
     told = {"id": make_act_id(), "title": title, "at": iso(runner.clock())}
     return [{"type": "titled", "by": "person", **told}]
-
-
-ACTS: Final = (
-    Act(
-        name="title",
-        help="give a thread a title, which memory never changes",
-        arguments=(
-            Argument(
-                "text",
-                "the title, of at most 120 characters",
-                "Title of this thread",
-                longest=LABEL_CHARACTERS,
-            ),
-        ),
-        build=lambda updates, given, _: updates.set_title(given["text"]),
-        label="Name it",
-        done="The thread has its title.",
-        told='the title is "{title}"; `--clear` takes it back',
-        tells=("title",),
-        value=read_title,
-        clearing=Clearing(
-            name="untitle",
-            help="let memory make titles again",
-            label="Let memory name it",
-            done="Memory names the thread.",
-            told="the title is gone; memory makes titles again",
-            is_offered=is_named,
-        ),
-    ),
-)
 
 
 # --- Options -------------------------------------------------------------------------------------
@@ -217,7 +187,6 @@ class NamedThreads(Feature):
 
     name = "named_threads"
     lives_by = "title"
-    acts = ACTS
 
     def before_actor(self, step: Step) -> None:
         """Tell the stream, once."""
