@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from langgraph_om.archive import StoreUse
+from langgraph_om.archive import IN_STORE, StoreUse
 from langgraph_om.core.effects import Requests, call_function
-from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import list_keepers
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.working.storage import delete_stored
 from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.drivers import aperform
 from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
@@ -49,15 +50,15 @@ def delete_thread(
 ) -> Requests[list[str]]:
     """Delete a thread; return the threads whose checkpoints are left."""
     owner, began = resource_id, time.time_ns()
-    keepers = _find_keepers(runner, "delete_thread", store, checkpointer)
+    _check_reach(runner, ["index"], store, checkpointer)
     if checkpointer is not None:
         yield from call_graph(checkpointer, "delete_thread", thread_id)
     runner.spans.clear()
-    for erase in runner.settings.features.having("erase_thread"):
-        owner = erase(thread_id, resource_id, runner.clock)
+    archiving = runner.settings.parts.archive
+    if archiving is not None:
+        owner = archiving.erase_thread(thread_id, resource_id, runner.clock)
     if store is not None:
-        for keeper in keepers:
-            keeper.delete_thread(thread_id, owner, store)
+        (runner.settings.parts.meaning or Meaning()).delete_thread(thread_id, owner, store)
     runner.forget([thread_id])
     record_deletion(thread_id, owner, began)
     others = _list_archived(runner, owner) if owner and _is_shown_in_others(runner, owner) else []
@@ -79,7 +80,7 @@ def delete_resource(
 ) -> Requests[list[str]]:
     """Delete all threads of a resource; return the threads whose checkpoints are left."""
     began = time.time_ns()
-    keepers = _find_keepers(runner, "delete_resource", store, checkpointer)
+    _check_reach(runner, ["index", "working"], store, checkpointer)
     threads, left = _list_archived(runner, resource_id), list[str]()
     if checkpointer is not None:
         for thread_id in threads:
@@ -89,11 +90,12 @@ def delete_resource(
     else:
         left = [*threads]
     runner.spans.clear()
-    for erase in runner.settings.features.having("erase_resource"):
-        erase(resource_id)
+    if runner.settings.parts.archive is not None:
+        runner.settings.parts.archive.erase_resource(resource_id)
     if store is not None:
-        for keeper in keepers:
-            keeper.delete_resource(resource_id, threads, store)
+        meaning = runner.settings.parts.meaning or Meaning()
+        meaning.delete_resource(resource_id, threads, store)
+        delete_stored(store, resource_id)
     runner.forget(threads, resource_id)
     record_deletion(None, resource_id, began)
     return left
@@ -117,16 +119,15 @@ def _delete_unarchived(
                 continue
             yield from call_graph(checkpointer, "delete_thread", thread_id)
             done.append(thread_id)
-            if known is not None:  # it is nobody's there
-                for erase in runner.settings.features.having("erase_thread"):
-                    erase(thread_id, None, runner.clock)
+            archiving = runner.settings.parts.archive
+            if known is not None and archiving is not None:  # it is nobody's there
+                archiving.erase_thread(thread_id, None, runner.clock)
 
 
 def _is_shown_in_others(runner: StepRunner, resource_id: str) -> bool:
     """Return whether what is known of a thread is shown in others of its resource, too."""
     has_log = runner.archive is not None and runner.archive.record_revision(resource_id) > 0
-    features = runner.settings.features.all
-    return has_log or any(feature.shows_other_threads for feature in features)
+    return has_log or runner.settings.parts.inject is not None
 
 
 def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
@@ -139,17 +140,22 @@ def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
     return found
 
 
-def _find_keepers(runner: StepRunner, hook: str, store: Any, checkpointer: Any) -> list[Feature]:
-    """Return the features that have a hook to delete what they keep in the graph's store."""
+def _check_reach(
+    runner: StepRunner, uses: Sequence[StoreUse], store: Any, checkpointer: Any
+) -> None:
+    """Check that a deletion reaches all that there is.
+
+    Args:
+        uses: What it deletes in the graph's store, where other processes may have put it.
+
+    Raises:
+        ConfigurationError: When something would be left.
+    """
     archive = runner.archive
-    keepers = [
-        keeper for keeper in list_keepers(runner.settings.features) if hook in vars(type(keeper))
-    ]
     used: set[StoreUse] = set(runner.store_uses)
     if archive is not None:
         used |= archive.noted_stores()
-    names = {keeper.store_use: keeper.kept_in_store for keeper in keepers}
-    kept = [names[use] for use in sorted(used & names.keys())]
+    kept = [IN_STORE[use] for use in uses if use in used]
     if store is None and kept:
         msg = (
             f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "
@@ -157,9 +163,8 @@ def _find_keepers(runner: StepRunner, hook: str, store: Any, checkpointer: Any) 
         )
         raise ConfigurationError(msg)
     # The results of `BackgroundBuffering` end with the process, and so do its jobs.
-    is_kept_here = runner.settings.features.having("forget") or (
-        isinstance(runner.buffering, ForgettingExecutor)
-        and not isinstance(runner.buffering, BackgroundBuffering)
+    is_kept_here = isinstance(runner.buffering, ForgettingExecutor) and not isinstance(
+        runner.buffering, BackgroundBuffering
     )
     if archive is None and store is None and checkpointer is None and not is_kept_here:
         msg = (
@@ -168,7 +173,6 @@ def _find_keepers(runner: StepRunner, hook: str, store: Any, checkpointer: Any) 
             "`checkpointer=...`"
         )
         raise ConfigurationError(msg)
-    return keepers
 
 
 def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[list[str]]:

@@ -54,6 +54,8 @@ from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.features.steering import render_acts
+from langgraph_om.features.steering.acts import list_acts
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_stored_record, values_of
 
@@ -283,11 +285,7 @@ def build_view(
         is_closed=runner.is_closed,
         history=read_generations(runner, states, 10) if states is not None else (),
         apart=runner.list_apart(record),
-        sections=[
-            written
-            for write in runner.settings.features.having("section")
-            if (written := write(record)) is not None
-        ],
+        sections=[written] if (written := render_acts(list_acts(record))) else [],
     )
 
 
@@ -309,33 +307,31 @@ def _look(runner: StepRunner, state: Any) -> tuple[MemoryRecord, StatusData, int
 def read_generations(runner: StepRunner, states: Any, limit: int) -> list[MemoryRecord]:
     """Return the last record of each generation: of states, or of a resource's log by its id."""
     check_count("limit", limit)
-    read = runner.settings.features.first("read_history")
-    if isinstance(states, str) and read is not None:
-        records: list[MemoryRecord] = read(runner.archive, states, limit)
-        return records
+    sharing, archive = runner.settings.parts.sharing, runner.archive
+    if isinstance(states, str) and sharing is not None and archive is not None:
+        return sharing.read_history(archive, states, limit)
     return read_history(states, limit)
 
 
 def read_log_as_of(runner: StepRunner, states: Any, moment: datetime) -> str:
     """Return the observation log as it was at a time: of states, or of a resource by its id."""
-    read = runner.settings.features.first("read_history")
-    if isinstance(states, str) and read is not None:
-        found = read(runner.archive, states, 1, moment)
+    sharing, archive = runner.settings.parts.sharing, runner.archive
+    if isinstance(states, str) and sharing is not None and archive is not None:
+        found = sharing.read_history(archive, states, 1, moment)
         return render_log_as_of(found[0], moment) if found else ""
     return read_observations_as_of(states, moment)
 
 
 def restore(runner: StepRunner, resource_id: str, generation: int) -> MemoryRecord:
     """Put an earlier generation of a resource's log in force again."""
-    restore = runner.settings.features.first("restore")
-    if restore is None:
+    sharing, archive = runner.settings.parts.sharing, runner.archive
+    if sharing is None or archive is None:
         msg = (
             '`restore` is for scope="resource"; a thread\'s record is put in force again by '
             '`graph.update_state(config, {"om": record})`'
         )
         raise ConfigurationError(msg)
-    record: MemoryRecord = restore(runner.archive, resource_id, generation, runner.clock())
-    return record
+    return sharing.restore(archive, resource_id, generation, runner.clock())
 
 
 # --- The memory in an archive --------------------------------------------------------------------

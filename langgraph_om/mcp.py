@@ -140,7 +140,7 @@ class _Doors:
         check_memory(memory)
         self._refusal = refusal
         self._runner, self._store, self._resource = runner_of(memory), store, resource_id
-        recall = self._runner.settings.features.find("recall")
+        recall = self._runner.settings.parts.recall
         if memory.archive is None or recall is None or recall.config.scope != "resource":
             msg = (
                 "`memory` reads only the thread that it is in; for a server pass one with "

@@ -129,8 +129,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
     @property
     def tools(self) -> list[BaseTool]:
         """The tools to bind to the Actor's model, beside the agent's own."""
-        hooks = self._runner.settings.features.having("list_tools") if self.enabled else ()
-        return [tool for list_tools in hooks for tool in list_tools()]
+        parts = self._runner.settings.parts
+        if not self.enabled:
+            return []
+        return [
+            *([] if parts.recall is None else parts.recall.list_tools()),
+            *([] if parts.working is None else parts.working.list_tools()),
+        ]
 
     def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
         """Return a function that calls the Actor's model with memory, again with less if refused.
@@ -520,22 +525,19 @@ class ObservationalMemory(metaclass=NoMiddleware):
             working_memory: With that option, the value to show: a text or a JSON object, such as
                 `memory.working_memory.get(store, resource_id)`.
         """
-        runner, scope = self._runner, self._scope(config, working_memory=working_memory)
+        runner, scope = self._runner, RunScope(self._runner, config)
+        if runner.settings.parts.working is not None:
+            runner.settings.parts.working.accept(scope, working_memory)
+        elif working_memory is not None:
+            msg = (
+                "`working_memory` is given to a step; pass ObservationalMemory(working_memory=...) "
+                "too"
+            )
+            raise ConfigurationError(msg)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
         return (yield from supervise(flow, runner.context(config))).result
 
     astep = awaited(step)
-
-    def _scope(self, config: RunnableConfig | None, **given: Any) -> RunScope:
-        """Return the run around a step, with what its caller hands in for features."""
-        scope = RunScope(self._runner, config, given=given)
-        for accept in self._runner.settings.features.having("accept"):
-            accept(scope)
-        for name, value in scope.given.items():
-            if value is not None:
-                msg = f"`{name}` is given to a step; pass ObservationalMemory({name}=...) too"
-                raise ConfigurationError(msg)
-        return scope
 
     @waited
     def observe_messages(

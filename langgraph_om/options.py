@@ -49,7 +49,7 @@ from langgraph_om.features import (
     ObservationOptions,
     ReflectionConfig,
     ReflectionOptions,
-    choose_features,
+    choose_parts,
     list_configs,
 )
 from langgraph_om.models.model_value import ModelValue
@@ -308,9 +308,9 @@ def read_options(given: Mapping[str, Any]) -> StepRunner:
         settings.observation,
         settings.reflection,
         is_checked=given["enabled"],
-        features=settings.features,
+        parts=settings.parts,
     )
-    if settings.features.storage is None and isinstance(given["buffering"], ServerBuffering):
+    if settings.parts.storage is None and isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
             "the worker know each other's jobs; set `archive` too, for both"
@@ -335,8 +335,8 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
     observation, reflection, thresholds = _resolve_limits(given, budget)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
-    features = choose_features(Setup(given, observation, reflection, counter))
-    counter = features.count_as_shown(counter)
+    parts = choose_parts(Setup(given, observation, reflection, counter))
+    counter = parts.count_as_shown(counter)
     hides_ids = given["obscure_thread_ids"]
     return Settings(
         thresholds=thresholds,
@@ -349,8 +349,8 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
         transforms=hooks.transforms,
-        hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
-        features=features,
+        hides_ids=parts.sharing is not None if hides_ids is None else hides_ids,
+        parts=parts,
     )
 
 

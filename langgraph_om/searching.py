@@ -150,29 +150,26 @@ class Lookup:
         """Return the ids of the observations in a resource's log, by the threads they are about."""
         known = archive.thread(who.thread_id) if who.resource_id is None else None
         resource = known.resource_id if known is not None else who.resource_id
-        read = self.settings.features.first("read_history")
-        if read is None or resource is None:
+        sharing = self.settings.parts.sharing
+        if sharing is None or resource is None:
             return {}
-        records: list[MemoryRecord] = read(archive, resource, 1)
+        records = sharing.read_history(archive, resource, 1)
         found: dict[str, set[str]] = {}
         for group in records[0]["log"] if records else ():
             found.setdefault(cast("str", group["thread_id"]), set()).add(group["id"])
         return found
 
     def _find_near(self, who: Identity, store: Any, *, in_resource: bool) -> FindGroups | None:
-        find_near = self.settings.features.first("find_near")
-        if find_near is None or store is None:
+        meaning = self.settings.parts.meaning
+        if meaning is None or store is None:
             return None
 
         def find(query: str, limit: int) -> list[RecallHit]:
             try:
-                found: list[RecallHit] = find_near(
-                    query, limit, who, store, in_resource=in_resource
-                )
+                return meaning.find_near(query, limit, who, store, in_resource=in_resource)
             except SearchError as error:  # words are found all the same
                 logger.warning("thread %r: %s", who.thread_id, error)
                 return []
-            return found
 
         return find
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing
 
 from langgraph_om.archive.protocol import (
+    IN_STORE,
     ArchivedHit,
     ArchivedMessage,
     ArchivedThread,
@@ -23,6 +24,7 @@ if typing.TYPE_CHECKING:
     from langgraph_om.archive.sql.archive import SQLAlchemyArchive
 
 __all__ = [
+    "IN_STORE",
     "ArchivedHit",
     "ArchivedMessage",
     "ArchivedThread",

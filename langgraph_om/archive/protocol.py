@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -34,8 +35,14 @@ Deleted: TypeAlias = Literal["thread", "resource"]
 CLAIM_SECONDS: Final = 300.0
 """How long a claim lasts: a job of a worker that was killed begins again after that."""
 
-StoreUse: TypeAlias = str
-"""Names what a LangGraph store has of threads: "index", their texts, or what a feature keeps."""
+StoreUse: TypeAlias = Literal["index", "working"]
+"""What a LangGraph store has of threads or of a user."""
+
+IN_STORE: Final[Mapping[StoreUse, str]] = {
+    "index": "the texts that search by meaning has put into the graph's store",
+    "working": "the working memory in the graph's store",
+}
+"""What that is, for an error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import NO_FEATURES, Features
+from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import (
     find_cache_life,
@@ -82,7 +82,7 @@ def plan(
     window: Window,
     thresholds: Thresholds,
     now: datetime,
-    features: Features = NO_FEATURES,
+    parts: Parts = NO_PARTS,
 ) -> Decision:
     """Decide what memory does next.
 
@@ -98,10 +98,10 @@ def plan(
     if activation is not None:
         return activation
     if not _has_just_failed(record, window) and not _has_waited(record, thresholds):
-        blocking = _decide_blocking(record, window, thresholds, features)
+        blocking = _decide_blocking(record, window, thresholds, parts)
         if blocking is not None:
             return blocking
-    return _decide_buffering(record, window, thresholds, live, features)
+    return _decide_buffering(record, window, thresholds, live, parts)
 
 
 def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
@@ -299,14 +299,14 @@ def _list_newest(window: Window) -> Iterable[BaseMessage]:
 
 
 def _decide_blocking(
-    record: MemoryRecord, window: Window, thresholds: Thresholds, features: Features
+    record: MemoryRecord, window: Window, thresholds: Thresholds, parts: Parts
 ) -> Decision | None:
     count = _count_to_observe(record, window, thresholds)
     if count and _has_outgrown(record, window, thresholds):
         return Decision("reflect", "reflection")
     if count:
         return Decision("observe", "observation", count)
-    more = _find_due(record, window, features) if thresholds.buffer_tokens is None else None
+    more = parts.find_due(record, window) if thresholds.buffer_tokens is None else None
     if more:
         return Decision("observe", more)
     if _is_reflection_due(record, window, thresholds):
@@ -397,13 +397,6 @@ def _count_cuts(window: Window, last: int, tokens: int) -> int:
     return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
 
 
-def _find_due(record: MemoryRecord, window: Window, features: Features) -> str | None:
-    for find in features.having("find_due"):
-        if due := find(record, window):
-            return str(due)
-    return None
-
-
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
     if tokens < max(1, thresholds.block_observations_at(window.tokens)):
@@ -431,7 +424,7 @@ def _decide_buffering(
     window: Window,
     thresholds: Thresholds,
     live: Sequence[LiveChunk],
-    features: Features,
+    parts: Parts,
 ) -> Decision:
     # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
     # fails does not make it wait, so it would be tried again without an end.
@@ -452,7 +445,7 @@ def _decide_buffering(
         end = find_chunk_end(window, covered, interval=least, most=most, stop=stop)
         if end:
             return Decision("buffer", "observation", end)
-    more = _find_due(record, window, features) if interval is not None else None
+    more = parts.find_due(record, window) if interval is not None else None
     if more:
         return Decision("buffer", more)
     start = thresholds.reflect_buffer_at

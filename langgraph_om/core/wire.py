@@ -12,13 +12,15 @@ id is LangChain's, or one derived where a message has none (`content/message_key
 # keys are required. So what a type is made of stands above it.
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, Required
+from typing import Any, Final, Literal, NotRequired, Required
 
 from typing_extensions import TypedDict
 
 Operation = str
-"""A kind of work: `"observation"` of this thread, `"reflection"` of the log, or one that a feature
-brings."""
+"""A kind of work: `"observation"` of this thread, `"reflection"` of the log, or `OTHERS`."""
+
+OTHERS: Final = "others"
+"""Observation of other threads, whose log this one shares."""
 
 Scope = Literal["thread", "resource"]
 """Whose log it is: the thread's own, or one that all threads of a resource share."""

@@ -1,17 +1,12 @@
-"""The table of features: optional behaviours of memory, one folder or file and one row each.
-
-Core, runtime and integrations know the protocol alone (`core/step/step.py:Feature`). A feature that
-is off is never entered. To remove one, delete its folder and the lines here that name it.
-"""
+"""Choose the parts of memory that the options switch on, and join their options."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from langgraph_om.core import additions, prompts
+from langgraph_om.core import additions
 from langgraph_om.core.config import options as core
-from langgraph_om.core.config.settings import Features, Setup
-from langgraph_om.core.step.step import Feature
+from langgraph_om.core.config.settings import Parts, Setup
 from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import (
@@ -40,27 +35,20 @@ from langgraph_om.features.titles import (
 )
 from langgraph_om.features.working import KnownOfUser, WorkingOptions
 
-FEATURES: tuple[type[Feature], ...] = (
+FEATURES = (
     ContinuationHints,
     AskedTitles,
     Archiving,
     Evicting,
     SharedLogs,
-    Meaning,
-    Recall,
     KnownOfUser,
     Extract,
     Standing,
     Pinning,
-    Previews,
-    Gaps,
-    ShowState,
     Injecting,
     Steering,
-    NamedThreads,
-    SuggestedTitles,
 )
-"""In the order in which they take part in a step."""
+"""Those that add to records, in the order in which their additions take effect."""
 
 
 class FeatureOptions(
@@ -105,31 +93,39 @@ ReflectionConfig = core.ReflectionConfig
 
 
 for feature in FEATURES:
-    if feature.additions is not None:
-        additions.add(feature.name, feature.additions)
-    if feature.prompts:
-        prompts.add(feature.prompts)
+    additions.add(feature.name, feature.additions)
 
 
 def list_configs() -> dict[str, type]:
-    """Return the dataclasses of the features' options that are mappings, by the options' names."""
-    return {option: kind for feature in FEATURES for option, kind in feature.configs.items()}
+    """Return the dataclasses of the options that are mappings, by the options' names."""
+    return {**AskedTitles.configs, **Recall.configs}
 
 
-def choose_features(setup: Setup) -> Features:
-    """Return the features that the options switch on, in the order of the table.
+def choose_parts(setup: Setup) -> Parts:
+    """Return the parts that the options switch on.
 
     Raises:
-        ConfigurationError: When an option of a feature cannot be meant.
+        ConfigurationError: When an option cannot be meant.
     """
-    for kind in FEATURES:
-        feature = kind.build(setup)
-        if feature is not None:
-            setup.built.append(feature)
-    return Features(tuple(setup.built))
-
-
-def list_keepers(features: Features) -> list[Feature]:
-    """Return the features that may have put something into the graph's store, on or off."""
-    kinds = [kind for kind in FEATURES if kind.store_use]
-    return [features.find(kind.name) or kind() for kind in kinds]
+    meaning = Meaning.build(setup)
+    recall = Recall.build(setup, meaning)
+    return Parts(
+        hints=ContinuationHints.build(setup),
+        asked_titles=AskedTitles.build(setup),
+        archive=Archiving.build(setup),
+        evict=Evicting.build(setup),
+        sharing=SharedLogs.build(setup),
+        meaning=meaning,
+        recall=recall,
+        working=KnownOfUser.build(setup),
+        extract=Extract.build(setup),
+        standing=Standing(),
+        pinned=Pinning(),
+        previews=Previews.build(setup, reads_on=recall is not None),
+        gaps=Gaps.build(setup),
+        show_state=ShowState(),
+        inject=Injecting.build(setup),
+        steering=Steering(),
+        named_threads=NamedThreads(),
+        suggested_titles=SuggestedTitles.build(setup),
+    )

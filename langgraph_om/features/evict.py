@@ -30,7 +30,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.effects import EffectFlow, call_storage, find_part
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import find_newest_human, select_observed
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -92,12 +92,10 @@ def read_removed(record: MemoryRecord) -> Removal:
     return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
 
 
-class Evicting(Feature):
+class Evicting:
     """Removes observed messages that the archive has."""
 
     name = "evict"
-    needs = ("archive",)
-    removes_by = "evict"
     additions = Additions(keys=EvictKeys, reducers={"evicted": note_evicted}, removed=read_removed)
 
     @classmethod
@@ -110,15 +108,12 @@ class Evicting(Feature):
             raise ConfigurationError(msg)
         return cls() if setup.options["evict"] else None
 
-    def enter(self, step: Step) -> EffectFlow[None]:
+    def take_out_resent(self, step: Step) -> EffectFlow[None]:
         """Take out what was removed before and has come back with a request."""
         step.apply((yield from take_out_resent(step)))
 
-    def collect(self, step: Step) -> EffectFlow[None]:
-        """Find what may be removed; nothing in a step in which archiving failed."""
-        archive: StepArchive | None = step.kept.get("archive")
-        if archive is None:
-            return
+    def collect(self, step: Step, archive: StepArchive) -> EffectFlow[None]:
+        """Find what may be removed."""
         request, cursor = step.window.request, step.record["cursor"]
         try:
             events = yield from find_removable(

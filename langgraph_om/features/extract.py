@@ -24,7 +24,6 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
 from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
-from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
@@ -234,7 +233,7 @@ def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
             )
 
 
-class Extract(Feature):
+class Extract:
     """Asks for values with each observation of the own thread."""
 
     name = NAME

@@ -16,7 +16,6 @@ from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.content.dates import describe_duration
 from langgraph_om.core.observe.transcript import TimedMessage, format_weekday, to_local
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import MemoryRecord
 
 SHORTEST: Final = timedelta(minutes=10)
@@ -39,7 +38,7 @@ class GapOptions(TypedDict, total=False):
     days later: Mon, May 4, 2026, 09:12]`."""
 
 
-class Gaps(Feature):
+class Gaps:
     """Shows a line before user messages that follow a pause."""
 
     name = "gaps"

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_om.archive import IN_STORE
 from langgraph_om.archive.protocol import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function
-from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import list_keepers
+from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.runner import StepRunner
-
-if TYPE_CHECKING:
-    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -58,33 +55,16 @@ def move_thread(
         raise ConfigurationError(msg)
     if runner.settings.scope == "resource":
         raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
-    keepers = _list_keepers(runner, archive, store, thread_id)
-    for keeper in keepers:
-        keeper.flush()
-    archive.move_thread(thread_id, resource_id, to_resource_id)
-    if store is not None:
-        for keeper in keepers:
-            keeper.move_thread(thread_id, resource_id, to_resource_id, store)
-    runner.forget([thread_id])
-    logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)
-
-
-def _list_keepers(
-    runner: StepRunner, archive: SQLAlchemyArchive, store: Any, thread_id: str
-) -> list[Feature]:
-    """Return the features that have something of a thread in the graph's store.
-
-    Raises:
-        ConfigurationError: When that would be left to the former owner.
-    """
-    found = list_keepers(runner.settings.features)
-    keepers = [keeper for keeper in found if "move_thread" in vars(type(keeper))]
-    used = runner.store_uses | archive.noted_stores()
-    kept = [keeper.kept_in_store for keeper in keepers if keeper.store_use in used]
-    if store is None and kept:
+    if store is None and "index" in runner.store_uses | archive.noted_stores():
         msg = (
-            f"`store` is missing, and {' and '.join(kept)} would stay the former owner's; the "
-            f"thread {thread_id!r} is not moved yet: pass the graph's store, `store=...`"
+            f"`store` is missing, and {IN_STORE['index']} would stay the former owner's; "
+            f"the thread {thread_id!r} is not moved yet: pass the graph's store, `store=...`"
         )
         raise ConfigurationError(msg)
-    return keepers
+    meaning = runner.settings.parts.meaning or Meaning()
+    meaning.flush()
+    archive.move_thread(thread_id, resource_id, to_resource_id)
+    if store is not None:
+        meaning.move_thread(thread_id, resource_id, to_resource_id, store)
+    runner.forget([thread_id])
+    logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)

@@ -171,9 +171,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         _check_fits(self.memory)
         bind_recall(self.memory)
         self.tools = self.memory.tools
-        keys = runner_of(self.memory).settings.features.join("state_keys")
-        if keys:
-            self.state_schema = add_keys(_AgentMemoryState, keys)
+        working = runner_of(self.memory).settings.parts.working
+        if working is not None:
+            self.state_schema = add_keys(_AgentMemoryState, working.state_keys)
         self._runner = runner_of(self.memory)
         self._turns = _Turns(self._runner)
         # `create_agent` looks for hooks on the class: one that is there is a superstep.
@@ -237,7 +237,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _without_recall(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """Return a request without recall where the model takes no tools; memory goes on."""
-        recall = self._runner.settings.features.find("recall")
+        recall = self._runner.settings.parts.recall
         if recall is None or binds_tools(request.model):
             return request
         recall.is_bound = False

@@ -120,7 +120,8 @@ def add_memory_nodes(
     has_last_step = runner_of(memory).has_last_step
     leave = FINISH if has_last_step else end
     nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta, actor=actor)
-    keys = runner_of(memory).settings.features.join("state_keys")
+    working = runner_of(memory).settings.parts.working
+    keys = {} if working is None else working.state_keys
     # Through it the memory nodes see the state, and it brings the channel. Messages have no reducer
     # here, so the user's own channel stays; values arrive as a plain mapping whatever the schema.
     fields: dict[str, Any] = {

@@ -5,7 +5,7 @@ A model that is named by a string is made once per role; what it refuses is reme
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,9 @@ from langgraph_om.core.config.options import (
     REFLECTOR_SETTINGS,
     ObservationConfig,
     ReflectionConfig,
-    Role,
     is_default,
 )
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.content.parts import Attachment, is_profiled
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.models.model_value import (
@@ -246,7 +245,7 @@ def choose_models(
     reflecting: ReflectionConfig,
     *,
     is_checked: bool,
-    features: Features,
+    parts: Parts,
 ) -> ModelPool:
     """Choose and check the Observer's and the Reflector's model, and those that features ask.
 
@@ -262,7 +261,7 @@ def choose_models(
         msg = f"`model` is {given}; call `{call}`, or pass a model"
         raise ConfigurationError(msg)
     observer, reflector = select_models(model, observing, reflecting)
-    roles: Sequence[Role] = features.having("role")
+    roles = [] if parts.asked_titles is None else [parts.asked_titles.role]
     models = ModelPool(
         values={
             "observer": observer,

@@ -20,7 +20,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
-from langgraph_om.core.wire import JobRequest, JobResult
+from langgraph_om.core.wire import OTHERS, JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.flows import RunContext
@@ -58,8 +58,8 @@ def build_request(
         "record": {**record, "timezone": name_zone(settings.timezone, now)},
         "settings": digest_settings(settings),
     }
-    named = (name(record, needed) for name in settings.features.having("name_messages"))
-    keys = next((keys for keys in named if keys is not None), None)
+    archiving = settings.parts.archive
+    keys = None if archiving is None else archiving.name_messages(record, needed)
     if keys is not None:
         request["message_ids"] = keys
     else:
@@ -76,7 +76,10 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     counter = "" if settings.counts_as_actor else base_of(settings.counter).identity
     values: dict[str, Any] = {"token_counter": counter}
     values |= {name: getattr(settings, name) for name in _COMPARED}
-    values |= settings.features.join("job_settings")
+    if settings.parts.hints is not None:
+        values |= settings.parts.hints.job_settings
+    if settings.parts.gaps is not None:
+        values |= settings.parts.gaps.job_settings
     observation, reflection = settings.configured or (settings.observation, settings.reflection)
     for option, config in (("observation", observation), ("reflection", reflection)):
         values |= {
@@ -102,15 +105,19 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     record = complete_record(given["record"])
     settings = settings.count_like(record).in_zone(record.get("timezone"))
     if "message_ids" in given:
-        find = settings.features.having("find_messages")[0]
-        messages = yield from find(record, given["thread_id"], given["message_ids"])
+        if settings.parts.archive is None:
+            msg = f"the job {given['cycle_id']!r} has its messages in an `archive`; set `archive`"
+            raise ConfigurationError(msg)
+        messages = yield from settings.parts.archive.find_messages(
+            record, given["thread_id"], given["message_ids"]
+        )
     else:
         messages = messages_from_dict(given["messages"])
     window = open_window(record, messages, settings.counter)
     decision = Decision("buffer", given["operation"], given["count"])
     now = datetime.fromisoformat(given["at"])
     job = None
-    if settings.features.find_worker(decision.operation) is not None:
+    if decision.operation == OTHERS:
         cycle_id = given["cycle_id"]
         return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
     if decision.operation != "observation" or decision.count <= len(window.entries):
@@ -154,9 +161,6 @@ def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
             f"{', '.join(f'`{name}`' for name in sorted(others))}; make the worker's "
             f"ObservationalMemory with the same options"
         )
-        raise ConfigurationError(msg)
-    if "message_ids" in request and not settings.features.having("find_messages"):
-        msg = f"the job {request['cycle_id']!r} has its messages in an `archive`; set `archive`"
         raise ConfigurationError(msg)
     return cast("JobRequest", request)
 

@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
 from langgraph_om.core.additions import find_deletions
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import Identity, Parts, Settings
 from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
     find_smallest,
@@ -102,7 +102,7 @@ of them."""
 
 @dataclass
 class RunScope:
-    """The run around the steps of one turn, for features that ask it."""
+    """The run around the steps of one turn."""
 
     runner: StepRunner
     config: RunnableConfig | None = None
@@ -111,11 +111,9 @@ class RunScope:
     """The graph's state; `None` outside of a graph."""
     store: Any = None
     changes: dict[str, Any] = field(default_factory=dict)
-    """What features change in the graph's state, beside the conversation and the record."""
-    kept: dict[str, Any] = field(default_factory=dict)
-    """By feature, what it keeps for the turn."""
-    given: dict[str, Any] = field(default_factory=dict)
-    """By name, what the caller of a step hands in for features."""
+    """What changes in the graph's state, beside the conversation and the record."""
+    working: str | None = None
+    """The working memory as the turn shows it; `None` until it was read."""
 
 
 @dataclass
@@ -172,11 +170,25 @@ class StepRunner:
         self.runs = Runs(self.resource_id, self.enabled)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
-        features = self.settings.features.all
-        kept = (feature.store_use for feature in features if feature.uses_store)
-        self.store_uses = frozenset(filter(None, kept))
-        for connect in self.settings.features.having("connect"):
-            self._storage += connect(self)
+        self.store_uses = list_store_uses(self.settings.parts)
+        self._storage = self._connect(self.settings.parts)
+
+    def _connect(self, parts: Parts) -> list[object]:
+        """Tell the parts what the memory runs with; return what flows call as storage."""
+        storage: list[object] = []
+        if parts.archive is not None:
+            storage += parts.archive.connect(self)
+        if parts.sharing is not None and parts.storage is not None:
+            storage.append(parts.sharing.connect(parts.storage))
+        if parts.meaning is not None:
+            parts.meaning.connect(parts.storage)
+        if parts.recall is not None:
+            parts.recall.connect(self)
+        if parts.working is not None:
+            storage += parts.working.connect(self)
+        if parts.inject is not None:
+            storage.append(parts.inject.connect(parts))
+        return storage
 
     # --- The Actor's window ----------------------------------------------------------------------
 
@@ -248,8 +260,9 @@ class StepRunner:
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
         settings = self.read_window(record)[0]
-        shows = settings.features.having("set_apart")
-        return [apart for show in shows if (apart := show(settings, record)) is not None]
+        standing = settings.parts.standing
+        apart = None if standing is None else standing.set_apart(settings, record)
+        return [] if apart is None else [apart]
 
     @property
     def agent_prompt(self) -> Any:
@@ -399,10 +412,8 @@ class StepRunner:
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
-        who = self.runs.identity(config, thread_id)
-        for identify in self.settings.features.having("identify"):
-            who = identify(who)
-        return who
+        who, archiving = self.runs.identity(config, thread_id), self.settings.parts.archive
+        return who if archiving is None else archiving.identify(who)
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state of any kind."""
@@ -419,8 +430,7 @@ class StepRunner:
     @property
     def archive(self) -> SQLAlchemyArchive | None:
         """Where conversations are kept outside of the graph's state; `None` for nowhere."""
-        storage: SQLAlchemyArchive | None = self.settings.features.storage
-        return storage
+        return self.settings.parts.storage
 
     @property
     def buffers_in_background(self) -> bool:
@@ -436,12 +446,13 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        return any(self.settings.features.having("has_last_step"))
+        parts = self.settings.parts
+        return parts.asked_titles is not None or parts.archive is not None
 
     @property
     def removes_by(self) -> str:
         """The option that has messages taken out of a graph's state; empty where none are."""
-        return str(self.settings.features.first("removes_by") or "")
+        return "" if self.settings.parts.evict is None else "evict"
 
     @property
     def is_closed(self) -> bool:
@@ -549,7 +560,7 @@ class StepRunner:
 
     def _warn_of_loss(self, step: Step) -> None:
         """Warn, once for a thread, that something takes messages out before they are observed."""
-        archived = self.settings.features.storage is not None
+        archived = self.archive is not None
         rest = "only the archive has them" if archived else "memory knows nothing of them"
         self.runs.warn_once(
             f"thread {step.record['thread_id']!r}: {len(step.lost)} message(s) of about "
@@ -586,7 +597,7 @@ class StepRunner:
         """Decide what is next, from a record in which everything is counted already."""
         settings = self.settings_in_force(record)
         window = self._window(settings, record, messages)
-        return plan(record, window, settings.thresholds, self.clock(), settings.features)
+        return plan(record, window, settings.thresholds, self.clock(), settings.parts)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
@@ -632,8 +643,8 @@ class StepRunner:
                     request=partial(build_request, job, messages, decision, now, actor),
                 )
             )
-            for release in () if is_taken else self.settings.features.having("release"):
-                yield from release(record, decision.operation)
+            if not is_taken and settings.parts.sharing is not None:
+                yield from settings.parts.sharing.release(record, decision.operation)
             started = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
@@ -722,7 +733,7 @@ class StepRunner:
         """Return a step from which a view is made, and that changes nothing.
 
         Args:
-            texts: By feature, what it shows that no record holds.
+            texts: By part, what it shows that no record holds.
         """
         who = self.identity(config) if self.runs.is_read_only(config) else None
         settings, now = self.settings_for(record, messages, who), self.clock()
@@ -754,22 +765,27 @@ class StepRunner:
         messages: Sequence[BaseMessage],
         identity: Identity,
     ) -> RunFlow[Step]:
-        """Have features read what a run is shown in which nothing is inspected or written."""
+        """Read the working memory for a run in which nothing is inspected or written."""
         settings = self.settings_for(record, messages, identity)
         step = Step(settings, record, messages, identity, self.clock(), scope=scope)
-        for read in self.settings.features.having("read"):
-            yield from read(step)
+        if settings.parts.working is not None:
+            yield from settings.parts.working.read(step)
         return step
 
     def catch_up(self, step: Step) -> RunFlow[None]:
-        """Have features bring up to date what is read of a conversation outside of inspections."""
-        for prepare in step.settings.features.having("before_tool"):
-            yield from prepare(step)
+        """Archive what a tool is about to read, outside of inspections."""
+        if step.settings.parts.archive is not None:
+            yield from step.settings.parts.archive.before_tool(step)
 
     def read_texts(self, state: Any) -> dict[str, str]:
-        """Return, by feature, what it shows that a graph's state holds."""
-        hooks = self.settings.features.having("read_text")
-        return {read.__self__.name: text for read in hooks if (text := read(state))}
+        """Return, by part, what it shows that a graph's state holds."""
+        parts = self.settings.parts
+        texts = {
+            part.name: part.read_text(state)
+            for part in (parts.working, parts.show_state)
+            if part is not None
+        }
+        return {name: text for name, text in texts.items() if text}
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -777,7 +793,7 @@ class StepRunner:
         """Wait until no background job is at work, and return whether none is left."""
         begun = time.monotonic()
         is_done = self.buffering.flush(timeout)
-        return self._flush_features(timeout, begun) and is_done
+        return self._flush_index(timeout, begun) and is_done
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
@@ -794,26 +810,31 @@ class StepRunner:
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
         """
-        for forget in self.settings.features.having("forget"):
-            forget(thread_ids, resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
             self.buffering.forget(thread_ids=thread_ids, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs, and return whether those at work have ended in time."""
         begun = time.monotonic()
-        for close in self.settings.features.having("close"):
-            close()
         is_done = self.buffering.close(timeout)
-        return self._flush_features(timeout, begun) and is_done
+        return self._flush_index(timeout, begun) and is_done
 
-    def _flush_features(self, timeout: float | None, begun: float) -> bool:
-        """Wait, as long as is left of a timeout, for what features do beside the runs."""
-        is_done = True
-        for flush in self.settings.features.having("flush"):
-            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-            is_done = flush(left) and is_done
-        return is_done
+    def _flush_index(self, timeout: float | None, begun: float) -> bool:
+        """Wait, as long as is left of a timeout, until what is new can be searched by meaning."""
+        if self.settings.parts.meaning is None:
+            return True
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+        return self.settings.parts.meaning.flush(left)
+
+
+def list_store_uses(parts: Parts) -> frozenset[StoreUse]:
+    """Return for what the graph's store is used."""
+    uses = set[StoreUse]()
+    if parts.meaning is not None:
+        uses.add(parts.meaning.store_use)
+    if parts.working is not None and parts.working.uses_store:
+        uses.add(parts.working.store_use)
+    return frozenset(uses)
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

@@ -56,7 +56,9 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.steering.acts import SteeringAction
+from langgraph_om.features.show_state import list_channels
+from langgraph_om.features.steering import find_left, render_acts
+from langgraph_om.features.steering.acts import SteeringAction, list_acts
 from langgraph_om.features.titles.title import is_named
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.acting import Update
@@ -444,11 +446,7 @@ def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRec
     if at is None or not items:
         return None
     act = request.query_params.get("act", "")
-    left = [
-        key
-        for find in runner_of(memory).settings.features.having("find_left")
-        for key in find(record, act)
-    ]
+    left = find_left(record, act)
     # A change may move an item, behind the rest of its group. One that is gone has no number.
     moved = [number for number, item in enumerate(items) if item.group["id"] in left]
     return moved[0] if moved else min(at, len(items) - 1)
@@ -488,7 +486,7 @@ def read_page(
     waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
     reader = LogReader(record, [*record["log"], *waiting], talk)
     start, stop = _find_messages(query, talk.total)
-    features, settings = runner.settings.features, step.settings
+    settings = step.settings
     prompt = read_prompt(runner, step, is_whole="prompt" in query)
     tokens = [part.tokens for part in prompt.parts]
     turns, usage = read_turns(talk), list_usage(record)
@@ -514,16 +512,8 @@ def read_page(
         "stop": stop,
         "total": talk.total,
         "values": list_values(record),
-        "of_state": [
-            value
-            for show in features.having("show_from_state")
-            for value in show(settings, values_of(state, memory.messages_key))
-        ],
-        "sections": [
-            written
-            for write in features.having("section")
-            if (written := write(record)) is not None
-        ],
+        "of_state": list_channels(settings, values_of(state, memory.messages_key)),
+        "sections": [written] if (written := render_acts(list_acts(record))) else [],
         "prompt": prompt,
         "parts": list(zip(prompt.parts, place_shares(tokens), strict=True)),
         "curves": draw_curves(turns, (prices or {}).get("agent")),

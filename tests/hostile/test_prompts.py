@@ -33,7 +33,7 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from support import groups
 from support.counters import COUNTER
 from support.examples import examples
-from support.flows import with_hints
+from support.flows import WITH_HINTS
 from support.material import deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
@@ -148,7 +148,7 @@ RECALL = recall_of("resource")
 
 
 def intro_of(recall: Any) -> str:
-    own = fill("actor_instructions", hints=with_hints().join_texts("tell_hints", "actor"))
+    own = fill("actor_instructions", hints=WITH_HINTS.tell_hints("actor"))
     return own if recall is None else f"{own}\n\n{recall.instructions({}, has_memory=True)}"
 
 

@@ -171,7 +171,7 @@ def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
     asked, state = {"mode": "search", "query": "to Lisbon"}, values(agent.graph, on_thread())
     said = next(f"h{n}" for n in range(4) if "Lisbon" in turn(n).text)
     calls = [{"name": "recall", "args": asked, "id": key} for key in ("c1", "c2")]
-    recall = runner_of(agent.memory).settings.features.find("recall")
+    recall = runner_of(agent.memory).settings.parts.recall
     first = json.dumps(recall.answer_call(state, asked, config=on_thread()))
     told = [
         AIMessage("", tool_calls=calls[:1], id="look"),
@@ -234,7 +234,7 @@ def test_a_message_of_another_thread_with_the_same_id_is_not_shown_above() -> No
         say(agent.graph, on_thread(thread, resource_id="ana"), HumanMessage(text, id="1"))
     config = on_thread("three", resource_id="ana")
     state, asked = values(agent.graph, config), {"mode": "search", "query": "boat Zorba"}
-    recall = runner_of(agent.memory).settings.features.find("recall")
+    recall = runner_of(agent.memory).settings.parts.recall
     first = json.dumps(recall.answer_call(state, {**asked, "thread_id": "one"}, config=config))
     told = [
         HumanMessage("Where?", id="2"),

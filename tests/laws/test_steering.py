@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallReply, Storage
 from langgraph_om.core.items import keep_protected, list_items
@@ -126,8 +126,8 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
-    features = Features((SharedLogs(),) if scope == "resource" else ())
-    config = replace(setup(), features=features)
+    parts = Parts(sharing=SharedLogs() if scope == "resource" else None)
+    config = replace(setup(), parts=parts)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
     record = do(edited(record, {"log": log, "scope": scope, "thread_id": "t"}), data.draw(acts))

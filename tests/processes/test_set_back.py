@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from langgraph_om.core.config.settings import Features
 from langgraph_om.features.evict import Evicting
 from langgraph_om.memory import runner_of
 from support.agents import Agent, values
@@ -18,10 +17,8 @@ from support.processes.workers import Place, config
 
 def set_evicts(agent: Agent, *, to: bool) -> None:
     runner = runner_of(agent.memory)
-    kept = [each for each in runner.settings.features.all if each.name != "evict"]
-    at = next(at for at, each in enumerate(kept) if each.name == "archive")
-    kept[at + 1 : at + 1] = [Evicting()] * to
-    runner.settings = replace(runner.settings, features=Features(tuple(kept)))
+    parts = replace(runner.settings.parts, evict=Evicting() if to else None)
+    runner.settings = replace(runner.settings, parts=parts)
 
 
 def file_of(place: Place) -> Path:

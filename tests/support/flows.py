@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.settings import Features, Settings
+from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput
-from langgraph_om.core.step.step import Feature, HintPlace
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.hints import ContinuationHints
 from support.driving import drive
 from support.groups import group
 from support.words import Words
@@ -70,23 +69,11 @@ def dense(count: int) -> str:
     return f"<observations>\n* 🔴 {' '.join(['word'] * (count - 2))}\n</observations>"
 
 
-class Mood(Feature):
-    """Asks for a hint."""
-
-    def tell_hints(self, place: HintPlace) -> str:
-        return "2. The mood." if place == "observer" else ""
-
-
 # --- Whole cycles --------------------------------------------------------------------------------
 
 
-def with_hints(*more: Any) -> Features:
-    """Return features with the hints that are on by default, where they are not taken out."""
-    if find_spec("langgraph_om.features.hints") is None:
-        return Features(more)
-    from langgraph_om.features.hints import ContinuationHints  # noqa: PLC0415
-
-    return Features((ContinuationHints(), *more))
+WITH_HINTS = Parts(hints=ContinuationHints())
+"""The hints are on by default."""
 
 
 def setup(
@@ -102,7 +89,7 @@ def setup(
         observation=observation,
         reflection=reflection,
         on_error=on_error,
-        features=with_hints(),
+        parts=WITH_HINTS,
     )
 
 

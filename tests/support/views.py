@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
-from importlib.util import find_spec
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor import prompt
-from langgraph_om.core.config.settings import NO_FEATURES, Features
+from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-from support.flows import setup, with_hints
+from langgraph_om.features.hints import ContinuationHints
+from langgraph_om.features.recall import Recall, RetrievalConfig
+from langgraph_om.features.recall.answer import write_guidance
+from support.flows import setup
 
 
 def assemble(
@@ -26,14 +28,14 @@ def assemble(
     system: Any = None,
     max_input_tokens: int | None = None,
     recall: Any = None,
-    features: Features = NO_FEATURES,
+    parts: Parts = NO_PARTS,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input as of a day."""
     settings = replace(
         setup(),
         max_input_tokens=max_input_tokens,
-        features=with_hints(*([] if recall is None else [recall]), *features.all),
+        parts=replace(parts, hints=ContinuationHints(), recall=recall),
     )
     now = datetime.combine(today, time(), UTC)
     view = prompt.make_view(settings, record, messages, window, now, day=today)
@@ -41,11 +43,6 @@ def assemble(
 
 
 def recall_of(scope: str) -> Any:
-    """What tells the Actor of recall; `None` where that is taken out."""
-    if find_spec("langgraph_om.features.recall") is None:
-        return None
-    from langgraph_om.features.recall import Recall, RetrievalConfig  # noqa: PLC0415
-    from langgraph_om.features.recall.answer import write_guidance  # noqa: PLC0415
-
+    """What tells the Actor of recall."""
     config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
     return Recall(config, None, write_guidance(None))

@@ -53,7 +53,6 @@ from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record, write_ranges
 from langgraph_om.core.record.span import Entry, RenderedLog, Span, ViewDigest
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.search import RECALL
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
 _LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
@@ -117,8 +116,8 @@ def make_view(
 
     def build(left: LeftOut) -> View:
         shown = select_shown(messages, window, left.messages)
-        if settings.features.shorteners:
-            shown = shown.replace_messages(settings.features.show)
+        if settings.parts.shortens:
+            shown = shown.replace_messages(settings.parts.show)
         if left.longest is not None:
             shown = cut_messages(settings, shown, left.longest)
         return View(
@@ -203,13 +202,19 @@ def assemble(
 def list_asides(
     settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
-    """List what features show before the live request, what changes most often last."""
-    shows = settings.features.of("aside", {*record, *texts})
-    return [aside for show in shows if (aside := show(settings, record, window, texts))]
+    """List what is shown before the live request, what changes most often last."""
+    parts = settings.parts
+    asides = [
+        None if parts.sharing is None else parts.sharing.aside(record),
+        None if parts.working is None else parts.working.aside(texts),
+        None if parts.show_state is None else parts.show_state.aside(settings, window, texts),
+        None if parts.inject is None else parts.inject.aside(record, window),
+    ]
+    return [aside for aside in asides if aside is not None]
 
 
 def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
-    """Find the lines that are shown before messages of a window, by key; most are of features.
+    """Find the lines that are shown before messages of a window, by key; most tell of pauses.
 
     Where what stood between two answers is observed, a line stands for it: a provider refuses an
     answer with calls of tools directly behind another answer.
@@ -220,8 +225,8 @@ def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapp
         before, behind = window.entries[at - 1].message, window.entries[at]
         if isinstance(before, AIMessage) and isinstance(behind.message, AIMessage):
             found[behind.key] = load("continuation")
-    for find in settings.features.having("lines_before"):
-        found.update(find(settings, record, window))
+    if settings.parts.gaps is not None:
+        found.update(settings.parts.gaps.lines_before(settings, record, window))
     return found
 
 
@@ -242,7 +247,7 @@ _READ_BY_HANDLE = "Whoever runs this agent reads them with `memory.of(graph, con
 
 
 def _can_recall(settings: Settings) -> bool:
-    recall = settings.features.find(RECALL)
+    recall = settings.parts.recall
     return recall is not None and recall.is_bound
 
 
@@ -287,12 +292,12 @@ def render_memory(
         record = {**record, "log": left.select(record["log"])}
     apart = _write_apart(settings, record)
     apart = {name: text for name, text in apart.items() if name not in left.sections}
-    log = settings.features.select_log(record["log"])
+    log = settings.parts.select_log(record["log"])
     groups = _select_groups(log)
     framing = _frame(settings, record, groups)
     if not (log or note or apart or framing.is_needed):
-        return MemoryText("\n\n".join(_list_instructions(settings, record, has_memory=False)))
-    hints = {} if "hints" in left.sections else settings.features.list_closing(record)
+        return MemoryText(_tell_of_recall(settings, record, has_memory=False))
+    hints = {} if "hints" in left.sections else settings.parts.list_closing(record)
     return MemoryText(
         _write_instructions(settings, record, framing),
         apart,
@@ -309,16 +314,15 @@ def count_instructions(settings: Settings) -> int:
 
 
 def _write_instructions(settings: Settings, record: MemoryRecord, framing: Framing) -> str:
-    rules = settings.features.join_texts("tell_hints", "actor")
-    told = _list_instructions(settings, record, has_memory=True)
-    texts = [fill("actor_instructions", hints=rules), framing.instruction, *told]
+    rules = settings.parts.tell_hints("actor")
+    told = _tell_of_recall(settings, record, has_memory=True)
+    texts = [fill("actor_instructions", hints=rules), framing.instruction, told]
     return "\n\n".join(filter(None, texts))
 
 
 def _frame(settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
-    frame = settings.features.first("frame")
-    framing: Framing = frame(settings, record, groups) if frame is not None else Framing()
-    return framing
+    sharing = settings.parts.sharing
+    return Framing() if sharing is None else sharing.frame(settings, record, groups)
 
 
 def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> str:
@@ -329,24 +333,18 @@ def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> s
 
 
 def _write_apart(settings: Settings, record: MemoryRecord) -> dict[str, str]:
-    """Return what features show of the memory apart from the log, by their names."""
-    owners = [group.get("feature", "") for group in record["log"]]
-    writers = settings.features.of("memory_block", {*record, *owners})
-    return {write.__self__.name: block for write in writers if (block := write(record))}
+    """Return what is shown of the memory apart from the log, by the names of the parts."""
+    parts = settings.parts
+    blocks = {
+        "standing": "" if parts.standing is None else parts.standing.memory_block(record),
+        "pinned": "" if parts.pinned is None else parts.pinned.memory_block(record),
+    }
+    return {name: block for name, block in blocks.items() if block}
 
 
-def _list_instructions(settings: Settings, record: MemoryRecord, *, has_memory: bool) -> list[str]:
-    """Return what the system message says of features."""
-    hooks = settings.features.having("instructions")
-    return [text for write in hooks if (text := write(record, has_memory=has_memory))]
-
-
-def _write_lines(settings: Settings, groups: Sequence[Group]) -> list[str]:
-    """Return what features show behind groups; it is not annotated, as ids are not dates."""
-    writers = settings.features.having("line_after")
-    if not writers:
-        return [""] * len(groups)
-    return ["\n".join(filter(None, [write(group) for write in writers])) for group in groups]
+def _tell_of_recall(settings: Settings, record: MemoryRecord, *, has_memory: bool) -> str:
+    recall = settings.parts.recall
+    return "" if recall is None else recall.instructions(record, has_memory=has_memory)
 
 
 def _render_log(
@@ -359,7 +357,9 @@ def _render_log(
     """Render the log, one text per group; a text stays the same when the log grows."""
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
-    tails = [f"\n{line}{end}" if line else end for line in _write_lines(settings, groups)]
+    recall = settings.parts.recall  # it names the ids behind a group, which are no dates
+    ids = ["" if recall is None else recall.line_after(group) for group in groups]
+    tails = [f"\n{line}{end}" if line else end for line in ids]
     as_of = _AS_OF.format(format_weekday(today), settings.timezone)
     source = (as_of, frames, [group["text"] for group in groups], tails)
     for known in span.rendered if span is not None else ():

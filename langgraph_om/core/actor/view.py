@@ -278,7 +278,7 @@ class Fitting:
         observations, what a person keeps, and what features keep.
         """
         count, left, log = self.settings.counter.count_text, view.left, self.log
-        shown = [*filter(_get_text, self.settings.features.select_log(left.select(log)))]
+        shown = [*filter(_get_text, self.settings.parts.select_log(left.select(log)))]
         blocks = view.memory.log.blocks if view.memory.log else []
         known = {group["id"]: block for group, block in zip(shown, blocks, strict=False)}
         texts, sizes = dict(left.texts), dict[str, int]()
@@ -319,7 +319,7 @@ def cut_messages(settings: Settings, shown: ShownMessages, longest: int) -> Show
 
     def cut(message: BaseMessage, key: str) -> BaseMessage:
         plain = without_bound_reasoning(message)
-        short = message if plain is None else settings.features.cut(plain, key, longest)
+        short = message if plain is None else settings.parts.cut(plain, key, longest)
         return message if short is plain else short
 
     short, count = shown.replace_messages(cut), settings.counter.count_message

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
-from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -24,118 +22,124 @@ from langgraph_om.core.content.dates import (
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import Group, Limits, MemoryRecord, Scope
+from langgraph_om.core.wire import Group, Limits, MemoryRecord, Operation, Scope
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
+    from langgraph_om.core.record.window import Window
+    from langgraph_om.features.archive import Archiving
+    from langgraph_om.features.evict import Evicting
+    from langgraph_om.features.extract import Extract
+    from langgraph_om.features.gaps import Gaps
+    from langgraph_om.features.hints import ContinuationHints
+    from langgraph_om.features.inject.inject import Injecting
+    from langgraph_om.features.meaning.meaning import Meaning
+    from langgraph_om.features.pinned import Pinning
+    from langgraph_om.features.previews import Previews
+    from langgraph_om.features.recall import Recall
+    from langgraph_om.features.shared_log import SharedLogs
+    from langgraph_om.features.show_state import ShowState
+    from langgraph_om.features.standing import Standing
+    from langgraph_om.features.steering import Steering
+    from langgraph_om.features.titles import AskedTitles, NamedThreads, SuggestedTitles
+    from langgraph_om.features.working import KnownOfUser
+
+HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "second thread"]
+"""Where a prompt tells of hints: in the form of the Observer's answer, in the rules for an Observer
+of several threads or for the Actor, and in examples of an answer, of which there are two where
+threads are observed together."""
 
 Texts = Mapping[str, str]
-"""By the name of a feature, what it shows that no record holds."""
+"""By the name of a part, what it shows that no record holds."""
 
 NO_TEXTS: Texts = {}
 
 
-@dataclass(frozen=True)
-class Features:
-    """The optional behaviours that are on, in the order in which they take part in a step."""
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The optional parts of memory that are on; `None` for each that is off."""
 
-    all: tuple[Any, ...] = ()
-    """Instances of subclasses of `core.step.feature.Feature`."""
+    hints: ContinuationHints | None = None
+    asked_titles: AskedTitles | None = None
+    archive: Archiving | None = None
+    evict: Evicting | None = None
+    sharing: SharedLogs | None = None
+    meaning: Meaning | None = None
+    recall: Recall | None = None
+    working: KnownOfUser | None = None
+    extract: Extract | None = None
+    standing: Standing | None = None
+    pinned: Pinning | None = None
+    previews: Previews | None = None
+    gaps: Gaps | None = None
+    inject: Injecting | None = None
+    suggested_titles: SuggestedTitles | None = None
+    steering: Steering | None = None
+    named_threads: NamedThreads | None = None
+    show_state: ShowState | None = None
 
-    def of(self, hook: str, held: Container[str]) -> list[Any]:
-        """Return a hook of those that have it, but for those that live by what is not there.
+    @property
+    def storage(self) -> SQLAlchemyArchive | None:
+        """The archive that keeps conversations outside of the state; `None`: nothing."""
+        return None if self.archive is None else self.archive.storage
 
-        Args:
-            held: What is there, such as the keys of a record as it is now.
-        """
-        found: list[Any] = []
-        for call in self.having(hook):
-            key = call.__self__.lives_by
-            if not key or key in held:
-                found.append(call)
-        return found
-
-    def first(self, hook: str) -> Any:
-        """Return a hook of the first feature that has it; `None` where none has."""
-        return next(iter(self.having(hook)), None)
+    @property
+    def shortens(self) -> bool:
+        """Whether the Actor is shown less of enormous messages."""
+        return self.previews is not None and bool(self.previews.view_rule)
 
     def show(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view; mostly the message itself."""
-        for shorten in self.shorteners:
-            message = shorten(message, key)
-        return message
-
-    @cached_property
-    def shorteners(self) -> tuple[Callable[[BaseMessage, str], BaseMessage], ...]:
-        """The hooks `shorten` of features that shorten anything."""
-        hooks = self.having("shorten")
-        return tuple(shorten for shorten in hooks if shorten.__self__.view_rule)
+        return message if self.previews is None else self.previews.shorten(message, key)
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
-        for cut in self.having("cut"):
-            message = cut(message, key, tokens)
-        return message
+        return message if self.previews is None else self.previews.cut(message, key, tokens)
 
     def select_log(self, groups: Sequence[Group]) -> list[Group]:
-        """Return the groups of a log but for those that a feature shows apart from it."""
-        return [group for group in groups if group.get("feature") not in self._names]
+        """Return the groups of a log but for standing instructions, which stand apart from it."""
+        if self.standing is None:
+            return list(groups)
+        return [group for group in groups if group.get("feature") != self.standing.name]
 
-    def fit(self, room: int) -> Features:
-        """Return the features for an Actor with so many tokens for messages and observations."""
-        fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}
-        return Features(tuple(fitted.get(feature.name, feature) for feature in self.all))
+    def fit(self, room: int) -> Parts:
+        """Return the parts for an Actor with so many tokens for messages and observations."""
+        return self if self.previews is None else replace(self, previews=self.previews.fit(room))
 
     def count_as_shown(self, counter: TokenCounter) -> TokenCounter:
         """Return a counter that counts of each message what the Actor is shown of it."""
-        rules = ", ".join(filter(None, self.having("view_rule")))
         base = base_of(counter)
-        return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
-
-    def join_texts(self, hook: str, *arguments: Any) -> str:
-        """Return the texts that a hook of features returns, a line for each that is not empty."""
-        return "\n".join(filter(None, (tell(*arguments) for tell in self.having(hook))))
-
-    def join(self, hook: str) -> dict[str, Any]:
-        """Return as one the mappings that a property of features is."""
-        return {key: value for mapping in self.having(hook) for key, value in mapping.items()}
+        if self.previews is None or not self.shortens:
+            return base
+        return ViewCounter(base, lambda m: self.show(m, key_of(m)), self.previews.view_rule)
 
     def list_hints(self) -> list[str]:
         """Return the names of the hints that the Observer is asked for."""
-        return [name for names in self.having("hints") for name in names]
+        names = [] if self.hints is None else [*self.hints.hints]
+        return names if self.suggested_titles is None else [*names, *self.suggested_titles.hints]
 
     def list_closing(self, record: MemoryRecord) -> dict[str, str]:
         """Return the hints that are shown behind the log of a record, by name."""
         asked = self.list_hints()
         return {name: text for name, text in read_closing(record).items() if name in asked}
 
-    def find(self, name: str) -> Any:
-        """Return the one with a name; `None` where it is off."""
-        return next((feature for feature in self.all if feature.name == name), None)
+    def tell_hints(self, place: HintPlace) -> str:
+        """Return what a prompt says of hints in a place; empty for nothing."""
+        told = ["" if self.hints is None else self.hints.tell_hints(place)]
+        if self.suggested_titles is not None:
+            told.append(self.suggested_titles.tell_hints(place))
+        return "\n".join(filter(None, told))
 
-    def find_worker(self, operation: str) -> Any:
-        """Return the one that brings an operation; `None` for those of the core."""
-        return next((feature for feature in self.all if operation in feature.operations), None)
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return the standing instructions, which the Observer is shown whatever room it has."""
+        return "" if self.standing is None else self.standing.list_held(groups)
 
-    @property
-    def storage(self) -> Any:
-        """The archive that keeps conversations outside of the state; `None`: nothing."""
-        return self.first("storage")
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(feature.name for feature in self.all)
-
-    @cached_property
-    def having(self) -> Callable[[str], tuple[Any, ...]]:
-        """Returns a hook of those that have it; one that is not defined is never entered."""
-        found: defaultdict[str, tuple[Any, ...]] = defaultdict(tuple)
-        for feature in self.all:
-            kinds = [kind for kind in type(feature).__mro__[:-1] if "is_base" not in vars(kind)]
-            for hook in dict.fromkeys(name for kind in kinds for name in vars(kind)):
-                if not hook.startswith("_"):
-                    found[hook] = (*found[hook], getattr(feature, hook))
-        return found.__getitem__
+    def find_due(self, record: MemoryRecord, window: Window) -> Operation | None:
+        """Return the work of a shared log that is due; `None` for none."""
+        return None if self.sharing is None else self.sharing.find_due(record, window)
 
 
-NO_FEATURES = Features()
+NO_PARTS = Parts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +151,6 @@ class Setup:
     observation: ObservationConfig
     reflection: ReflectionConfig
     counter: TokenCounter
-    built: list[Any] = field(default_factory=list)
-    """The features that are on and stand before in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,8 @@ class Settings:
     """The transform hooks that the user has set."""
     hides_ids: bool = False
     """Whether models are shown thread ids in a hashed form only."""
-    features: Features = field(default_factory=Features)
-    """What takes part in steps beside the core."""
+    parts: Parts = NO_PARTS
+    """The optional parts that are on."""
     counts_as_actor: bool = False
     """Whether images count as the Actor's model counts them, once it is known: nobody has said
     otherwise."""
@@ -182,17 +184,17 @@ class Settings:
         Args:
             room: Tokens; what fits already stays.
         """
-        features = self.features.fit(room)
+        parts = self.parts.fit(room)
         return replace(
             self,
             thresholds=self.thresholds.fit(room),
-            features=features,
-            counter=features.count_as_shown(self.counter),
+            parts=parts,
+            counter=parts.count_as_shown(self.counter),
         )
 
     def count_with(self, counter: TokenCounter) -> Settings:
         """Return the settings with another counter."""
-        return replace(self, counter=self.features.count_as_shown(counter))
+        return replace(self, counter=self.parts.count_as_shown(counter))
 
     def count_like(self, record: MemoryRecord) -> Settings:
         """Return settings that count images as whoever met a thread's Actor did.
@@ -242,17 +244,18 @@ class Settings:
 
     @property
     def scope(self) -> Scope:
-        """Whose log it is: the thread's own, where no feature says otherwise."""
-        return next(iter(self.features.having("scope")), "thread")
+        """Whose log it is: the thread's own, or that of all threads of a resource."""
+        return "thread" if self.parts.sharing is None else "resource"
 
     @property
     def writing_tools(self) -> frozenset[str]:
-        """Names of tools by which the Actor changes what features keep.
+        """Names of tools by which the Actor changes the working memory.
 
         The Observer is not shown their calls and results, and they are not offered in a run in
         which nothing is written.
         """
-        return frozenset(name for names in self.features.having("writing_tools") for name in names)
+        working = self.parts.working
+        return frozenset() if working is None else frozenset(working.writing_tools)
 
     @property
     def question_tokens(self) -> int:

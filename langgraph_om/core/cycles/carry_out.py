@@ -48,6 +48,7 @@ from langgraph_om.core.record.window import (
     select_live_chunks,
 )
 from langgraph_om.core.wire import (
+    OTHERS,
     BufferedReflection,
     BufferingFailed,
     Chunk,
@@ -434,8 +435,8 @@ def carry_out(
             yield waive(window, decision.operation)
         else:
             yield from buffer_in_place(settings, record, window, job, now)
-    elif (worker := settings.features.find_worker(decision.operation)) is not None:
-        yield from worker.work(settings, record, window, now)
+    elif decision.operation == OTHERS and settings.parts.sharing is not None:
+        yield from settings.parts.sharing.work(settings, record, window, now)
     elif not (yield from _claim(settings, record, window, decision, "blocking")):
         yield waive(window, decision.operation)
     else:
@@ -454,18 +455,15 @@ def describe_job(
     """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        cycle_id: The id of a job of a feature that was asked for already; what it is about may have
+        cycle_id: The id of a job about other threads that was asked for already; these may have
             gone on since.
 
     Returns:
         The cycle, which runs ahead; `None` when nothing is left of it to do.
     """
-    worker = settings.features.find_worker(decision.operation)
-    if worker is not None:
-        job: Cycle | None = yield from worker.begin(
-            settings, record, window, now, cycle_id=cycle_id
-        )
-        return job
+    sharing = settings.parts.sharing
+    if decision.operation == OTHERS and sharing is not None:
+        return (yield from sharing.begin(settings, record, window, now, cycle_id=cycle_id))
     if decision.operation == "observation":
         return describe_observation(settings, record, window, decision.count, now, mode="ahead")
     if not (yield from _claim(settings, record, window, decision, "ahead")):
@@ -476,8 +474,8 @@ def describe_job(
 def _claim(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, mode: Mode
 ) -> EffectFlow[bool]:
-    """Ask to be the one that does it, where a feature has only one at a time do it."""
-    for claim in settings.features.having("claim"):
-        if not (yield from claim(settings, record, window, decision.operation, mode)):
-            return False
-    return True
+    """Ask to be the one that does it, as one thread at a time condenses a shared log."""
+    sharing = settings.parts.sharing
+    if sharing is None:
+        return True
+    return (yield from sharing.claim(settings, record, window, decision.operation, mode))

@@ -132,7 +132,7 @@ class CycleInfo:
 
 def select_hints(settings: Settings, parsed: ParsedAnswer) -> Hints:
     """Return the hints of an answer that are asked for."""
-    return {name: parsed.hints.get(name) for name in settings.features.list_hints()}
+    return {name: parsed.hints.get(name) for name in settings.parts.list_hints()}
 
 
 def tell_left_out(tokens: int) -> dict[str, int]:
@@ -193,8 +193,8 @@ def _do_work(cycle: Cycle) -> EffectFlow[CycleEnded]:
     try:
         return (yield from guard(info, cycle.work))
     except Exception:
-        for release in info.settings.features.having("release"):
-            yield from release(info.record, info.operation)
+        if info.settings.parts.sharing is not None:
+            yield from info.settings.parts.sharing.release(info.record, info.operation)
         raise
 
 

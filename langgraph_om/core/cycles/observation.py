@@ -121,18 +121,17 @@ def build_groups(
 def sort_notes(
     info: CycleInfo, groups: list[Group], known: Sequence[Group], said: Sequence[str]
 ) -> tuple[list[Group], Found]:
-    """Let features take items of theirs out of what was observed.
+    """Take the standing instructions out of what was observed.
 
     Args:
         known: The groups that the Observer was given as known.
         said: The words of the user that it was shown, message by message.
     """
-    found: Found = {}
-    for sort in info.settings.features.having("sort_notes"):
-        groups, entries = sort(info, groups, known, said)
-        if entries:
-            found[sort.__self__.name] = entries
-    return groups, found
+    standing = info.settings.parts.standing
+    if standing is None:
+        return groups, {}
+    groups, entries = standing.sort_notes(info, groups, known, said)
+    return groups, {standing.name: entries} if entries else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +288,8 @@ def _observe(
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known: Sequence[Group] = [*apply_reflection(record), *ahead]
-    for select in info.settings.features.having("select_in_force"):
-        known = select(known, [chunk.get("found", {}) for chunk in chunks])
+    if (standing := info.settings.parts.standing) is not None:
+        known = standing.select_in_force(known, [chunk.get("found", {}) for chunk in chunks])
     current = merge_hints(record, (chunk["hints"] for chunk in chunks))
     observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked
@@ -462,20 +461,20 @@ def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any], room: int
 ) -> ObserverInput:
     """Return what the Observer is given."""
-    observation, features = info.settings.observation, info.settings.features
+    observation, parts = info.settings.observation, info.settings.parts
     return ObserverInput(
         transcript=shown.text,
         timezone=info.settings.timezone,
         attachments=shown.attachments,
         previous=select_previous(
-            features.select_log(known),
+            parts.select_log(known),
             find_previous_tokens(info, room),
             info.settings.counter,
             shown.text,
         ),
-        features=features,
-        held=features.join_texts("list_held", known),
-        hints={name: hints[name] for name in features.list_hints()},
+        parts=parts,
+        held=parts.list_held(known),
+        hints={name: hints[name] for name in parts.list_hints()},
         instruction=observation.instruction,
         prompt=info.settings.thresholds.observer_prompt,
     )

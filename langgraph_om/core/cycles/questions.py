@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -312,7 +311,7 @@ def show_messages(
         The transcript, in as many parts as there are questions to ask, with those attachments that
         may be shown; `None` when there is nothing to show.
     """
-    settings, show = cycle.settings, cycle.settings.features.show
+    settings, show = cycle.settings, cycle.settings.parts.show
     shown = [
         # Of some a preview was counted.
         TimedMessage(message, time, tokens if show(message, key) is message else None)
@@ -325,8 +324,8 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
-    for find in settings.features.having("find_breaks"):
-        shown = [*find(settings, shown)]
+    if settings.parts.gaps is not None:
+        shown = [*settings.parts.gaps.find_breaks(settings, shown)]
     transcript = transcribe(
         shown,
         timezone=settings.timezone,
@@ -344,8 +343,8 @@ def show_messages(
 
 
 def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[str]:
-    """Return the words of the user among messages, where a feature looks for words in them."""
-    if not settings.features.having("sort_notes"):
+    """Return the words of the user, in which standing instructions are looked for."""
+    if settings.parts.standing is None:
         return ()
     typed = [each.message for each in shown if role_of(each.message) == "user"]
     said = [message for message in typed if not message.name]  # a name is another agent's
@@ -468,30 +467,28 @@ class ValueAnswer:
 def ask_for_values(
     info: CycleInfo, asked: AskModel, text: str, chunks: Sequence[Chunk] = ()
 ) -> EffectFlow[Found]:
-    """Ask for the values of all features; without any, nothing is asked.
+    """Ask for the values that the user wants; without any, nothing is asked.
 
     Args:
         asked: The last question to the Observer.
         text: The Observer's answer.
         chunks: Observations made ahead of the messages that are not activated yet.
     """
-    hooks = info.settings.features.having("values")
-    wanted = {values.__self__: values(info, chunks) for values in hooks}
+    extract = info.settings.parts.extract
+    if extract is None:
+        return {}
+    wanted = extract.values(info, chunks)
     answers = dict[str, ValueAnswer]()
-    for answer in (yield from _ask(info, asked, text, [*chain.from_iterable(wanted.values())])):
+    for answer in (yield from _ask(info, asked, text, wanted)):
         is_told = answer.error is not None
         kept = answer if is_told else (yield from _redact(info, answer))
         answers[answer.value.name] = kept
-    found: Found = {}
-    for feature, values in wanted.items():
-        own = [
-            answers.get(value.name, ValueAnswer(value))
-            for value in values
-            if value.name in answers or value.had_failed
-        ]
-        if own:
-            found[feature.name] = yield from feature.write_entries(info, own)
-    return found
+    own = [
+        answers.get(value.name, ValueAnswer(value))
+        for value in wanted
+        if value.name in answers or value.had_failed
+    ]
+    return {extract.name: (yield from extract.write_entries(info, own))} if own else {}
 
 
 def _ask(
@@ -618,20 +615,19 @@ def tell_found(found: Found) -> dict[str, Found]:
 
 
 def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
-    """Return what features say of hints that an observation states."""
-    announcers = info.settings.features.having("announce_hints")
-    return [event for announce in announcers for event in announce(info, at, hints)]
+    """Return the event that tells of a title that an observation suggests."""
+    titles = info.settings.parts.suggested_titles
+    return [] if titles is None else titles.announce_hints(info, at, hints)
 
 
 def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
-    """Let features say what an observation has changed of theirs; it has taken effect.
+    """Tell of values, standing instructions and hints of an observation that has taken effect.
 
     Args:
         event: The event of the cycle or of its activation.
     """
     found: Found = event.get("found", {})
-    for announce in info.settings.features.having("announce"):
-        entries = found.get(announce.__self__.name)
-        if entries:
-            yield from announce(info, at, entries)
+    for part in (info.settings.parts.extract, info.settings.parts.standing):
+        if part is not None and (entries := found.get(part.name)):
+            yield from part.announce(info, at, entries)
     yield from announce_hints(info, at, event.get("hints", {}))

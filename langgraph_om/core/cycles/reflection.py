@@ -88,7 +88,7 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
     if not write_log(free):
         msg = "the log holds nothing but what a person pinned or wrote, which is not condensed"
         raise ObserverError(msg)
-    shown, divide = (yield from _show_groups(cycle, free)), settings.features.first("divide")
+    shown, sharing = (yield from _show_groups(cycle, free)), settings.parts.sharing
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
     # what the Actor is not shown as a hint has to stand in the log.
     hides = "before_reflection" in settings.transforms
@@ -96,8 +96,8 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
         free,
         target=_find_target(cycle, free),
         shown=shown,
-        division=divide(settings) if divide is not None else None,
-        hints={} if hides else settings.features.list_closing(cycle.record),
+        division=None if sharing is None else sharing.divide(settings),
+        hints={} if hides else settings.parts.list_closing(cycle.record),
         instruction=settings.reflection.instruction,
     )
     log = yield from reflect(request, settings.counter)
@@ -107,7 +107,7 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
 
 def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[str]]:
     """Return what the Reflector is shown of each group, as a hook leaves it."""
-    is_divided = cycle.settings.features.first("divide") is not None
+    is_divided = cycle.settings.parts.sharing is not None
     given: dict[str, str | None] = {
         group["id"]: group["text"]
         for group in groups

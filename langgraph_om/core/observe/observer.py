@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_FEATURES, Features
+from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
@@ -49,7 +49,7 @@ class ObserverInput:
     """The current ones of those that are asked for, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    features: Features = NO_FEATURES
+    parts: Parts = NO_PARTS
     """Those that tell of hints and marks."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
@@ -137,7 +137,7 @@ def build_failure(reply: ModelReply, model: str) -> ObserverError:
     return failure
 
 
-def render_output_format(features: Features, held: str) -> str:
+def render_output_format(parts: Parts, held: str) -> str:
     """Return the description of an answer's form.
 
     Args:
@@ -145,9 +145,9 @@ def render_output_format(features: Features, held: str) -> str:
     """
     return fill(
         "observer_output",
-        hints=features.join_texts("tell_hints", "observer"),
-        hints_example=features.join_texts("tell_hints", "example"),
-        marks=features.join_texts("describe_marks", held),
+        hints=parts.tell_hints("observer"),
+        hints_example=parts.tell_hints("example"),
+        marks="" if parts.standing is None else parts.standing.describe_marks(held),
     )
 
 
@@ -158,7 +158,7 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(request.features, request.held),
+        output_format=render_output_format(request.parts, request.held),
         custom=request.instruction or "",
     )
     task = fill(

@@ -102,24 +102,8 @@ def _without_comment(text: str) -> str:
     return text.strip("\n")
 
 
-def add(package: str) -> None:
-    """Add the prompts that lie beside the code of a feature.
-
-    Raises:
-        ValueError: When there is a prompt of the same name already.
-    """
-    for name, text in _read_all(package).items():
-        if _PROMPTS.setdefault(name, text) != text:
-            msg = f"There are two prompts {name!r}; rename the one in `{package}`."
-            raise ValueError(msg)
-
-
-def _read_all(package: str) -> dict[str, str]:
-    return {
-        entry.name.removesuffix(_SUFFIX): _without_comment(entry.read_text(encoding="utf-8"))
-        for entry in files(package).iterdir()
-        if entry.name.endswith(_SUFFIX)
-    }
-
-
-_PROMPTS = _read_all(__name__)
+_PROMPTS = {
+    entry.name.removesuffix(_SUFFIX): _without_comment(entry.read_text(encoding="utf-8"))
+    for entry in files(__name__).iterdir()
+    if entry.name.endswith(_SUFFIX)
+}

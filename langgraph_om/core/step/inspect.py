@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.actor.prompt import track_head
 from langgraph_om.core.actor.view import View
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import Identity, Parts, Settings
 from langgraph_om.core.config.thresholds import Thresholds, find_smallest, list_known
 from langgraph_om.core.content.dates import find_own_time, find_unread_time, name_zone
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
@@ -254,9 +254,9 @@ def _select_stamps_to_keep(
     which dates what follows it and has no time.
     """
     keys = [key for key, _ in keyed_messages(messages)]
-    for kept_until in settings.features.having("kept_until"):
-        if (last := kept_until(record)) in keys:
-            del keys[: keys.index(last) + 1]
+    archive = settings.parts.archive
+    if archive is not None and (kept := archive.kept_until(record)) in keys:
+        del keys[: keys.index(kept) + 1]
     last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
     return {*keys, *islice(last, 1)}
 
@@ -283,7 +283,7 @@ def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -
     return [entries[at] for at in range(start, len(entries)) if new[at]]
 
 
-def inspect(
+def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     step: Step, *, must_proceed: bool = False, buffering_waits: bool = False
 ) -> EffectFlow[None]:
     """Inspect the conversation before a model call, and decide what is due.
@@ -298,9 +298,11 @@ def inspect(
             archive says that the thread belongs to another resource.
     """
     _note_zone(step)
-    features = step.settings.features
-    for enter in features.having("enter"):
-        yield from enter(step) or ()
+    parts = step.settings.parts
+    if parts.sharing is not None:
+        parts.sharing.check(step.identity)
+    if parts.evict is not None:
+        yield from parts.evict.take_out_resent(step)
     pending = step.record["pending"]
     count_and_collect(step, (yield from peek_pending(step.record)) if pending else {})
     if step.overlooked:
@@ -314,18 +316,41 @@ def inspect(
         yield Warn(_EDITED, (step.record["thread_id"], [key for key, _ in step.edited]))
     yield from _warn_of_unread_times(step)
     step.apply(list_known(step.record, step.windows, step.messages))
-    for collect in features.of("collect", step.record):
-        yield from collect(step) or ()
+    if parts.asked_titles is not None:
+        yield from parts.asked_titles.collect(step)
+    if parts.archive is not None:
+        archived = yield from parts.archive.write_new(step)
+        if parts.evict is not None and archived is not None:
+            yield from parts.evict.collect(step, archived)
+    if parts.sharing is not None:
+        yield from parts.sharing.collect(step)
+    if parts.working is not None:
+        yield from parts.working.collect(step)
+    if parts.pinned is not None:
+        parts.pinned.follow(step)
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
-            for prepare in features.of("before_actor", step.record):
-                yield from prepare(step) or ()
+            yield from _prepare_actor(step, parts)
             yield from _state_step(step)
         elif step.decision.kind == "abort":
             step.events.append(_build_tripwire(step.record, step.now))
-    for finish in features.of("after", step.record):
-        yield from finish(step) or ()
+    if parts.meaning is not None:
+        parts.meaning.index(step)
+    if parts.named_threads is not None:
+        yield from parts.named_threads.forget_archived(step)
+
+
+def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
+    """Search for the live request, and tell the stream what people have changed."""
+    if parts.pinned is not None:
+        parts.pinned.tell(step)
+    if parts.inject is not None:
+        yield from parts.inject.search(step)
+    if parts.steering is not None:
+        parts.steering.tell(step)
+    if parts.named_threads is not None:
+        parts.named_threads.tell(step)
 
 
 _EDITED: Final = (
@@ -415,7 +440,7 @@ def _choose(step: Step, *, must_proceed: bool) -> Decision:
     if must_proceed:
         return ABORT if has_tripped(step.record, step.window) else PROCEED
     settings = step.settings
-    return plan(step.record, step.window, settings.thresholds, step.now, settings.features)
+    return plan(step.record, step.window, settings.thresholds, step.now, settings.parts)
 
 
 def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:

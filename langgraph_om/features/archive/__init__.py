@@ -25,10 +25,11 @@ from langgraph_om.core.content.message_keys import (
     nest_thread_id,
 )
 from langgraph_om.core.effects import EffectFlow, call_storage
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.archive.archiving import (
     ADDITIONS,
+    StepArchive,
     archive_new,
     complete_thread,
     is_survivor,
@@ -78,11 +79,10 @@ class ArchiveOptions(TypedDict, total=False):
     `SQLAlchemyArchive`."""
 
 
-class Archiving(Feature):
+class Archiving:
     """Archives messages and observations."""
 
     name = "archive"
-    has_last_step = True
     additions = ADDITIONS
 
     @classmethod
@@ -115,12 +115,12 @@ class Archiving(Feature):
         """Tell a nested conversation from the one around it, which may have the thread's place."""
         return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
 
-    def collect(self, step: Step) -> EffectFlow[None]:
-        """Archive what is new; leave the archive to what asks it next, unless it failed."""
+    def write_new(self, step: Step) -> EffectFlow[StepArchive | None]:
+        """Archive what is new; return the archive for what asks it next, `None` if it failed."""
         # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
         overlooked = {key_of(step.messages[0])} if step.overlooked else set()
         cursor = step.record["cursor"]
-        step.kept[self.name], events = yield from archive_new(
+        archived, events = yield from archive_new(
             step.settings,
             step.record,
             step.messages,
@@ -132,6 +132,7 @@ class Archiving(Feature):
         step.apply(events)
         if step.record["cursor"] != cursor:
             step.open()
+        return archived
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read."""

@@ -16,11 +16,10 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, Advice
 from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.settings import HintPlace, Setup
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.step.step import Feature, HintPlace
 from langgraph_om.core.wire import MemoryRecord
 
 TASK: Final = "current_task"
@@ -105,11 +104,10 @@ def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
         )
 
 
-class ContinuationHints(Feature):
+class ContinuationHints:
     """Has the Observer state hints, and the Actor shown them."""
 
     name = "hints"
-    prompts = __name__
     additions = Additions(
         keys=HintKeys,
         blank={TASK: None, RESPONSE: None},

@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, as_event, name_fields
-from langgraph_om.core.config.settings import Features, Identity, Settings, Setup, Texts
+from langgraph_om.core.config.settings import Identity, Parts, Settings, Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
@@ -29,10 +29,12 @@ from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord, Opened
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.inject import InjectConfig
 from langgraph_om.features.recall import Recall, read_retrieval
+from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.reading import RecallHit, RecallMessage, RecallSource, SearchRequest
 from langgraph_om.runtime.tools import find_store
 
@@ -140,8 +142,8 @@ class Finder:
 
     recalling: Recall
     config: InjectConfig
-    features: Features
-    """Those that are on, some of which show excerpts of other threads."""
+    sharing: SharedLogs | None
+    """What shows excerpts of other threads."""
 
     def find_earlier(
         self,
@@ -156,8 +158,7 @@ class Finder:
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
-        shown = self.features.having("excerpts")
-        excerpts = {key: text for show in shown for key, text in show(record).items()}
+        excerpts = {} if self.sharing is None else self.sharing.excerpts(record)
         hits = [*self._select(source.search(asked), source, excerpts)]
         found = [_describe(message, hit, round(hit.score, 4)) for hit, message in hits]
         seen = {(message.thread_id, message.key) for _, message in hits}
@@ -274,13 +275,10 @@ def leave_recalled(record: MemoryRecord, event: Opened) -> None:
         cast("RecalledKeys", record).pop("recalled", None)
 
 
-class Injecting(Feature):
+class Injecting:
     """Shows the Actor earlier messages that may bear on what the user says."""
 
     name = "inject"
-    needs = ("recall",)
-    prompts = __package__
-    shows_other_threads = True
     additions = Additions(
         keys=RecalledKeys,
         reducers={"recalled": set_recalled},
@@ -312,12 +310,14 @@ class Injecting(Feature):
         check_config("retrieval.inject", config)
         return cls(config)
 
-    def connect(self, runner: Any) -> Sequence[object]:
+    def connect(self, parts: Parts) -> Finder:
         """Return what searches where `recall` does."""
-        features = runner.settings.features
-        return [Finder(features.find("recall"), self._config, features)]
+        if parts.recall is None:
+            msg = "inject searches by `recall`, which is off"
+            raise ConfigurationError(msg)
+        return Finder(parts.recall, self._config, parts.sharing)
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
+    def search(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""
         record, window = step.record, step.window
         request = _find_request(window)
@@ -348,9 +348,7 @@ class Injecting(Feature):
         }
         step.apply([as_event(recalled)])
 
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
-    ) -> BaseMessage | None:
+    def aside(self, record: MemoryRecord, window: Window) -> BaseMessage | None:
         """Show what was found for the live request."""
         block = cast("RecalledKeys", record).get("recalled")
         if block is None or block["request"] != window.request or not block["text"]:

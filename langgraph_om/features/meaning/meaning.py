@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
+from langgraph_om.archive import StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Setup
@@ -35,7 +36,7 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import Kind
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import read_retrieval
@@ -145,16 +146,12 @@ def _hash_id(name: str) -> str:
 # --- What is indexed -----------------------------------------------------------------------------
 
 
-def list_messages(
-    record: MemoryRecord, messages: Sequence[BaseMessage], kept: Sequence[str | None] = ()
-) -> Keyed:
-    """Return the messages of a thread that users may see, as far as they are kept.
-
-    Args:
-        kept: The newest message that is kept outside of it, for each place where messages are.
-    """
-    entries = drop_deleted(record, keyed_conversation(messages))
-    for last in kept:
+def list_messages(step: Step) -> Keyed:
+    """Return the messages of a thread that users may see, as far as an archive has them."""
+    entries = drop_deleted(step.record, keyed_conversation(step.given))
+    archiving = step.settings.parts.archive
+    if archiving is not None and step.identity.thread_id:
+        last = archiving.kept_until(step.record)
         ends = [at for at, (key, _) in enumerate(entries) if key == last]
         entries = entries[: ends[-1] + 1] if ends else []
     return [entry for entry in entries if is_visible(entry[1])]
@@ -249,16 +246,14 @@ def check_store(store: BaseStore | None) -> BaseStore:
     return store
 
 
-class Meaning(Feature):
+class Meaning:
     """Puts observations and messages into the graph's store, and searches there."""
 
     name = "meaning"
-    needs = ("recall",)
     """The prompt that says how to search with it, in the place of `recall_search`."""
     told = " by words and meaning"
     """What the description of `recall` says of a search, behind "search them"."""
-    store_use = "index"
-    kept_in_store = "the texts that search by meaning has put into the graph's store"
+    store_use: ClassVar[StoreUse] = "index"
 
     def __init__(self, archive: SQLAlchemyArchive | None = None) -> None:
         self._archive = archive
@@ -271,10 +266,9 @@ class Meaning(Feature):
         retrieval = read_retrieval(setup)
         return cls() if retrieval is not None and retrieval.vector else None
 
-    def connect(self, runner: Any) -> Sequence[object]:
+    def connect(self, archive: SQLAlchemyArchive | None) -> None:
         """Have the archive tell which threads are deleted."""
-        self._archive = runner.archive
-        return ()
+        self._archive = archive
 
     def begin_anew(self) -> None:
         """Begin without tasks; in a forked process the stores say what they have already."""
@@ -288,7 +282,7 @@ class Meaning(Feature):
 
     # --- Writing ---------------------------------------------------------------------------------
 
-    def after(self, step: Step) -> None:
+    def index(self, step: Step) -> None:
         """Make what is new in a graph's run searchable, beside the run.
 
         Raises:
@@ -296,11 +290,13 @@ class Meaning(Feature):
         """
         if step.scope is None or step.scope.state is None:
             return
-        record, hooks = step.record, step.settings.features.having("kept_until")
-        kept = [kept_until(record) for kept_until in hooks] if step.identity.thread_id else []
-        said = list_messages(record, step.given, kept)
-        time_of = partial(step.settings.time_of, stamps=record["stamps"])
-        self.add(record, said, find_store(), step.identity, edited=step.changed, time_of=time_of)
+        said, time_of = (
+            list_messages(step),
+            partial(step.settings.time_of, stamps=step.record["stamps"]),
+        )
+        self.add(
+            step.record, said, find_store(), step.identity, edited=step.changed, time_of=time_of
+        )
 
     def add(
         self,

@@ -24,7 +24,7 @@ from langgraph_om.core.content.text import escape, escape_attribute, truncate_to
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import read_text
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ItemError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
@@ -146,12 +146,10 @@ def list_rows(record: MemoryRecord) -> list[tuple[str, ...]]:
     ]
 
 
-class Pinning(Feature):
+class Pinning:
     """Shows the messages that a person pinned."""
 
     name = "pinned"
-    lives_by = "pinned"
-    prompts = __name__
     additions = Additions(
         keys=PinKeys,
         reducers={"messages-pinned": _change},
@@ -165,7 +163,7 @@ class Pinning(Feature):
         shown=_show,
     )
 
-    def collect(self, step: Step) -> None:
+    def follow(self, step: Step) -> None:
         """Follow messages that were edited, and let go of those that a user removed."""
         there = {message.id: message for message in step.messages}
         pinned, count = list_pinned(step.record), step.settings.counter.count_text
@@ -192,9 +190,9 @@ class Pinning(Feature):
             act, at = cast("PinKeys", step.record)["pinned"]["act"], iso(step.now)
             step.apply([as_event(_write_change(act, at, changed, gone))])
 
-    def before_actor(self, step: Step) -> None:
+    def tell(self, step: Step) -> None:
         """Tell which messages are pinned, where a person or an edit has changed that."""
-        if cast("PinKeys", step.record)["pinned"].get("is_new"):
+        if "pinned" in step.record and cast("PinKeys", step.record)["pinned"].get("is_new"):
             pinned = list_pinned(step.record)
             count = step.settings.counter.count_text
             event = {

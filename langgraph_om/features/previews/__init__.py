@@ -41,7 +41,6 @@ from langgraph_om.core.content.text import (
     write_json,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.step.step import Feature
 
 NEVER: Final = sys.maxsize
 """Tokens above which nothing is."""
@@ -424,7 +423,7 @@ _TEXTS: Final = 2.5
 """
 
 
-class Previews(Feature):
+class Previews:
     """Puts a preview in the place of each enormous message.
 
     Args:
@@ -432,15 +431,13 @@ class Previews(Feature):
     """
 
     name = "previews"
-    prompts = __package__
 
     def __init__(self, rule: PreviewRule) -> None:
         self._rule = rule
 
     @classmethod
-    def build(cls, setup: Setup) -> Self:
+    def build(cls, setup: Setup, *, reads_on: bool) -> Self:
         """Return the feature; without recall nothing is cut until it has to be."""
-        reads_on = any(feature.reads_on for feature in setup.built)
         tools, texts = (TOOL_TOKENS, TEXT_TOKENS) if reads_on else (NEVER, NEVER)
         return cls(PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on))
 

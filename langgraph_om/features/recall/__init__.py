@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -45,7 +45,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
 from langgraph_om.core.search import RECALL
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.inject import InjectField, InjectKeys
@@ -74,6 +74,9 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import MemoryTool
+
+if TYPE_CHECKING:
+    from langgraph_om.features.meaning.meaning import Meaning
 
 logger = logging.getLogger("langgraph_om")
 
@@ -224,15 +227,15 @@ def _find_in_sight(step: Step, messages: Sequence[BaseMessage]) -> InSight:
     Args:
         messages: The conversation; empty where nothing in it has asked.
     """
-    record, features = step.record, step.settings.features
-    shown = features.select_log(record["log"])
+    record, parts = step.record, step.settings.parts
+    shown = parts.select_log(record["log"])
     groups = frozenset(each["id"] for each in shown) - step.view.left.texts.keys()
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
     for message in reversed(messages):
         if isinstance(message, HumanMessage) or key_of(message) in observed:
             break
         if isinstance(message, ToolMessage) and message.name == RECALL:
-            answers.append(_read_answer(features.show(message, key_of(message)).text))
+            answers.append(_read_answer(parts.show(message, key_of(message)).text))
     return read_answers(answers, groups)
 
 
@@ -255,24 +258,22 @@ def _say_unreadable(who: Identity, error: Exception) -> dict[str, Any]:
     return {"error": _UNREADABLE}
 
 
-class Recall(Feature):
+class Recall:
     """Tells the Actor of the tool `recall`, and answers its calls."""
 
     name = "recall"
     configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
-    prompts = __package__
-    reads_on = True
     _runner: StepRunner
     tool: BaseTool
 
-    def __init__(self, config: RetrievalConfig, near: Any, text: str) -> None:
+    def __init__(self, config: RetrievalConfig, near: Meaning | None, text: str) -> None:
         self.config, self.near = config, near
         self.is_bound = True
         """Whether the Actor can call the tool; not where its model takes no tools."""
         self._text = text
 
     @classmethod
-    def build(cls, setup: Setup) -> Self | None:
+    def build(cls, setup: Setup, near: Meaning | None) -> Self | None:
         """Read the option `retrieval`."""
         config = read_retrieval(setup)
         if config is None:
@@ -281,16 +282,14 @@ class Recall(Feature):
             logger.info(
                 "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
             )
-        near = next((each for each in setup.built if hasattr(each, "find_near")), None)
         return cls(config, near, write_guidance(config.instructions))
 
-    def connect(self, runner: StepRunner) -> Sequence[object]:
-        """Keep what says whose a call is; flows call nothing of it."""
+    def connect(self, runner: StepRunner) -> None:
+        """Keep what says whose a call is."""
         self._runner = runner
         reaches_others = self.config.scope == "resource"
         near = "" if self.near is None else self.near.told
         self.tool = build_recall_tool(self.answer_call, reaches_others=reaches_others, near=near)
-        return ()
 
     def list_tools(self) -> Sequence[BaseTool]:
         """Return the tool `recall`."""
@@ -421,17 +420,19 @@ class Recall(Feature):
         archive = self._runner.archive if who.thread_id else None
         in_resource = archive is not None and self.config.scope == "resource"
 
+        meaning = None if finds_messages and store is None else self.near
+
         def find_near(query: str, limit: int) -> list[RecallHit]:
+            if meaning is None:
+                return []
             options = {"in_resource": in_resource, "finds_messages": finds_messages}
             try:
-                found: list[RecallHit] = self.near.find_near(query, limit, who, store, **options)
+                return meaning.find_near(query, limit, who, store, **options)
             except SearchError as error:  # words are found all the same
                 logger.warning("thread %r: %s", who.thread_id, error)
                 return []
-            return found
 
-        is_by_words = self.near is None or (finds_messages and store is None)
-        find_groups = None if is_by_words else find_near
+        find_groups = None if meaning is None else find_near
         if archive is not None:
             is_own = record["thread_id"] == who.thread_id
             return ArchiveSource(
@@ -459,7 +460,7 @@ class Recall(Feature):
 
 def find_tool(runner: StepRunner) -> BaseTool | None:
     """Return the tool that the Actor's model is given."""
-    recall: Recall | None = runner.settings.features.find("recall")
+    recall = runner.settings.parts.recall
     return recall.tool if recall is not None and recall.is_bound and runner.enabled else None
 
 
@@ -472,7 +473,7 @@ def answer_call(
 ) -> dict[str, Any]:
     """Answer as the tool does, without a graph."""
     refuse_unknown_arguments(args)
-    recall: Recall | None = runner.settings.features.find("recall")
+    recall = runner.settings.parts.recall
     if recall is None:
         msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
         raise ConfigurationError(msg)

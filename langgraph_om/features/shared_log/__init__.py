@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.options import Preset, one_of
-from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
+from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Group, MemoryRecord, Operation, Scope
+from langgraph_om.core.step.step import Step
+from langgraph_om.core.wire import OTHERS, Group, MemoryRecord, Operation, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
@@ -36,7 +36,6 @@ from langgraph_om.features.shared_log.observing import (
 )
 from langgraph_om.features.shared_log.reducers import (
     ADDITIONS,
-    OTHERS,
     OTHERS_ID,
     count_others,
     read_sharing,
@@ -61,16 +60,11 @@ class SharingOptions(TypedDict, total=False):
     newest words of the other threads."""
 
 
-class SharedLogs(Feature):
+class SharedLogs:
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
-    needs = ("archive",)
     additions = ADDITIONS
-    prompts = __name__
-    operations: ClassVar[frozenset[str]] = frozenset({OTHERS})
-    scope: Scope = "resource"
-    hides_ids = True
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -87,9 +81,18 @@ class SharedLogs(Feature):
 
     # --- A step ----------------------------------------------------------------------------------
 
-    def enter(self, step: Step) -> None:
-        """Check that the run says with whom the log is shared."""
-        check_resource_id(step.identity)
+    def check(self, identity: Identity) -> None:
+        """Check that the run says with whom the log is shared.
+
+        Raises:
+            ConfigurationError: When it does not.
+        """
+        if not identity.resource_id:
+            msg = (
+                '`scope` is "resource" and the run has no resource id; write one into the '
+                'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
+            )
+            raise ConfigurationError(msg)
 
     def collect(self, step: Step) -> EffectFlow[None]:
         """Exchange what is new with the log."""
@@ -116,9 +119,7 @@ class SharedLogs(Feature):
         frames = frame_sections(groups, settings.show_id, current=record["thread_id"])
         return Framing(load("actor_threads"), frames, bool(read_sharing(record)["others"]))
 
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
-    ) -> BaseMessage | None:
+    def aside(self, record: MemoryRecord) -> BaseMessage | None:
         """Show the recent messages of other threads, with a line on those that have no room."""
         text = write_others(record)
         return HumanMessage(text, id=OTHERS_ID) if text else None
@@ -172,9 +173,9 @@ class SharedLogs(Feature):
 
     # --- The archive -----------------------------------------------------------------------------
 
-    def connect(self, runner: Any) -> Sequence[object]:
-        """Remember what is read of the logs of the archive."""
-        return [LogCache(runner.settings.features.storage)]
+    def connect(self, archive: SQLAlchemyArchive) -> LogCache:
+        """Return what remembers what is read of the logs of the archive."""
+        return LogCache(archive)
 
     def read_history(
         self,
@@ -207,17 +208,3 @@ class SharedLogs(Feature):
                 return to_record(record, resource_id, revision + 1)
         msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
         raise ArchiveError(msg)
-
-
-def check_resource_id(identity: Identity) -> None:
-    """Check that a run says with which threads it shares a log.
-
-    Raises:
-        ConfigurationError: When it does not.
-    """
-    if not identity.resource_id:
-        msg = (
-            '`scope` is "resource" and the run has no resource id; write one into the '
-            'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
-        )
-        raise ConfigurationError(msg)

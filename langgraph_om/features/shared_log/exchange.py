@@ -222,7 +222,11 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
-    events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
+    parts = settings.parts
+    if parts.standing is not None:
+        events += parts.standing.sync(kept, shared)
+    if parts.steering is not None:
+        events += parts.steering.sync(kept, shared)
     synced = read_sharing(fold(record, [events]))
     if synced == record:
         return ExchangeOutcome(record, [])

@@ -53,10 +53,10 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import CycleEnded, Found, Group, MemoryRecord
+from langgraph_om.core.wire import OTHERS, CycleEnded, Found, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.log import OthersEnd, Section
-from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read_sharing
+from langgraph_om.features.shared_log.reducers import count_others, read_sharing
 from langgraph_om.features.shared_log.sections import (
     ThreadInput,
     ThreadsInput,
@@ -102,7 +102,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
-    hints = cycle.settings.features.list_hints()
+    hints = cycle.settings.parts.list_hints()
     for thread, count in batch:
         own = _view_thread(cycle, thread)
         shown = yield from show_messages(own, thread.entries[:count], thread.times)
@@ -224,7 +224,7 @@ def _build_threads_input(
     said: Mapping[str, Sequence[ParsedAnswer]],
     room: int,
 ) -> ThreadsInput:
-    settings, features = cycle.settings, cycle.settings.features
+    settings, parts = cycle.settings, cycle.settings.parts
     log = apply_reflection(cycle.record)
     observation = settings.observation
     count = settings.counter.count_text
@@ -236,7 +236,7 @@ def _build_threads_input(
     return ThreadsInput(
         inputs,
         previous=select_previous_sections(
-            [*features.select_log(log), *noted],
+            [*parts.select_log(log), *noted],
             find_previous_tokens(cycle, room),
             settings.counter,
             settings.show_id,
@@ -245,8 +245,8 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=settings.thresholds.observer_prompt,
-        features=features,
-        held=features.join_texts("list_held", log),
+        parts=parts,
+        held=parts.list_held(log),
         timezone=settings.timezone,
     )
 
@@ -394,11 +394,12 @@ def _build_section(
 def _announce_hints(
     info: CycleInfo, at: datetime, threads: Sequence[OtherThread], sections: Sequence[Section]
 ) -> EffectFlow[None]:
-    """Let features say what their hints of other threads change."""
+    """Tell of new titles of other threads."""
     former = {thread.thread_id: thread for thread in threads}
-    features = info.settings.features
-    for announce in features.having("announce_of_other"):
-        for section in sections:
-            thread = former[section["thread_id"]]
-            own, hints = _view_thread(info, thread), section["hints"]
-            yield from announce(own, at, hints, label=thread.title, fixed=thread.fixed)
+    titles = info.settings.parts.suggested_titles
+    if titles is None:
+        return
+    for section in sections:
+        thread = former[section["thread_id"]]
+        own, hints = _view_thread(info, thread), section["hints"]
+        yield from titles.announce_of_other(own, at, hints, label=thread.title, fixed=thread.fixed)

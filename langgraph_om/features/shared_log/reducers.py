@@ -28,6 +28,7 @@ from langgraph_om.core.record.record import (
     select_own_groups,
 )
 from langgraph_om.core.wire import (
+    OTHERS,
     Attempt,
     CycleEnded,
     Group,
@@ -52,7 +53,6 @@ from langgraph_om.features.shared_log.log import (
     without_thread,
 )
 
-OTHERS = "others"
 """The name of the operation that observes other threads."""
 
 OTHERS_ID = "om-other-conversations"

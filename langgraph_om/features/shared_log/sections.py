@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_FEATURES, Features
+from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import compile_late, escape, escape_attribute
@@ -278,7 +278,7 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    features: Features = NO_FEATURES
+    parts: Parts = NO_PARTS
     """Those that tell of hints and marks."""
     held: str = ""
     """Earlier notes that are always shown."""
@@ -329,13 +329,13 @@ def observe_threads(
 
 def build_threads_question(request: ThreadsInput) -> AskModel:
     """Return the question to the Observer about several threads."""
-    join_texts = request.features.join_texts
+    tell_hints = request.parts.tell_hints
     form = fill(
         "observer_threads_output",
-        hints_rule=join_texts("tell_hints", "threads"),
-        first_hints=join_texts("tell_hints", "first thread"),
-        second_hints=join_texts("tell_hints", "second thread"),
-        section_form=render_output_format(request.features, request.held),
+        hints_rule=tell_hints("threads"),
+        first_hints=tell_hints("first thread"),
+        second_hints=tell_hints("second thread"),
+        section_form=render_output_format(request.parts, request.held),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""

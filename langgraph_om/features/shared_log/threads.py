@@ -26,7 +26,7 @@ from langgraph_om.core.effects import EffectFlow, Storage, call_storage, find_pa
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import find_newest_observed, log_tokens
 from langgraph_om.core.record.span import Entry, find_safe_cuts
-from langgraph_om.core.wire import MemoryRecord, Operation
+from langgraph_om.core.wire import OTHERS, MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.writer import find_archive, warn_of_outage
 from langgraph_om.features.shared_log.cache import LogCache
@@ -37,7 +37,6 @@ from langgraph_om.features.shared_log.log import (
     SharingRecord,
     apply_changes,
 )
-from langgraph_om.features.shared_log.reducers import OTHERS
 
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""

@@ -7,7 +7,7 @@ it still. So it is shown before the live request once no message of the window s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -23,8 +23,6 @@ from langgraph_om.core.content.text import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.runtime.state import channel_of
 
 STATE_ID: Final = "om-state"
@@ -37,29 +35,19 @@ MOST_TOKENS: Final = 1000
 _MARKS: Final[Mapping[str, str]] = {"completed": "x", "in_progress": "~", "pending": " "}
 
 
-class ShowState(Feature):
+class ShowState:
     """Shows channels of the graph's state."""
 
     name = "show_state"
-    lives_by = "show_state"
-    prompts = __name__
 
     def read_text(self, state: Any) -> str:
         """Return the channels that a graph's state holds, as JSON; empty for none."""
-        found = {name: value for name in SHOWN if (value := channel_of(state, name))}
+        found = _read_channels(state)
         return write_json(found) if found else ""
 
-    def show_from_state(self, settings: Settings, state: Any) -> Iterator[ShownValue]:
-        """Yield the channels as the Actor reads them."""
-        held: Mapping[str, Any] = json.loads(self.read_text(state) or "{}")
-        for name, value in held.items():
-            yield ShownValue(as_label(name), write_state(value, settings))
-
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
-    ) -> BaseMessage | None:
+    def aside(self, settings: Settings, window: Window, texts: Texts) -> BaseMessage | None:
         """Return the block of those that no message of the window says."""
-        state: Mapping[str, Any] = json.loads(texts[self.name])
+        state: Mapping[str, Any] = json.loads(texts.get(self.name, "{}"))
         hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
         blocks = [
             f'<state name="{escape_attribute(name)}">\n{write_state(value, settings)}\n</state>'
@@ -68,6 +56,18 @@ class ShowState(Feature):
         if not blocks:
             return None
         return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
+
+
+def _read_channels(state: Any) -> dict[str, Any]:
+    return {name: value for name in SHOWN if (value := channel_of(state, name))}
+
+
+def list_channels(settings: Settings, state: Any) -> list[ShownValue]:
+    """Return the channels of a graph's state as the Actor reads them."""
+    held = json.loads(write_json(_read_channels(state)))
+    return [
+        ShownValue(as_label(name), write_state(value, settings)) for name, value in held.items()
+    ]
 
 
 def is_said(name: str, value: Any, window: Window) -> bool:

@@ -31,7 +31,6 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Apart, count
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import (
     Event,
     Found,
@@ -265,12 +264,11 @@ def _find_room(settings: Settings) -> int:
     return min(MOST_TOKENS, settings.thresholds.observation_tokens // MOST_OF_LOG)
 
 
-class Standing(Feature):
+class Standing:
     """Keeps standing instructions."""
 
     name = NAME
     lives_by = NAME
-    prompts = __name__
     additions = Additions(
         streamed={"standing": name_fields("cycle_id", "thread_id", "change", "words", "at")},
         keys=StandingKeys,

@@ -24,7 +24,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
-from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.steering.acts import (
@@ -195,11 +195,10 @@ def describe_act(record: Mapping[str, Any], act_id: str) -> str:
 # Its part of a step.
 
 
-class Steering(Feature):
+class Steering:
     """Does what a person wants, and tells the stream of it, once."""
 
     name = "steering"
-    lives_by = "steered"
     additions = Additions(
         keys=SteeringKeys,
         reducers={"steered": _do, "acts-gone": _drop},
@@ -215,18 +214,9 @@ class Steering(Feature):
         erase=_erase,
     )
 
-    def before_actor(self, step: Step) -> None:
+    def tell(self, step: Step) -> None:
         """Tell of the acts that nobody was told of."""
         step.events += _tell_of_acts(step.record)
-
-    def section(self, record: MemoryRecord) -> Html | None:
-        """Return what a person did, for the page of a memory."""
-        return render_acts(list_acts(record))
-
-    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
-        """Return the group that holds an item as an act left it."""
-        after = [own["after"] for own in list_acts(record) if own["id"] == act]
-        return [group["id"] for group in after if group is not None]
 
     def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
         """Let go of acts on threads that the log has no more."""
@@ -234,6 +224,12 @@ class Steering(Feature):
         gone = [act["id"] for act in list_acts(record) if not known.issuperset(_threads_of(act))]
         event: ActsGone = {"type": "acts-gone", "ids": gone}
         return [as_event(event)] if gone else []
+
+
+def find_left(record: MemoryRecord, act: str) -> list[str]:
+    """Return the group that holds an item as an act left it."""
+    after = [own["after"] for own in list_acts(record) if own["id"] == act]
+    return [group["id"] for group in after if group is not None]
 
 
 def _tell_of_acts(record: MemoryRecord) -> list[Event]:

@@ -12,14 +12,14 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
-from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.settings import HintPlace, Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
-from langgraph_om.core.step.step import Feature, HintPlace, Step
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.writer import find_archive
@@ -124,14 +124,12 @@ MODEL_SETTINGS: Final[Mapping[str, Any]] = {
 # --- Features ------------------------------------------------------------------------------------
 
 
-class AskedTitles(Feature):
+class AskedTitles:
     """Gives each thread a title after its first answer."""
 
     name = "asked_titles"
     additions = ADDITIONS
-    prompts = __package__
     configs: ClassVar[Mapping[str, type]] = {"thread_title": TitleConfig}
-    has_last_step = True
 
     def __init__(self, config: TitleConfig) -> None:
         self._config = config
@@ -182,25 +180,26 @@ class AskedTitles(Feature):
         return describe_title(step, config.instructions, min_messages=config.min_messages)
 
 
-class NamedThreads(Feature):
+class NamedThreads:
     """Tells of titles that a person set; with or without `thread_title`, a person may set one."""
 
     name = "named_threads"
-    lives_by = "title"
 
-    def before_actor(self, step: Step) -> None:
+    def tell(self, step: Step) -> None:
         """Tell the stream, once."""
         state = read_title_state(step.record)
         if state.get("is_new") and (title := read_title(step.record)) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
             step.events.append(tell_title(info, step.now, state["before"], title))
 
-    def after(self, step: Step) -> EffectFlow[None]:
+    def forget_archived(self, step: Step) -> EffectFlow[None]:
         """Let the archive forget a title that a person has given back."""
         if not read_title_state(step.record).get("before") or find_label(step.record) is not None:
             return
-        kept_until = step.settings.features.having("kept_until")
-        if any(find(step.record) != find(step.former) for find in kept_until):
+        archiving = step.settings.parts.archive
+        if archiving is None:
+            return
+        if archiving.kept_until(step.record) != archiving.kept_until(step.former):
             thread_id = step.record["thread_id"]
             arguments = (thread_id, None, step.now)
             archive = yield from find_archive()
@@ -209,7 +208,7 @@ class NamedThreads(Feature):
                 yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
 
 
-class SuggestedTitles(Feature):
+class SuggestedTitles:
     """Has the Observer suggest a title, with every observation."""
 
     name = "titles"

@@ -389,7 +389,7 @@ class TitleJob:
     def _archive(self, title: str, now: datetime) -> EffectFlow[None]:
         """Let lists show it at once; where that fails, the next step's messages bring it."""
         thread_id = self.record["thread_id"]
-        if self.settings.features.storage is None or not thread_id:
+        if self.settings.parts.storage is None or not thread_id:
             return
         archive = yield from find_archive()
         reply: CallReply = yield Storage(archive.set_title, (thread_id, title, now))

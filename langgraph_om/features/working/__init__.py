@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, ClassVar, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import ensure_config
@@ -12,13 +12,12 @@ from langgraph.config import get_store
 from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
+from langgraph_om.archive import StoreUse
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Settings, Setup, Texts
+from langgraph_om.core.config.settings import Setup, Texts
 from langgraph_om.core.effects import call_storage, find_part
-from langgraph_om.core.record.window import Window
-from langgraph_om.core.step.step import Feature, StateKey, Step
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.features.working.memory import (
     MESSAGE_ID,
     SHOWN_KEY,
@@ -32,7 +31,6 @@ from langgraph_om.features.working.memory import (
     read_shown,
     take_last,
 )
-from langgraph_om.features.working.storage import delete_stored
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.runner import RunScope, StepRunner
 
@@ -50,15 +48,13 @@ class WorkingOptions(TypedDict, total=False):
     The Actor keeps it up to date with a tool."""
 
 
-class KnownOfUser(Feature):
+class KnownOfUser:
     """Reads the working memory where a turn begins, and shows it."""
 
     name = WORKING_NAME
     additions = Additions(message_ids=(MESSAGE_ID,))
-    prompts = __package__
     writing_tools = (UPDATE_TOOL,)
-    store_use = "working"
-    kept_in_store = "the working memory in the graph's store"
+    store_use: ClassVar[StoreUse] = "working"
 
     def __init__(self, memory: WorkingMemory | None = None) -> None:
         self.memory = WorkingMemory() if memory is None else memory
@@ -91,10 +87,13 @@ class KnownOfUser(Feature):
             SHOWN_KEY: StateKey(str, take_last, is_private=True, is_shown=True),
         }
 
-    def accept(self, scope: RunScope) -> None:
-        """Take the value that the caller of a step hands in."""
-        value = self.memory.check(scope.given.pop(WORKING_NAME, None))
-        scope.kept[WORKING_NAME] = self._working.render(value, scope.config)
+    def accept(self, scope: RunScope, value: Any) -> None:
+        """Take the value that the caller of a step hands in.
+
+        Raises:
+            ConfigurationError: When it cannot be meant.
+        """
+        scope.working = self._working.render(self.memory.check(value), scope.config)
 
     def collect(self, step: Step) -> RunFlow[None]:
         """Read the memory where a turn begins."""
@@ -104,7 +103,7 @@ class KnownOfUser(Feature):
     def read(self, step: Step) -> RunFlow[None]:
         """Read the memory, once in a run, and show it."""
         scope = step.scope
-        if WORKING_NAME not in scope.kept:
+        if scope.working is None:
             if scope.state is None:  # as where a thread is adopted
                 return
             known = {key: scope.state.get(key) for key in (VALUE_KEY, SHOWN_KEY)}
@@ -116,26 +115,20 @@ class KnownOfUser(Feature):
                 working.refresh_working_memory, known, step.messages, config, store
             )
             scope.changes |= changes
-            scope.kept[WORKING_NAME] = read_shown({**known, **changes}) or ""
-        step.say(WORKING_NAME, scope.kept[WORKING_NAME])
+            scope.working = read_shown({**known, **changes}) or ""
+        step.say(WORKING_NAME, scope.working)
 
     def read_text(self, state: Any) -> str:
         """Return the block that a graph's state holds."""
         return read_shown(state) or ""
 
-    def aside(
-        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
-    ) -> BaseMessage | None:
+    def aside(self, texts: Texts) -> BaseMessage | None:
         """Show the block before the live request."""
         text = texts.get(WORKING_NAME)
         return HumanMessage(text, id=MESSAGE_ID) if text else None
 
-    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
-        """Delete what the graph's store has of a resource."""
-        delete_stored(store, resource_id)
-
 
 def find_working_memory(runner: StepRunner) -> WorkingMemory | None:
     """Return the working memory of the option."""
-    feature = runner.settings.features.find(WORKING_NAME)
-    return cast("KnownOfUser", feature).memory if feature is not None else None
+    working = runner.settings.parts.working
+    return None if working is None else working.memory

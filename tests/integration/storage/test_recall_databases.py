@@ -256,7 +256,7 @@ def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     record = memory.step(None, said, thread_id=name).record
     config = on_thread(name, resource_id=name)
     runner = runner_of(memory)
-    index = runner.settings.features.find("meaning")
+    index = runner.settings.parts.meaning
     index.add(record, keyed_messages(said), store, runner.identity(config))
     assert memory.flush(60)
     state = {"messages": said, "om": record}

@@ -6,7 +6,6 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -32,13 +31,13 @@ from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support import groups
 from support.edits import edited
-from support.flows import with_hints
+from support.flows import WITH_HINTS
 from support.simulation import look, settings
 from support.views import assemble
 from support.words import Words
 
 TODAY = date(2026, 3, 4)
-RULE = with_hints().join_texts("tell_hints", "actor")
+RULE = WITH_HINTS.tell_hints("actor")
 INTRO = f"{fill('actor_instructions', hints=RULE)}\n\n<observations>\n"
 END = (
     '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026, times in UTC]\n'
@@ -218,7 +217,8 @@ TAGS = [
     "suggested-response",
     "system-reminder",
     "conversation",
-    *(("other-conversation", "thread") if find_spec("langgraph_om.features.shared_log") else ()),
+    "other-conversation",
+    "thread",
 ]
 FORMS = (
     "<{}>",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.core.actor.prompt import assemble, make_view, track_head
-from langgraph_om.core.config.settings import Features, Identity
+from langgraph_om.core.config.settings import Identity, Parts
 from langgraph_om.core.content.blocks import mark_other_view
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
@@ -20,7 +20,7 @@ from langgraph_om.core.record.window import Window, digest_entries, digest_run, 
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
-from langgraph_om.features import FEATURES
+from langgraph_om.features.gaps import Gaps
 from langgraph_om.runtime.state import MAX_SPANS, Recent
 from support import groups
 from support.edits import edited
@@ -29,7 +29,7 @@ from support.flows import NOW, setup
 from support.words import Words
 
 SETTINGS = setup()
-GAPS = Features(tuple(kind() for kind in FEATURES if kind.name == "gaps"))
+GAPS = Parts(gaps=Gaps())
 """Marks of gaps, where they are not taken out."""
 
 
@@ -64,7 +64,7 @@ class View(NamedTuple):
 def view(
     record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
 ) -> View:
-    settings = replace(SETTINGS, max_input_tokens=limit, features=GAPS)
+    settings = replace(SETTINGS, max_input_tokens=limit, parts=GAPS)
     made = make_view(settings, record, messages, window, NOW)
     head = track_head(record, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])

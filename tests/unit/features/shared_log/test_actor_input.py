@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, is_reminder
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
@@ -19,7 +19,7 @@ from support.groups import group
 from support.views import assemble
 from support.words import Words
 
-SHARING = Features((SharedLogs(),))
+SHARING = Parts(sharing=SharedLogs())
 
 
 def talk(count: int) -> list[BaseMessage]:
@@ -34,10 +34,10 @@ def remembering(cursor: Sequence[str], others: Any) -> MemoryRecord:
 
 
 def prompt(
-    record: MemoryRecord, messages: Sequence[BaseMessage], features: Features = SHARING
+    record: MemoryRecord, messages: Sequence[BaseMessage], parts: Parts = SHARING
 ) -> list[BaseMessage]:
     window = open_window(record, messages, Words())
-    return assemble(record, messages, window, today=date(2026, 3, 4), features=features)
+    return assemble(record, messages, window, today=date(2026, 3, 4), parts=parts)
 
 
 def other(text: str) -> dict[str, Any]:

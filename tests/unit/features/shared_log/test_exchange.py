@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import ThreadEnd
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
@@ -49,7 +49,7 @@ from support.storage_calls import (
 
 # --- The shared log ------------------------------------------------------------------------------
 
-SHARING = replace(SETTINGS, features=Features((SharedLogs(),)))
+SHARING = replace(SETTINGS, parts=Parts(sharing=SharedLogs()))
 
 
 def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:

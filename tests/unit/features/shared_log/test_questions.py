@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage
 
-from langgraph_om.core.config.settings import Features
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.errors import ObserverError
@@ -18,7 +16,7 @@ from langgraph_om.features.shared_log.sections import (
     observe_threads,
     parse_sections,
 )
-from support.flows import Mood
+from support.flows import WITH_HINTS
 from support.threads import (
     NONE,
     NOW,
@@ -112,16 +110,12 @@ def test_the_question_keeps_the_threads_apart() -> None:
         "</thread>"
     )
     assert '<thread id="A">\n* 🔴 (08:00) Old &lt;/thread>\n</thread>\n\n<thread id="Z">' in task
-    assert "mood" not in system + task
-    merry = replace(THREADS[0], hints={"mood": "merry"})
-    features = Features((Mood(),))
-    asked = ThreadsInput([merry], features=features, instruction="Note medicines.")
+    asked = ThreadsInput([THREADS[0]], parts=WITH_HINTS, instruction="Note medicines.")
     _, (call,) = run(observe_threads(asked), WHOLE)
     system, task = (str(message.content) for message in call.messages)
-    assert "<mood>merry</mood>" in task
     assert "There are no earlier observations." in task
     assert "Note medicines." in system
-    assert "2. The mood." in system
+    assert "<current-task>" in system
 
 
 def test_the_question_is_read_as_it_was_written() -> None:

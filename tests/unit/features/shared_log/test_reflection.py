@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from langgraph_om.core.config.settings import Features, Settings
+from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel
@@ -25,7 +25,7 @@ from support.groups import day_log, group
 def shared(log: list[Group], **options: Any) -> tuple[Settings, Any, Any]:
     record, window = conversation()
     record = edited(record, {"log": log, "scope": "resource", "resource_id": "u"})
-    return replace(setup(), features=Features((SharedLogs(),)), **options), record, window
+    return replace(setup(), parts=Parts(sharing=SharedLogs()), **options), record, window
 
 
 def many_threads(count: int) -> list[Group]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langgraph_om import ConfigurationError, ObservationalMemory
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.parse_answer import parse_output
@@ -87,9 +87,9 @@ def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[st
     record, window = conversation()
     record = edited(record, {"thread_title": "Old title", "title": {}})
     told = f"{GOOD}\n<thread-title>{title}</thread-title>"
-    features = Features((SuggestedTitles(),) if wanted else ())
+    parts = Parts(suggested_titles=SuggestedTitles() if wanted else None)
     talk = Talk([later(told)])
-    flow = observe_cycle(replace(setup(), features=features), record, window, 1, NOW)
+    flow = observe_cycle(replace(setup(), parts=parts), record, window, 1, NOW)
     events = talk.run_cycle(flow)
     assert kinds(events) == expected
     system, task = texts(talk.calls[0])
