@@ -53,7 +53,6 @@ def delete_thread(
     _check_reach(runner, ["index"], store, checkpointer)
     if checkpointer is not None:
         yield from call_graph(checkpointer, "delete_thread", thread_id)
-    runner.spans.clear()
     archiving = runner.settings.parts.archive
     if archiving is not None:
         owner = archiving.erase_thread(thread_id, resource_id, runner.clock)
@@ -89,7 +88,6 @@ def delete_resource(
         threads += found
     else:
         left = [*threads]
-    runner.spans.clear()
     if runner.settings.parts.archive is not None:
         runner.settings.parts.archive.erase_resource(resource_id)
     if store is not None:

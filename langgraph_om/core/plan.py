@@ -118,7 +118,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     ready = select_live_chunks(record, window)
     if ready:
         return Decision("activate", "observation", len(ready), "request")
-    count = _fit_batch(window, len(window.span.cuts), _limit_piece(record, thresholds))
+    count = _fit_batch(window, len(window.cuts), _limit_piece(record, thresholds))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count and not _has_outgrown(record, window, thresholds):
@@ -367,9 +367,9 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, sto
     is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
     `stop` nothing is taken.
     """
-    last = bisect_right(window.span.cuts, stop)
+    last = bisect_right(window.cuts, stop)
     goal = _count_cuts(window, last, window.tokens - keep)
-    removed = window.weight(0, window.span.cuts[goal - 1]) if goal else 0
+    removed = window.weight(0, window.cuts[goal - 1]) if goal else 0
     if window.tokens - removed >= limit:
         goal = min(goal + 1, last)
     return _fit_batch(window, goal, max_tokens)
@@ -383,7 +383,7 @@ def _fit_batch(window: Window, last: int, max_tokens: int) -> int:
     """
     if not last:
         return 0
-    cuts = window.span.cuts
+    cuts = window.cuts
     fitting = max(1, _count_cuts(window, last, max_tokens))
     if fitting < last and window.weight(0, cuts[fitting - 1]) * 10 < max_tokens:
         fitting += 1
@@ -392,7 +392,7 @@ def _fit_batch(window: Window, last: int, max_tokens: int) -> int:
 
 def _count_cuts(window: Window, last: int, tokens: int) -> int:
     """Count, of the first `last` cuts, those before which there are so many tokens at most."""
-    cuts, sums = window.span.cuts, window.span.sums
+    cuts, sums = window.cuts, window.sums
     # No count is negative, so that the sums are in order.
     return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
 

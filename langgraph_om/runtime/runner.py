@@ -39,7 +39,6 @@ from langgraph_om.core.page.html import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.step.step import Step
@@ -135,9 +134,6 @@ class StepRunner:
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
     runs: Runs = field(init=False)
-    spans: Recent[Span] = field(init=False, default_factory=lambda: Recent(MAX_SPANS))
-    """What was read of windows: within a turn each is opened several times for each call of the
-    Actor's model, and the messages are the same objects."""
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
     learned: Recent[dict[str, ActorWindow]] = field(
@@ -306,7 +302,6 @@ class StepRunner:
             self._images = EstimatingCounter(provider=provider, model=name)
             self._configured = self._configured.count_with(self._images)
             self.settings = self.settings.count_with(self._images)
-            self.spans = Recent(MAX_SPANS)
             self._fit_all()
 
     def learn_window_of(self, record: MemoryRecord, model: str, tokens: int) -> None:
@@ -510,27 +505,19 @@ class StepRunner:
         identity: Identity,
         *,
         scope: RunScope | None = None,
-        is_again: bool = False,
         must_proceed: bool = False,
         is_final: bool = False,
     ) -> RunFlow[Step]:
-        """Inspect the conversation, log what failed, and show what happened.
-
-        Args:
-            is_again: Whether an inspection of these messages came just before.
-        """
+        """Inspect the conversation, log what failed, and show what happened."""
         around = RunScope(self) if scope is None else scope
-        before = self.spans.recall(record["id"])
         step = Step(
             self.settings_in_force(record),
             record,
             messages,
             identity,
             self.clock(),
-            before=before,
             scope=around,
             is_final=is_final,
-            is_again=is_again,
             windows=self.list_windows(record),
             texts={} if around.state is None else self.read_texts(around.state),
         )
@@ -539,12 +526,11 @@ class StepRunner:
             must_proceed=must_proceed,
             buffering_waits=not self.buffers_in_background,
         )
-        self.spans.keep(step.record["id"], step.window.span)
         log_failures(step.events)
         if step.lost and not any(map(is_summary, step.messages)):  # of which the middleware warns
             self._warn_of_loss(step)
-        if before is not None and step.record["log"] and self._unshown < _MOST_UNSHOWN:
-            self._look_at_answers(step, before)
+        if record["id"] and step.record["log"] and self._unshown < _MOST_UNSHOWN:
+            self._look_at_answers(step)
         if not record["id"]:
             self._look_at_history(step)
             if not must_proceed:
@@ -569,12 +555,10 @@ class StepRunner:
             f"keeps the prompt short by itself, at `message_tokens`"
         )
 
-    def _look_at_answers(self, step: Step, before: Span) -> None:
+    def _look_at_answers(self, step: Step) -> None:
         """Warn where the Actor answers, and nobody has asked for its input in this process."""
-        known, span = {*before.names}, step.window.span
-        new = (
-            each for key, each in zip(span.names, span.messages, strict=True) if key not in known
-        )
+        known = step.former["token_cache"]["counts"]
+        new = (entry.message for entry in step.window.entries if entry.key not in known)
         self._unshown += any(message.type == "ai" for message in new)
         if self._unshown == _MOST_UNSHOWN:
             self.runs.warn_once(
@@ -678,8 +662,7 @@ class StepRunner:
         self, settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
     ) -> Window:
         """Open the window of a conversation that was inspected in this step."""
-        before = self.spans.recall(record["id"])
-        return open_window(record, messages, settings.counter, is_counted=True, before=before)
+        return open_window(record, messages, settings.counter, is_counted=True)
 
     # --- The Actor's input -----------------------------------------------------------------------
 
@@ -750,7 +733,6 @@ class StepRunner:
             messages,
             Identity(record["thread_id"], record["resource_id"]),
             now,
-            before=self.spans.recall(record["id"]),
             texts=shown,
             is_counted=True,
             day=find_day(record, today),

@@ -73,7 +73,6 @@ def turn(
             outcome.messages,
             identity,
             scope=scope,
-            is_again=outcome.step is not None,
             must_proceed=is_stuck,
             is_final=is_final,
         )

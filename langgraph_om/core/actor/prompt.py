@@ -12,7 +12,8 @@ made behind another head cannot be sent again with reasoning that its provider h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -27,6 +28,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.actor.shown import ShownMessages, select_shown, write_messages
 from langgraph_om.core.actor.view import (
+    Block,
     Fitting,
     LeftOut,
     MemoryText,
@@ -51,8 +53,7 @@ from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record, write_ranges
-from langgraph_om.core.record.span import Entry, RenderedLog, Span, ViewDigest
-from langgraph_om.core.record.window import Window
+from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
 _LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
@@ -123,7 +124,7 @@ def make_view(
         return View(
             day,
             log,
-            render_memory(settings, record, day, span=window.span, left=left),
+            render_memory(settings, record, day, left),
             write_reminder(settings, record, window, left.messages),
             shown,
             [] if "asides" in left.sections else asides,
@@ -280,13 +281,9 @@ def render_memory(
     settings: Settings,
     record: MemoryRecord,
     today: date,
-    span: Span | None = None,
     left: LeftOut = LeftOut(),  # noqa: B008 nothing of it changes
 ) -> MemoryText:
-    """Render what the system message says of the memory.
-
-    The span of a window keeps the log as it was rendered, which a turn needs in each step.
-    """
+    """Render what the system message says of the memory."""
     note = _note_left_out(settings, record, left)
     if left.texts:
         record = {**record, "log": left.select(record["log"])}
@@ -302,7 +299,7 @@ def render_memory(
         _write_instructions(settings, record, framing),
         apart,
         note,
-        _render_log(settings, groups, framing, today, span) if log or note else None,
+        _render_log(settings, groups, framing, today) if log or note else None,
         _write_hints(hints),
     )
 
@@ -352,32 +349,28 @@ def _render_log(
     groups: Sequence[Group],
     framing: Framing,
     today: date,
-    span: Span | None,
-) -> RenderedLog:
-    """Render the log, one text per group; a text stays the same when the log grows."""
+) -> list[Block]:
+    """Render the log, one block per group; a text stays the same when the log grows."""
     frames = list(framing.frames) or [""] * (len(groups) + 1)
     end = "" if framing.frames else "\n\n"
     recall = settings.parts.recall  # it names the ids behind a group, which are no dates
     ids = ["" if recall is None else recall.line_after(group) for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in ids]
     as_of = _AS_OF.format(format_weekday(today), settings.timezone)
-    source = (as_of, frames, [group["text"] for group in groups], tails)
-    for known in span.rendered if span is not None else ():
-        if known.source == source:
-            return known
-    blocks: list[str] = []
+    count = settings.counter.count_text
+    blocks: list[Block] = []
     previous: date | None = None
-    for frame, text, tail in zip(*source[1:], strict=False):
+    for frame, group, tail in zip(frames, groups, tails, strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
-        block, previous = _render_group(frame, text, tail, today, previous)
+        block, previous = _render_group(
+            count, frame, group["text"], tail, today=today, previous=previous
+        )
         blocks.append(block)
     end = f"{as_of}\n</observations>"
-    blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
-    rendered = RenderedLog(source, blocks)
-    if span is not None:
-        span.rendered = (rendered, *span.rendered[:1])
-    return rendered
+    if frames[-1]:
+        end = f"{frames[-1]}\n\n{end}"
+    return [*blocks, Block(end, count(end))]
 
 
 def _select_groups(log: Sequence[Group]) -> list[Group]:
@@ -385,11 +378,17 @@ def _select_groups(log: Sequence[Group]) -> list[Group]:
     return [group for group in log if group["text"]]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # each call of the Actor shows them, as they never change
 def _render_group(
-    frame: str, text: str, tail: str, today: date, previous: date | None
-) -> tuple[str, date | None]:
-    """Render a group as of a day; cached, because groups never change and every call shows them."""
+    count: Callable[[str], int],
+    frame: str,
+    text: str,
+    tail: str,
+    *,
+    today: date,
+    previous: date | None,
+) -> tuple[Block, date | None]:
+    """Render a group as of a day; return the last day that it names, too."""
     shown = escape(hide_low_marks(text))
     for tag in TAG_ENDS:  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)
@@ -397,7 +396,8 @@ def _render_group(
     first, _, rest = text.partition("\n")
     if previous is not None and rest and observation_date(first) == previous:
         shown = shown.partition("\n")[2]  # the day goes on, under the heading that it has
-    return f"{frame}{shown}{tail}", last
+    whole = f"{frame}{shown}{tail}"
+    return Block(whole, count(whole)), last
 
 
 def _write_hints(hints: Mapping[str, str]) -> str:
@@ -503,12 +503,16 @@ def _digest_view(
     shown: ShownMessages, parts: Sequence[str], lines: Mapping[str, str], seen: int
 ) -> tuple[str, str]:
     """Digest a view up to the messages that the last one had too, and all of it."""
-    known, begun = shown.span.view, (shown.dropped, lines, parts)
-    if known is None or known.count > seen or (known.dropped, known.lines, known.parts) != begun:
-        known = ViewDigest.begin(parts, lines, shown.dropped)
-    before = known.extend(shown.entries[known.count : seen])
-    shown.span.view = whole = before.extend(shown.entries[seen:])
-    return before.state.hexdigest(), whole.state.hexdigest()
+    said = [f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in shown.entries]
+    before = hashlib.blake2b(_encode("\x1f".join(parts)), digest_size=8)
+    before.update(_encode("".join(said[:seen])))
+    whole = before.copy()
+    whole.update(_encode("".join(said[seen:])))
+    return before.hexdigest(), whole.hexdigest()
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _was_answered_elsewhere(entries: Sequence[Entry]) -> bool:

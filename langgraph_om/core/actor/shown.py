@@ -11,10 +11,13 @@ from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.blocks import holds_bound_reasoning, without_bound_reasoning
+from langgraph_om.core.content.blocks import (
+    answers_other_view,
+    holds_bound_reasoning,
+    without_bound_reasoning,
+)
 from langgraph_om.core.content.message_keys import GAP_ID, key_of
-from langgraph_om.core.record.span import NO_TRAITS, Entry, Span, get_message
-from langgraph_om.core.record.window import Window
+from langgraph_om.core.record.window import Entry, Window, get_message
 from langgraph_om.core.wire import MemoryRecord
 
 _PLAIN: Final = frozenset({HumanMessage, ToolMessage})
@@ -36,8 +39,8 @@ class ShownMessages(NamedTuple):
     """Index of the live request in `entries`; `None` where it is none of them."""
     live: int
     """How many of these are earlier than the live request and what followed it."""
-    span: Span
-    """What is known of the whole window."""
+    window: Window
+    """The whole window."""
     cut: int = 0
     """Of how many more of the rest only the beginning and the end are shown."""
 
@@ -53,7 +56,7 @@ class ShownMessages(NamedTuple):
 
     def find(self, key: str | None) -> int | None:
         """Return the index of a message in `entries`; `None` where it is none of them."""
-        at = self.span.find(key) - self.dropped
+        at = self.window.find(key) - self.dropped
         return at if at >= 0 else None
 
     def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> ShownMessages:
@@ -75,7 +78,7 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     Args:
         dropped: How many of the window's are left out.
     """
-    at, calls = window.span.find(window.request), _find_missing_calls(window, dropped, messages)
+    at, calls = window.find(window.request), _find_missing_calls(window, dropped, messages)
     return ShownMessages(
         dropped,
         window.entries[at].message if 0 <= at < dropped else window.request_message,
@@ -83,7 +86,7 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
         window.entries[dropped:],
         at - dropped if at >= dropped else None,
         max(0, window.fresh_from - dropped),
-        window.span,
+        window,
     )
 
 
@@ -137,10 +140,14 @@ def _find_missing_calls(
     window: Window, dropped: int, messages: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
     """Return the calls whose results are shown, but which were observed before those arrived."""
-    traits = window.span.traits
-    if dropped:
-        traits = NO_TRAITS.extend(map(get_message, window.entries[dropped:]))
-    missing = traits.missing
+    calls, missing = set[str](), set[str]()
+    for _, message, *_ in window.entries[dropped:]:
+        if type(message) is HumanMessage:  # a check by class takes longer
+            continue
+        if isinstance(message, AIMessage):
+            calls.update(str(call["id"]) for call in message.tool_calls)
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
+            missing.add(message.tool_call_id)
     if not missing:
         return []
     present = {id(entry.message) for entry in window.entries[dropped:]}
@@ -179,5 +186,5 @@ def _count_unbound(record: MemoryRecord, shown: ShownMessages) -> int:
     if head is None:  # of a record that another version wrote
         return len(shown.entries) if record["log"] else 0
     after = shown.find(head["after"])
-    other_view = shown.span.traits.other_view - shown.dropped
-    return max(-1 if after is None else after, other_view, -1) + 1
+    others = (at for at, entry in enumerate(shown.entries) if answers_other_view(entry.message))
+    return max(-1 if after is None else after, *others, -1) + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -20,8 +20,7 @@ from langgraph_om.core.actor.shown import ShownMessages
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.blocks import without_bound_reasoning
 from langgraph_om.core.items import cut_spans, find_spans, is_protected, read_head, replace_spans
-from langgraph_om.core.record.span import Entry, RenderedLog
-from langgraph_om.core.record.window import Window
+from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD
 from langgraph_om.core.wire import Group
 
@@ -66,6 +65,13 @@ class LeftOut:
         )
 
 
+class Block(NamedTuple):
+    """A piece of the log as it is shown."""
+
+    text: str
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryText:
     """What the system message says of the memory; what there is nothing of is empty."""
@@ -76,7 +82,8 @@ class MemoryText:
     """By the feature that keeps it, what is shown before the observations."""
     note: str = ""
     """What is said of observations that are left out."""
-    log: RenderedLog | None = None
+    log: Sequence[Block] | None = None
+    """The log: a block for each group, and what ends it."""
     hints: str = ""
 
     @property
@@ -85,7 +92,8 @@ class MemoryText:
         head = "\n\n".join(filter(None, [self.instructions, *self.apart.values()]))
         if self.log is not None:
             note = f"{self.note}\n" if self.note else ""
-            return [f"{head}\n\n<observations>\n{note}", *self.log.blocks, *self._hints]
+            blocks = [block.text for block in self.log]
+            return [f"{head}\n\n<observations>\n{note}", *blocks, *self._hints]
         return [head, *self._hints] if head else []
 
     @property
@@ -141,7 +149,7 @@ def list_parts(
     memory, shown = view.memory, view.shown
     given = text(system if isinstance(system, str) else system.text) if system else 0
     own = given + sum(map(message, view.instructions))
-    log = count_log(settings, memory.log) + text(memory.note) if memory.log else 0
+    log = _sum_tokens(memory.log) + text(memory.note) if memory.log else 0
     earlier, live = shown.entries[: shown.live], shown.entries[shown.live :]
     places = ((shown.find(key), line) for key, line in view.lines.items())
     lines = [HumanMessage(line) for at, line in places if at is not None and at < shown.live]
@@ -162,14 +170,7 @@ def list_parts(
     return [part for part in parts if part.tokens]
 
 
-def count_log(settings: Settings, log: RenderedLog) -> int:
-    """Count the tokens of a log as it is shown, once for each time that it is rendered."""
-    if log.tokens is None:
-        log.tokens = sum(map(settings.counter.count_text, log.blocks))
-    return log.tokens
-
-
-def _sum_tokens(entries: Iterable[Entry]) -> int:
+def _sum_tokens(entries: Iterable[Entry | Block]) -> int:
     return sum(entry.tokens for entry in entries)
 
 
@@ -257,7 +258,7 @@ class Fitting:
         window, before = self.window, view.left.messages
         sizes = [0 if each.key == window.request else each.tokens for each in view.shown.entries]
         done, rest = before, sum(sizes[: max(0, stop - before)])
-        for cut in window.span.cuts:
+        for cut in window.cuts:
             if cut <= done or (cut < window.fresh_from and not self._starts_turn(cut)):
                 continue
             if cut > stop or cut == len(window.entries) or rest <= keep:
@@ -279,8 +280,8 @@ class Fitting:
         """
         count, left, log = self.settings.counter.count_text, view.left, self.log
         shown = [*filter(_get_text, self.settings.parts.select_log(left.select(log)))]
-        blocks = view.memory.log.blocks if view.memory.log else []
-        known = {group["id"]: block for group, block in zip(shown, blocks, strict=False)}
+        blocks = view.memory.log or []
+        known = {group["id"]: block.text for group, block in zip(shown, blocks, strict=False)}
         texts, sizes = dict(left.texts), dict[str, int]()
 
         def cut(group: Group, text: str) -> float:

@@ -238,11 +238,13 @@ def is_reminder(message: BaseMessage) -> bool:
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
     """Give every message a key of its own, numbered where messages share one."""
+    keys = [*map(key_of, messages)]
+    if len({*keys}) == len(keys):  # as nearly always
+        return [*zip(keys, messages, strict=True)]
     seen: dict[str, int] = {}
     taken: set[str] = set()
     keyed: Keyed = []
-    for message in messages:
-        key = key_of(message)
+    for key, message in zip(keys, messages, strict=True):
         count = seen.get(key, 0) + 1
         name = f"{key}#{count}" if count > 1 else key
         while name in taken:  # at most once for each name, as no number is tried again

@@ -48,8 +48,8 @@ from langgraph_om.core.record.record import (
     place_reflection,
     replace_groups,
 )
-from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import (
+    Entry,
     Window,
     count_covered,
     digest_entries,

@@ -49,7 +49,7 @@ from langgraph_om.core.observe.transcript import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import count_failures
-from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Entry
 from langgraph_om.core.reflect.reflector import fit_room
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import Chunk, Event, Found, Hints

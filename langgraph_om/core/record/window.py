@@ -7,49 +7,57 @@ window and not with the conversation. Nothing here decides; `plan` does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, islice
-from operator import itemgetter
-from typing import Final
+from operator import attrgetter, itemgetter
+from typing import Final, NamedTuple, cast
 from zlib import crc32
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.additions import find_removed, is_shared
 from langgraph_om.core.content.message_keys import (
     Keyed,
+    content_digest,
     derive_id,
     fingerprint,
     is_conversation,
     is_reminder,
     key_of,
     keyed_conversation,
+    keyed_messages,
 )
 from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.record.record import CURSOR_TAIL, has_strays, select_valid_counts
-from langgraph_om.core.record.span import (
-    Entry,
-    Span,
-    extend_span,
-    find_cursor,
-    go_on,
-    names_all,
-    read_entry,
-    read_span,
-    walk_back,
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    has_strays,
+    select_own_groups,
+    select_valid_counts,
 )
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
-from langgraph_om.core.wire import Chunk, MemoryRecord, ObservedPart, TokenCount
+from langgraph_om.core.wire import Chunk, MemoryRecord, ObservedPart
 
 
-@dataclass(frozen=True, slots=True)
+class Entry(NamedTuple):
+    """One message of the window."""
+
+    key: str
+    """The message's id, or one derived from it or from its content."""
+    message: BaseMessage
+    digest: str
+    tokens: int
+
+
+get_message, _get_tokens = attrgetter("message"), attrgetter("tokens")
+
+
+@dataclass(frozen=True)
 class Window:
     """The unobserved part of a conversation."""
 
     entries: tuple[Entry, ...]
-    tokens: int
-    """Tokens of all entries, with the overhead of a conversation; 0 when empty."""
     request: str | None
     """Key of the newest human message of the whole conversation: the live user request."""
     request_message: BaseMessage | None
@@ -64,22 +72,50 @@ class Window:
     """Index of the first message behind the cursor."""
     strays: Strays
     """The first entries, when these stand before the cursor; observed by themselves."""
-    fresh_from: int
-    """Index of the first entry of the turn: the live user request, or 0 when it is before the
-    window; behind all entries without one."""
-    span: Span = field(compare=False, repr=False)
-    """What a later look goes on from."""
-    known: int = field(compare=False, repr=False)
-    """How many of the first entries the record is known to count as they are."""
+
+    @cached_property
+    def sums(self) -> list[int]:
+        """The tokens before each entry, and of all."""
+        return [*accumulate(map(_get_tokens, self.entries), initial=0)]
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Where the window may be cut."""
+        return find_safe_cuts(self.entries)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The index of each entry, by its key."""
+        return {entry.key: at for at, entry in enumerate(self.entries)}
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all entries, with the overhead of a conversation; 0 when empty."""
+        return self.sums[-1] + CONVERSATION_OVERHEAD if self.entries else 0
+
+    @property
+    def fresh_from(self) -> int:
+        """Index of the first entry of the turn: the live user request, or behind all entries.
+
+        It is 0 when the request is before the window.
+        """
+        if self.request_message is not None:
+            return 0
+        at = self.find(self.request)
+        return at if at >= 0 else len(self.entries)
 
     @property
     def turn(self) -> str | None:
         """Key of the message by which a turn is known: the live user request, if there is one."""
         return self.last_key if self.request is None else self.request
 
+    def find(self, key: str | None) -> int:
+        """Return the index of an entry; -1 if there is none of this key."""
+        return self.places.get(key, -1) if key is not None else -1
+
     def weight(self, start: int, stop: int) -> int:
         """Count the tokens of the entries from `start` up to `stop`."""
-        return self.span.sums[min(stop, len(self.entries))] - self.span.sums[start]
+        return self.sums[min(stop, len(self.entries))] - self.sums[start]
 
     def cursor_after(self, count: int) -> list[str]:
         """Return the cursor once the first `count` entries are observed."""
@@ -95,7 +131,6 @@ def open_window(
     *,
     is_counted: bool = False,
     request: str | None = None,
-    before: Span | None = None,
 ) -> Window:
     """Return the messages after the cursor with their tokens.
 
@@ -106,70 +141,115 @@ def open_window(
             used without reading the messages again.
         request: Key of the live user request, where it is known: the Actor's messages may end with
             one that the user never wrote.
-        before: What an earlier look has read; the window is the same without.
     """
     counts = select_valid_counts(record, counter.identity)
-    span, strays, known = _read_unobserved(
-        record, messages, counts, counter, is_counted=is_counted, before=before
-    )
-    start, entries = span.start, span.entries
+
+    def read(key: str, message: BaseMessage) -> Entry:
+        cached = counts.get(key)
+        if cached is not None and is_counted:
+            return Entry(key, message, cached[0], cached[1])
+        digest = content_digest(message)
+        if cached is not None and cached[0] == digest:
+            return Entry(key, message, digest, cached[1])
+        return Entry(key, message, digest, counter.count_message(message))
+
+    keyed, start = find_cursor(record, messages)
+    strays = select_strays(record, messages, start)
+    unread = (*strays.messages, *keyed)
+    entries = tuple(read(key, message) for key, message in unread if is_conversation(message))
     request_at = find_newest_human(messages, request)
     request_key, pinned, pinned_tokens = None, None, 0
     if request_at is not None and request_at >= start:
-        request_key = span.names[request_at - start]
+        request_key = keyed[request_at - start][0]
     elif request_at is not None:
         request_key = key_of(messages[request_at])
         if request_key not in dict(strays.messages):
             pinned = messages[request_at]
-            entry = read_entry(pinned, request_key, counts, counter, is_counted=is_counted)
-            pinned_tokens = entry.tokens
-    tokens, at = span.sums[-1] - span.sums[0], span.find(request_key)
+            pinned_tokens = read(request_key, pinned).tokens
     return Window(
         entries=entries,
-        tokens=tokens + (CONVERSATION_OVERHEAD if entries else 0),
         request=request_key,
         request_message=pinned,
         request_tokens=pinned_tokens,
-        observed=_collect_before(record["cursor"], messages, start),
-        last_key=span.names[-1] if span.names else (key_of(messages[-1]) if messages else None),
+        observed=_collect_before(messages, start),
+        last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
         start=start,
         strays=strays,
-        fresh_from=0 if pinned is not None else at if at >= 0 else len(entries),
-        span=span,
-        known=known,
     )
 
 
-def _read_unobserved(
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    counts: Mapping[str, TokenCount],
-    counter: TokenCounter,
-    *,
-    is_counted: bool,
-    before: Span | None,
-) -> tuple[Span, Strays, int]:
-    """Read what is unobserved: on from an earlier look, or from the cursor.
+# --- Where the window begins ----------------------------------------------------------------------
 
-    Returns:
-        The messages as a span, those of them that stand before the cursor, and how many entries
-        of the earlier look the record counts.
+
+def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
+    """Return the messages after the cursor with their keys, and the index of the first of them.
+
+    The common case walks back from the end and stops at the cursor. With messages without ids,
+    duplicate ids or removed messages, the whole list is read.
     """
-    gone_on = go_on(before, record, messages, counts, is_counted=is_counted)
-    if gone_on is not None:
-        rest, known, read = gone_on
-        new, usable = messages[rest.start + len(rest.entries) :], counts
-        if read and not is_counted:
-            usable = {**{each.key: [each.digest, each.tokens] for each in read}, **counts}
-        span = extend_span(rest, record["cursor"], new, usable, counter, is_counted=is_counted)
-        if span is not None:
-            return span, NO_STRAYS, known
-    keyed, start = find_cursor(record, messages)
-    strays = select_strays(record, messages, start)
-    span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
-    if before is not None:
-        span.take_over(before)
-    return span, strays, 0
+    cursor = record["cursor"]
+    if begins_at_first(record):
+        return keyed_messages(messages), 0
+    quick = walk_back(cursor, messages)
+    if quick is not None:
+        return quick
+    keyed = keyed_messages(messages)
+    start = _search_start(record, {key: at for at, (key, _) in enumerate(keyed)})
+    return keyed[start:], start
+
+
+def begins_at_first(record: MemoryRecord) -> bool:
+    """Return whether nothing of the conversation is observed."""
+    return not record["cursor"] and (not record["log"] or is_shared(record))
+
+
+def walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[Keyed, int] | None:
+    """Return what `find_cursor` returns, searched from the end; `None` when anything is unusual."""
+    if not cursor:
+        return None
+    newest = cursor[-1]
+    found: dict[str, BaseMessage] = {}
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if not message.id or (key := key_of(message)) in found:
+            return None
+        if key == newest:
+            is_cursor = is_tail_at(cursor, messages, at)
+            return ([*found.items()][::-1], at + 1) if is_cursor else None
+        found[key] = message
+    return None
+
+
+def is_tail_at(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
+    """Return whether the messages up to `at` are the cursor's tail, not just one of the same id."""
+    wanted = len(cursor) - 1
+    while at >= 0 and wanted >= 0:
+        if is_conversation(messages[at]):
+            if key_of(messages[at]) != cursor[wanted]:
+                return False
+            wanted -= 1
+        at -= 1
+    if wanted >= 0:
+        return False
+    # A tail that is not full names all observed messages: nothing else may be before it.
+    return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
+
+
+def _search_start(record: MemoryRecord, positions: dict[str, int]) -> int:
+    """Return the start of the window when the newest observed message is not where it was."""
+    for key in reversed(record["cursor"]):
+        if key in positions:
+            return positions[key] + 1
+    # Messages with a count were in the window at the last step.
+    counts = record["token_cache"]["counts"]
+    unobserved = min((positions[key] for key in counts if key in positions), default=0)
+    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
+    for passed, (first, last) in enumerate(reversed(ranges)):
+        if last in positions:
+            return max(positions[last] + 1, unobserved if passed else 0)
+        if first in positions:
+            return max(positions[first] + 1, unobserved)
+    return unobserved if ranges else 0
 
 
 def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -210,12 +290,61 @@ def find_newest_human(messages: Sequence[BaseMessage], request: str | None = Non
 
 
 def _collect_before(
-    cursor: Sequence[str], messages: Sequence[BaseMessage], start: int
+    messages: Sequence[BaseMessage], start: int
 ) -> tuple[tuple[str, BaseMessage], ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
-    if names_all(cursor, tail):  # as it is, but for messages without ids and the like
-        return tuple(zip(cursor, tail, strict=True))
     return tuple((key_of(message), message) for message in tail if is_conversation(message))
+
+
+# --- Where it may be cut --------------------------------------------------------------------------
+
+
+def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
+    """Return where the window may be cut: counts of leading entries that form complete exchanges.
+
+    A tool call stays with all of its results, and both stay until the Actor has gone on from them,
+    because an Actor that never sees a result asks for it again. A call without a result closes once
+    the conversation has gone on without it, so that an abandoned call does not stop memory forever.
+    """
+    cuts: list[int] = []
+    reach = -1
+    for at, end in enumerate(_find_exchange_ends(entries)):
+        reach = max(reach, end)
+        if at >= reach:
+            cuts.append(at + 1)
+    return cuts
+
+
+def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
+    """Return for each message the index at which its exchange ends; its own when it opens none.
+
+    A result belongs to the nearest call of its id before it, since some models number their calls
+    from 1 in every message.
+    """
+    ends = list(range(len(entries)))
+    open_calls: dict[str, int] = {}
+    newest_other = -1
+    for at, entry in enumerate(entries):
+        if entry.message.type == "tool":
+            called = open_calls.pop(cast("ToolMessage", entry.message).tool_call_id, None)
+            if called is not None:
+                ends[called] = at
+            continue
+        newest_other = at
+        open_calls.update(dict.fromkeys(_collect_call_ids(entry.message), at))
+    for called in open_calls.values():
+        if called >= newest_other:  # the conversation has not gone on: the result may still come
+            ends[called] = len(entries)
+    if newest_other >= 0 and entries[-1].message.type == "tool":
+        ends[newest_other] = len(entries)  # the Actor has not seen these results yet
+    return ends
+
+
+def _collect_call_ids(message: BaseMessage) -> list[str]:
+    if message.type != "ai" or not isinstance(message, AIMessage):
+        return []
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return [str(call["id"]) for call in calls if call.get("id")]
 
 
 # Decide which chunks, observations made ahead of need, still fit, and how many to activate.
@@ -250,28 +379,19 @@ def digest_entries(entries: Sequence[Entry]) -> str:
     return derive_id("messages", *(f"{entry.key}:{entry.digest}" for entry in entries))
 
 
-def digest_run(window: Window, start: int, stop: int) -> str:
-    """Return the same of a window's entries from `start` up to `stop`, worked out once."""
-    digests = window.span.digests
-    if (start, stop) not in digests:
-        digests[start, stop] = digest_entries(window.entries[start:stop])
-    return digests[start, stop]
-
-
 def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
     """Return the chunks that fit, oldest first."""
     if not record["chunks"]:
         return []
-    find = window.span.find
     live: list[LiveChunk] = []
     start = 0
     for chunk in record["chunks"]:
         ranges = [each for group in chunk["groups"] for each in group["ranges"]]
         first, last = ranges[0][0], ranges[-1][1]
-        stop = find(last) + 1
-        if find(first) != start or stop <= start:
+        stop = window.find(last) + 1
+        if window.find(first) != start or stop <= start:
             break
-        if digest_run(window, start, stop) != chunk["digest"]:
+        if digest_entries(window.entries[start:stop]) != chunk["digest"]:
             break
         live.append(LiveChunk(chunk, stop, window.weight(start, stop)))
         start = stop
@@ -325,9 +445,9 @@ def find_chunk_end(
         most: Tokens that a chunk should not exceed; a single exchange may.
         stop: How many of the messages may be covered; `None`: all.
     """
-    total = window.span.sums
+    total = window.sums
     last = len(window.entries) if stop is None else stop
-    cuts = [cut for cut in window.span.cuts if start < cut <= last]
+    cuts = [cut for cut in window.cuts if start < cut <= last]
     fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
     if not fitting:
         return 0

@@ -33,8 +33,8 @@ from langgraph_om.core.plan import (
     plan,
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
-from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import (
+    Entry,
     Window,
     check_observed,
     find_edited,
@@ -203,11 +203,8 @@ def count_new(
 def list_gone(record: MemoryRecord, window: Window) -> list[str]:
     """List the keys that have a count, and are in the window no more."""
     known = record["token_cache"]["counts"]
-    oldest = [*islice(known, len(known) - window.known)]
-    if not oldest or all(_has_left(window, key) for key in oldest):
-        return oldest  # the others are all of the window
-    past = known.keys() - {entry.key for entry in window.entries} - {window.request}
-    return [key for key in known if key in past] if past else []
+    gone = known.keys() - window.places.keys() - {window.request}
+    return [key for key in known if key in gone] if gone else []
 
 
 def find_lost(
@@ -231,14 +228,14 @@ def find_lost(
 
 def _has_left(window: Window, key: str) -> bool:
     """Return whether a message is not weighed any more; the live request is, wherever it stands."""
-    return key != window.request and window.span.find(key) < 0
+    return key != window.request and window.find(key) < 0
 
 
 def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:
     """Return digest and tokens of the new messages whose count the record does not have."""
     valid = select_valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
-    for entry in window.entries[window.known :]:
+    for entry in window.entries:
         cached = valid.get(entry.key)
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
@@ -270,9 +267,7 @@ def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -
     that is known, are taken for a part of it.
     """
     known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
-    unseen = entries[window.known :]
-    new = [False] * window.known
-    new += [entry.key not in known and entry.key not in record["stamps"] for entry in unseen]
+    new = [entry.key not in known and entry.key not in record["stamps"] for entry in entries]
     if not first_look and window.request is None:
         behind = 0 if window.observed else len(entries)
         start = max((at + 1 for at, is_new in enumerate(new) if not is_new), default=behind)
@@ -412,7 +407,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
     known = step.record
     if (observed is not None and observed["strays"]) or window.strays.messages:
         step.record = {**known, "observed": observed}
-        window = step.open(anew=True)
+        window = step.open()
         step.record = known  # an event says what has changed, or no state would have it
     gone = list_gone(known, window)
     step.lost = find_lost(known, gone, step.messages)
@@ -428,7 +423,6 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
             first_look=is_new,
         )
     )
-    window.span.counted_in = select_valid_counts(step.record, settings.counter.identity)
     record = step.record
     if record["chunks"] or record["reflection"] or record["pending"]:
         stale = drop_stale_buffers(record, window, step.now)

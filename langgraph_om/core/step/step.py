@@ -20,7 +20,6 @@ from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold_events
-from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 
@@ -36,17 +35,12 @@ class Step:
     """The conversation without what has been removed from it."""
     identity: Identity
     now: datetime
-    before: Span | None = None
-    """What an earlier look has read; it only saves time."""
     scope: Any = None
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
-    is_again: bool = False
-    """Whether an inspection just before has counted them: what holds the same objects, holds the
-    same."""
     day: date | None = None
     """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -76,21 +70,16 @@ class Step:
     def __post_init__(self) -> None:
         self.former, self.given = self.record, self.messages
 
-    def open(self, *, anew: bool = False) -> Window:
-        """Open the window of the record as it is now.
-
-        Args:
-            anew: Whether what earlier looks have read does not hold any more.
-        """
+    def open(self) -> Window:
+        """Open the window of the record as it is now."""
         self.window = open_window(
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted or self.is_again,
+            is_counted=self.is_counted,
             request=self.record["turn"]["request"] if self.is_counted else None,
-            before=None if anew else self.before,
         )
-        self._view, self.before = None, self.window.span
+        self._view = None
         return self.window
 
     @property

@@ -148,7 +148,8 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     if rule.tool_tokens == NEVER or isinstance(message, SystemMessage):
         return False  # the agent's own prompt, and the observations, are no messages of anyone
     content = message.content
-    size = sum(map(_count_characters, content_blocks(content)))
+    text = content if isinstance(content, str) else None
+    size = sum(map(_count_characters, content_blocks(content))) if text is None else len(text)
     if isinstance(message, AIMessage) and message.tool_calls:
         size += sum(len(write_json(call["args"])) for call in message.tool_calls)
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
@@ -156,7 +157,7 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     least = min(rule.tool_tokens, rule.text_tokens)
     if size * MAX_TOKENS_PER_CHARACTER <= least:
         return False
-    return size > least or not isinstance(content, str) or not content.isascii()
+    return size > least or text is None or not text.isascii()
 
 
 def _count_characters(block: Any) -> int:

@@ -110,7 +110,7 @@ class SharedLogs:
         )
         if noted:
             step.apply(noted)
-            step.open(anew=True)
+            step.open()
 
     # --- The Actor's input -----------------------------------------------------------------------
 

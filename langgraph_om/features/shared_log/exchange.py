@@ -147,7 +147,7 @@ def note_left_behind(
         unobserved: Keys of those that were unobserved before.
     """
     record = exchanged.record
-    waiting = {key for key in unobserved if window.span.find(key) < 0}
+    waiting = {key for key in unobserved if window.find(key) < 0}
     if not waiting:
         return []
     missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)

@@ -25,7 +25,7 @@ from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow, Storage, call_storage, find_part
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import find_newest_observed, log_tokens
-from langgraph_om.core.record.span import Entry, find_safe_cuts
+from langgraph_om.core.record.window import Entry, find_safe_cuts
 from langgraph_om.core.wire import OTHERS, MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.writer import find_archive, warn_of_outage

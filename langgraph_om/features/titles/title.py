@@ -60,7 +60,7 @@ from langgraph_om.core.observe.parse_answer import (
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Entry
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Hints, MemoryRecord, Usage
 from langgraph_om.errors import ConfigurationError, ObserverError

@@ -21,8 +21,7 @@ from langgraph_om.core.effects import EffectFlow, ModelReply
 from langgraph_om.core.plan import back_off, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.span import find_safe_cuts
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import Window, find_safe_cuts, open_window
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
 from support.driving import drive

@@ -19,7 +19,7 @@ from langgraph_om.core.effects import AskModel
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import digest_run, open_window
+from langgraph_om.core.record.window import digest_entries, open_window
 from langgraph_om.core.step.inspect import build_status
 from support.examples import examples
 from support.groups import group
@@ -104,7 +104,7 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     window = open_window(record, messages, SETTINGS.counter)
     chunk: Any = {
         "id": "c", "cycle_id": "c", "groups": [group("c", "* three", 1, 2)], "tokens": 3,
-        "message_count": 2, "message_tokens": 9, "digest": digest_run(window, 0, 2),
+        "message_count": 2, "message_tokens": 9, "digest": digest_entries(window.entries[:2]),
         "hints": {}, "created_at": "",
     }  # fmt: skip
     record["chunks"] = [chunk]

@@ -21,8 +21,14 @@ from langchain_core.messages import (
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
-from langgraph_om.core.record.span import Entry, find_safe_cuts
-from langgraph_om.core.record.window import Window, choose_chunks, find_chunk_end, open_window
+from langgraph_om.core.record.window import (
+    Entry,
+    Window,
+    choose_chunks,
+    find_chunk_end,
+    find_safe_cuts,
+    open_window,
+)
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
