@@ -31,7 +31,7 @@ def names_of(path: Path) -> set[str]:
 
 
 def test_what_the_walk_through_the_code_names_is_there() -> None:
-    assert len([path for path, name in NAMED if name]) > 50
+    assert len([path for path, name in NAMED if name]) > 40
     for path, name in NAMED:
         file = (ROOT if path.startswith("tests/") else ROOT / "langgraph_om") / path
         assert file.is_file(), file
@@ -44,13 +44,6 @@ def test_the_notes_for_agents_are_short_and_name_what_is_there() -> None:
     named = [each for each in re.findall(r"[\w./-]+/[\w./-]+", text) if each[0] != "/"]
     assert len(named) > 8
     assert [each for each in named if not (ROOT / each).exists()] == []
-
-
-def test_the_layers_are_those_that_are_tested() -> None:
-    layers = (ROOT / "tests" / "unit" / "test_layers.py").read_text()
-    house, core = re.findall(r"^(?:HOUSE|CORE) = \((.*?)\n\)", layers, re.DOTALL | re.MULTILINE)
-    for order in (house, core):
-        assert "".join(re.findall(r'"(.*)"', order)) in TEXT
 
 
 def test_the_tables_of_options_say_what_the_options_say() -> None:
