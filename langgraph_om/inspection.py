@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,26 +28,21 @@ from langgraph_om.core.additions import (
 )
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.content.text import for_terminal, show_key
-from langgraph_om.core.page.html import (
+from langgraph_om.core.page import (
     Apart,
-    Html,
     Sizes,
     Window,
     describe_actor_window,
     describe_ahead,
+    describe_memory,
     describe_sizes,
     list_failures,
     list_hints,
     list_unread,
-    list_windows,
-    write_apart,
-)
-from langgraph_om.core.page.page import (
     list_values,
-    render_memory_view,
-    render_page,
+    list_windows,
     select_log,
-    write_title,
+    write_apart,
 )
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import blank_record, complete_record, log_tokens, write_log
@@ -54,8 +51,7 @@ from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, SourceError
-from langgraph_om.features.steering import render_acts
-from langgraph_om.features.steering.acts import list_acts
+from langgraph_om.features.steering import list_done
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_stored_record, values_of
 
@@ -178,8 +174,6 @@ class MemoryView:
     """The last record of each generation, newest first, where they were asked for."""
     apart: Sequence[Apart] = ()
     """What the Actor is shown apart from the log."""
-    sections: Sequence[str] = ()
-    """What features say of it on its page, as HTML."""
 
     @property
     def compression_ratio(self) -> float:
@@ -217,25 +211,31 @@ class MemoryView:
 
         Args:
             path: A file to write it to as well; one that is there is replaced.
+
+        Raises:
+            ImportError: When jinja2 is not installed, which comes with `langgraph-om[web]`.
         """
-        page = render_page(self._render(), write_title(self.record))
+        page = self._render("page.html")
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
-    def _repr_html_(self) -> str:
-        """Return the summary as HTML, for notebooks."""
-        return str(self._render())
+    def _repr_html_(self) -> str | None:
+        """Return the summary as HTML, for notebooks; without jinja2, they show the text."""
+        return self._render("view.html") if find_spec("jinja2") is not None else None
 
-    def _render(self) -> Html:
-        return render_memory_view(
-            self.record,
-            self._status,
-            self.history,
-            sizes=self._sizes,
+    def _render(self, template: str) -> str:
+        from langgraph_om.templates import render  # noqa: PLC0415 optional
+
+        ahead = describe_ahead(self.record, self._status, is_closed=self.is_closed)
+        return render(
+            template,
+            **describe_memory(self.record, self._status, self.apart),
+            sizes=describe_sizes(self._sizes),
+            ahead=ahead,
             is_closed=self.is_closed,
-            apart=self.apart,
-            sections=self.sections,
+            acts=list_done(self.record),
+            generations=[*pairwise(self.history)],
         )
 
     @property
@@ -285,7 +285,6 @@ def build_view(
         is_closed=runner.is_closed,
         history=read_generations(runner, states, 10) if states is not None else (),
         apart=runner.list_apart(record),
-        sections=[written] if (written := render_acts(list_acts(record))) else [],
     )
 
 

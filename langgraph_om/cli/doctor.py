@@ -16,7 +16,7 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import (
+from langgraph_om.core.page import (
     describe_overlooked,
     describe_unread,
     list_failures,

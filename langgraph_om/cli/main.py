@@ -24,8 +24,13 @@ from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import list_items
-from langgraph_om.core.page.html import describe_actor_window, list_usage, write_apart, write_moment
-from langgraph_om.core.page.page import diff_logs
+from langgraph_om.core.page import (
+    describe_actor_window,
+    diff_logs,
+    list_usage,
+    write_apart,
+    write_moment,
+)
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
@@ -131,7 +136,10 @@ def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
     state = source.state(args.thread)
     view = memory.view(state, history=source.history(args.thread) if args.html else None)
     if args.html:
-        view.to_html(args.html)
+        try:
+            view.to_html(args.html)
+        except ImportError as error:
+            raise SourceError(str(error)) from error
     if out.as_json:
         apart = {each.name: each.describe() for each in view.apart}
         out.value({"record": view.record, "status": view.status, "apart": apart})

@@ -35,7 +35,7 @@ from langgraph_om.core.cycles.carry_out import (
 )
 from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.page.html import Apart
+from langgraph_om.core.page import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record

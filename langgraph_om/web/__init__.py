@@ -20,7 +20,6 @@ from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 try:
-    from jinja2 import Environment, PackageLoader
     from starlette.applications import Starlette
     from starlette.convertors import Convertor, register_url_convertor
     from starlette.middleware import Middleware
@@ -37,32 +36,18 @@ except ModuleNotFoundError as error:
 
 from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import list_items
-from langgraph_om.core.page.html import (
-    count,
-    describe_actor_window,
-    describe_room,
-    explain_chunks,
-    list_hints,
-    list_trouble,
-    list_unread,
-    list_usage,
-    list_windows,
-    name_operation,
-    write_moment,
-    write_text,
-)
-from langgraph_om.core.page.page import diff_logs, list_values, select_log, write_title
-from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.page import describe_memory, list_usage, name_operation
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.show_state import list_channels
-from langgraph_om.features.steering import find_left, render_acts
-from langgraph_om.features.steering.acts import SteeringAction, list_acts
+from langgraph_om.features.steering import find_left, list_done
+from langgraph_om.features.steering.acts import SteeringAction
 from langgraph_om.features.titles.title import is_named
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.acting import Update
 from langgraph_om.runtime.state import values_of
+from langgraph_om.templates import render
 from langgraph_om.web.thread_page import (
     MESSAGES,
     Conversation,
@@ -77,6 +62,7 @@ from langgraph_om.web.thread_page import (
 )
 from langgraph_om.web.threads import (
     ArchivedThreads,
+    Figures,
     GraphThreads,
     Listed,
     ServerThreads,
@@ -345,7 +331,11 @@ class _Pages:
             newest=urlencode(_kept(wanted)) if wanted.behind else None,
             thresholds=self._memory.thresholds,
             prices=self._prices,
+            price=self._price,
         )
+
+    def _price(self, figures: Figures) -> str | None:
+        return price_memory([("", 0, figures.tokens_in, figures.tokens_out)], self._prices)
 
     async def thread(self, request: Request) -> Response:
         """Answer with the memory of a thread, or change it."""
@@ -370,7 +360,7 @@ class _Pages:
             thread=thread,
             edit=self._edit,
             done=done,
-            place=_find_place(self._memory, request, shown["record"]) if done else None,
+            place=_find_place(request, shown["record"]) if done else None,
             undo=query.get("act") if self._edit and is_undone else None,
             generations=list(pairwise(history)),
             has_history=asks,
@@ -440,13 +430,12 @@ def _kept(wanted: Wanted) -> dict[str, str]:
     return {name: text for name, text in (("q", wanted.text), ("user", wanted.user)) if text}
 
 
-def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
+def _find_place(request: Request, record: MemoryRecord) -> int | None:
     """Return the number of the item at which a change is told; `None` for the head of the page."""
     at, items = read_number(request.query_params.get("at", "")), list_items(record["log"])
     if at is None or not items:
         return None
-    act = request.query_params.get("act", "")
-    left = find_left(record, act)
+    left = find_left(record, request.query_params.get("act", ""))
     # A change may move an item, behind the rest of its group. One that is gone has no number.
     moved = [number for number, item in enumerate(items) if item.group["id"] in left]
     return moved[0] if moved else min(at, len(items) - 1)
@@ -480,7 +469,6 @@ def read_page(
     fitted, actor = runner.read_window(record)
     at = max(0, record["turn"]["step"])
     status = build_status(record, step.window, fitted.thresholds, step=at, actor=actor)
-    apart = runner.list_apart(record)
     # By the id that was authorized: whoever writes the state chooses the id in its record.
     talk = Conversation(messages, memory.archive, thread)
     waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
@@ -489,37 +477,26 @@ def read_page(
     settings = step.settings
     prompt = read_prompt(runner, step, is_whole="prompt" in query)
     tokens = [part.tokens for part in prompt.parts]
-    turns, usage = read_turns(talk), list_usage(record)
+    turns = read_turns(talk)
     return {
-        "title": write_title(record),
+        **describe_memory(record, status, runner.list_apart(record)),
         "is_named": is_named(record),
-        "record": record,
         "user": record["resource_id"],
-        "windows": list_windows(status),
-        "reads": describe_actor_window(status),
         # The nodes that the graph goes on with; none where its last run has ended.
         "next": (state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())),
         "pending": [name_operation(name) for name in record["pending"]],
-        "trouble": list_trouble(record),
-        "unread": list_unread(record),
-        "hints": list_hints(record),
-        "apart": [(each, reader.read(each.groups)) for each in apart],
-        "notes": reader.read(select_log(record, apart)["log"]),
-        "waiting": reader.read(waiting),
-        "explained": explain_chunks(status),
+        "reader": reader,
         "messages": read_messages(talk.read(start, stop), reader, step),
         "start": start,
         "stop": stop,
         "total": talk.total,
-        "values": list_values(record),
         "of_state": list_channels(settings, values_of(state, memory.messages_key)),
-        "sections": [written] if (written := render_acts(list_acts(record))) else [],
+        "done_acts": list_done(record),
         "prompt": prompt,
         "parts": list(zip(prompt.parts, place_shares(tokens), strict=True)),
         "curves": draw_curves(turns, (prices or {}).get("agent")),
         "turns": turns,
-        "usage": usage,
-        "memory_cost": price_memory(usage, prices),
+        "memory_cost": price_memory(list_usage(record), prices),
     }
 
 
@@ -544,27 +521,6 @@ def _find_messages(query: Mapping[str, str], total: int) -> tuple[int, int]:
 # Templates and files.
 
 
-_TEMPLATES: Final = Environment(
-    loader=PackageLoader("langgraph_om.web"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    # As all pages of this package do: no character is left that none may hold.
-    finalize=lambda value: (
-        write_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-    ),
-)
-_TEMPLATES.filters.update(
-    count=count,
-    moment=write_moment,
-    room=describe_room,
-    tokens=log_tokens,
-    diff=lambda pair: diff_logs(pair[1], pair[0]),
-    quoted=lambda text: quote(text, safe=""),
-    price=lambda figures, prices: price_memory(
-        [("", 0, figures.tokens_in, figures.tokens_out)], prices
-    ),
-)
 _KINDS: Final = {"css": "text/css", "js": "text/javascript"}
 
 
@@ -591,8 +547,7 @@ def _find_root(request: Request) -> str:
 
 
 def _render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    page = _TEMPLATES.get_template(template)
-    text = page.render(root=_find_root(request), version=_VERSION, **values)
+    text = render(template, root=_find_root(request), version=_VERSION, **values)
     return HTMLResponse(text, status, headers=_HEADERS)
 
 

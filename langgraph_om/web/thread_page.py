@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.view import PromptPart, list_parts
-from langgraph_om.core.additions import is_shared
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.content.parts import content_blocks, role_of
-from langgraph_om.core.content.text import show_key, write_json
-from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.page import ShownItem, show_item, split_days
+from langgraph_om.core.content.text import write_json
+from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import list_ranges
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Step
@@ -124,70 +121,38 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """An item of the log."""
+class Ranges:
+    """Positions of the first and the last message of each run that a group was made of."""
 
-    item: LogItem
-    number: int
-    """Its number among the items of the log."""
-    shown: ShownItem
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Items that were made of the same messages."""
-
-    id: str
-    notes: Sequence[Note]
-    is_first: bool
-    """Whether no other day above has items of the same group."""
-    ranges: Sequence[tuple[int, int]]
-    """Positions of the first and the last message of each run; empty where these are not known."""
+    runs: Sequence[tuple[int, int]]
+    """Empty where these are not known."""
 
     @property
     def first(self) -> int | None:
         """The position of the first message; `None` where it is not known."""
-        return self.ranges[0][0] if self.ranges else None
+        return self.runs[0][0] if self.runs else None
 
     @property
     def lights(self) -> str:
         """The runs for the script: `3-9 12-14`."""
-        return " ".join(f"{start}-{stop}" for start, stop in self.ranges)
+        return " ".join(f"{start}-{stop}" for start, stop in self.runs)
 
     @property
     def told(self) -> str:
         """The runs for people, who count from one."""
         runs = [
             f"{start + 1:,}" if start == stop else f"{start + 1:,} to {stop + 1:,}"
-            for start, stop in self.ranges
+            for start, stop in self.runs
         ]
-        noun = "message" if [s == e for s, e in self.ranges] == [True] else "messages"
+        noun = "message" if [s == e for s, e in self.runs] == [True] else "messages"
         return f"{noun} {', '.join(runs)}" if runs else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """What was noted of a day."""
-
-    title: str
-    groups: Sequence[Notes]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The days of a thread, where the log is about several."""
-
-    thread: str | None
-    """Whose; empty for several, `None` where the log is about one."""
-    days: Sequence[Day]
-
-
 class LogReader:
-    """Reads logs of a record, and knows the places of the messages that they are about."""
+    """Knows the places of the messages that a log is about, and the numbers of its items."""
 
     def __init__(self, record: MemoryRecord, groups: Sequence[Group], talk: Conversation) -> None:
         """Find the messages."""
-        self._record = record
         own = record["thread_id"]
         ranges = {
             group["id"]: list_ranges(group)
@@ -206,28 +171,11 @@ class LogReader:
             )
             for key, runs in ranges.items()
         }
-        self._seen: set[str] = set()
-        self._numbers = {item.id: at for at, item in enumerate(list_items(record["log"]))}
+        self.numbers = {item.id: at for at, item in enumerate(list_items(record["log"]))}
 
-    def read(self, groups: Sequence[Group]) -> list[Section]:
-        """Return groups of the log by thread and day."""
-        shown = [group for group in groups if group["text"]]
-        divided = is_shared(self._record)
-        sections: list[Section] = []
-        for thread, own in groupby(shown, key=lambda each: each["thread_id"] if divided else ""):
-            name = (show_key(thread) if thread else "") if divided else None
-            days = [
-                Day(day.title, [self._read_group(*each) for each in day.groups])
-                for day in split_days([*own])
-            ]
-            sections.append(Section(name, days))
-        return sections
-
-    def _read_group(self, group: Group, items: Sequence[LogItem]) -> Notes:
-        notes = [Note(item, self._numbers.get(item.id, 0), show_item(item)) for item in items]
-        is_first = group["id"] not in self._seen
-        self._seen.add(group["id"])
-        return Notes(group["id"], notes, is_first, self.ranges.get(group["id"], []))
+    def find(self, group: Group) -> Ranges:
+        """Return where the messages stand that a group was made of."""
+        return Ranges(self.ranges.get(group["id"], []))
 
 
 def read_messages(places: Sequence[Place], reader: LogReader, step: Step) -> list[Said]:

@@ -306,7 +306,7 @@ def test_view_page_and_command_show_those_in_force_and_those_without_room(
     assert "of 30 tokens" in section
     assert ORDER in section
     assert rule.id in section
-    assert SISTER in section.partition("No room for: ")[2]
+    assert SISTER in section.partition("No room for:")[2]
     assert rule.id not in page.split("<h2>Observations</h2>")[1].split("</section>")[0]
 
     where = ("--checkpointer", f"sqlite:///{place}", "--thread", "t")

@@ -367,7 +367,7 @@ def test_status_view_and_page_say_what_the_actor_reads_and_who_said_so() -> None
     assert memory.status(state)["actorWindow"] == told
     sentence = f"8,192 tokens, by its profile; all limits are scaled down, from 84,000 to {limit:,}"
     assert f"agent's model reads: {sentence}" in str(memory.view(state))
-    assert f"The agent&#x27;s model reads {sentence}." in memory.view(state).to_html()
+    assert f"The agent's model reads {sentence}." in memory.view(state).to_html()
     # Who looks from outside has the record alone.
     assert f"reads: {sentence.split(';', maxsplit=1)[0]}" in str(remember().view(state))
 

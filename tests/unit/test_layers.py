@@ -17,8 +17,8 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- reading <- runtime <- features <- options, "
-    "inspection, adoption, searching, deletion <- summarizing, handle <- memory "
+    "errors <- core <- models, archive, templates <- reading <- runtime <- features "
+    "<- options, inspection, adoption, searching, deletion <- summarizing, handle <- memory "
     "<- integrations <- mcp <- cli, web <- __init__, __main__"
 )
 CORE = (

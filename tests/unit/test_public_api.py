@@ -211,6 +211,15 @@ def test_star_import_works_without_langchain() -> None:
     ("missing", "program", "extra"),
     [
         ("jinja2", "import langgraph_om.web", "web"),
+        (
+            "jinja2",
+            (
+                "from langgraph_om import ObservationalMemory as Memory\n"
+                "    from langgraph_om.testing import ScriptedChatModel\n"
+                "    Memory(ScriptedChatModel()).view({'messages': []}).to_html()"
+            ),
+            "web",
+        ),
         ("starlette", "import langgraph_om.web", "web"),
         ("mcp", "from langgraph_om.mcp import memory_server as m; m(None, resource_id='a')", "mcp"),
     ],

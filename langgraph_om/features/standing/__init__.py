@@ -29,7 +29,7 @@ from langgraph_om.core.content.message_keys import belongs_to, derive_id, runs_i
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.page.html import Apart, count
+from langgraph_om.core.page import Apart, count
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.wire import (
     Event,

@@ -22,8 +22,7 @@ from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
-from langgraph_om.core.page.html import Html, element, join, write_moment
-from langgraph_om.core.page.page import write_words
+from langgraph_om.core.page import write_words
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -226,12 +225,6 @@ class Steering:
         return [as_event(event)] if gone else []
 
 
-def find_left(record: MemoryRecord, act: str) -> list[str]:
-    """Return the group that holds an item as an act left it."""
-    after = [own["after"] for own in list_acts(record) if own["id"] == act]
-    return [group["id"] for group in after if group is not None]
-
-
 def _tell_of_acts(record: MemoryRecord) -> list[Event]:
     """Tell of what a person did to the log since the last step."""
     told = [
@@ -264,33 +257,25 @@ _DONE: Final[Mapping[SteeringAction, str]] = {
 }
 
 
-def render_acts(acts: Sequence[SteeredItem]) -> Html | None:
-    """Return a section of the page with what a person did to the log, newest first."""
-    if not acts:
-        return None
-    rows = [
-        element(
-            "li",
-            element("div", _describe_act(act), dir="auto"),
-            element("div", f"{write_moment(act['at'])} · {act['id']}", class_="id"),
-        )
-        for act in reversed(acts[-MAX_SHOWN:])
+def list_done(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a person did to the log, newest first."""
+    return [
+        {
+            "id": act["id"],
+            "at": act["at"],
+            "done": _DONE[act["action"]].capitalize(),
+            "undone": act["undone"],
+            "before": _first_line(act["before"]),
+            "after": _first_line(act["after"]),
+        }
+        for act in reversed(list_acts(record)[-MAX_SHOWN:])
     ]
-    return element(
-        "section", element("h2", "Changed by a person"), element("ul", *rows, class_="acts-done")
-    )
 
 
-def _describe_act(act: SteeredItem) -> Html:
-    words = [
-        element("b", _DONE[act["action"]].capitalize()),
-        " (undone)" if act["undone"] else "",
-        ": ",
-    ]
-    before, after = (_first_line(act["before"]), _first_line(act["after"]))
-    if before and after and before != after:
-        return join([*words, element("s", before), " → ", after])
-    return join([*words, after or before])
+def find_left(record: Mapping[str, Any], act: str) -> list[str]:
+    """Return the group that holds an item as an act left it."""
+    after = [own["after"] for own in list_acts(record) if own["id"] == act]
+    return [group["id"] for group in after if group is not None]
 
 
 def _first_line(group: Group | None) -> str:

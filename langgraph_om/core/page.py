@@ -1,84 +1,28 @@
-"""Write HTML so that text cannot become markup: what is no `Html` is escaped."""
+"""What people read of a memory, as words and plain values: for its page, a terminal, a notebook."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
+from dataclasses import dataclass, field, replace
+from difflib import unified_diff
+from itertools import groupby
 from typing import Any, Final
 
-from langgraph_om.core.additions import added_operations, read_closing
-from langgraph_om.core.content.text import show_key
-from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.additions import (
+    ShownValue,
+    added_operations,
+    find_label,
+    is_shared,
+    list_shown,
+    read_closing,
+)
+from langgraph_om.core.content.text import compile_late, show_key
+from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
+from langgraph_om.core.record.record import write_log, write_range
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
-_VOID: Final = frozenset({"br", "hr", "meta", "input"})
-_UNSHOWABLE: Final = dict.fromkeys(
-    [*range(9), 11, 12, *range(14, 32), *range(127, 160), 65534, 65535], "�"
-)
-
-
-class Html(str):
-    """Text that is HTML already; made by `element` and `join` alone."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        """Return it as it is, for template engines, which escape all other text."""
-        return self
-
-
-Child = str | Html | None
-
-
-def element(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
-    """Write an element.
-
-    Args:
-        children: What is in it; `None` for nothing.
-        attributes: By name; `class_` for `class`, `_` for `-`. `None` and `False` are left out,
-            `True` has no value.
-    """
-    parts = [f"<{name}"]
-    for key, value in attributes.items():
-        if value is None or value is False:
-            continue
-        label = key.rstrip("_").replace("_", "-")
-        parts.append(f" {label}" if value is True else f' {label}="{write_text(str(value))}"')
-    inner = join(children)
-    parts.append(">" if name in _VOID else f">{inner}</{name}>")
-    return Html("".join(parts))
-
-
-def join(children: Iterable[Child]) -> Html:
-    """Put elements and texts side by side."""
-    return Html(
-        "".join(
-            child if isinstance(child, Html) else write_text(child) for child in children if child
-        )
-    )
-
-
-def write_text(text: str) -> Html:
-    """Escape a text; characters that no page may hold become a replacement character."""
-    plain = text.encode("utf-8", "replace").decode("utf-8").translate(_UNSHOWABLE)
-    return Html(escape(plain, quote=True))
-
-
-STYLE: Final = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
-"""How a memory looks, light and dark, on a screen of any width, without a script or a font file.
-
-Everything stands below the class `om`, so that it changes nothing else in a notebook.
-"""
-
-BODY_STYLE: Final = (
-    "html{background:#fff}body{margin:0}@media(prefers-color-scheme:dark){html{background:#14181c}}"
-)
-"""Of a page of its own."""
-
-
-OPERATIONS: Final = {
+_OPERATIONS: Final = {
     "observation": "observing messages",
     "reflection": "condensing the log",
 }
@@ -87,7 +31,7 @@ OPERATIONS: Final = {
 def name_operation(operation: str) -> str:
     """Return in words what an operation does."""
     added = added_operations.get(operation)
-    return added.label if added is not None else OPERATIONS[operation]
+    return added.label if added is not None else _OPERATIONS[operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,3 +274,179 @@ def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
 def write_moment(at: str) -> str:
     """Write an ISO time to the minute, in its own zone."""
     return at[:16].replace("T", " ")
+
+
+# The log.
+
+
+def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
+    """Return the lines that differ, each behind ` `, `-` or `+`; `@@` where some are left out."""
+    old, new = (write_log(record["log"]).split("\n") for record in (before, after))
+    lines = [*unified_diff(old, new, lineterm="", n=1)][2:]
+    return ["@@" if line.startswith("@@") else line for line in lines]
+
+
+_DOTS: Final = {
+    "🔴": ("red", "a fact, a decision, or what matters"),
+    "🟡": ("amber", "a question or a request"),
+    "🟢": ("green", "minor"),
+    "✅": ("done", "done"),
+    "📌": ("pin", "kept word for word"),
+    "": ("", "no mark"),
+}
+_BY_PERSON: Final = compile_late(r" \((?P<said>[a-z]+ by a person)\)$")
+"""How the first line of an item ends that a person wrote."""
+
+_BULLET: Final = compile_late(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class DayGroup:
+    """Items of a group below one heading."""
+
+    group: Group
+    items: list[LogItem]
+    is_first: bool
+    """Whether no other heading above has items of the same group."""
+
+
+@dataclass
+class Day:
+    """The items below one heading."""
+
+    heading: str
+    groups: list[DayGroup] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The heading as it is read; undated items have none."""
+        text = self.heading.strip(" \t#*_")
+        return text.partition(":")[2].strip(" *_") or text or "Undated"
+
+
+def split_threads(
+    record: MemoryRecord, groups: Sequence[Group]
+) -> list[tuple[str | None, list[Group]]]:
+    """Return groups that say something by thread, where the log is about several.
+
+    Its name is empty for groups of several threads, and `None` where the log is about one.
+    """
+    shown = [group for group in groups if group["text"]]
+    if not is_shared(record):
+        return [(None, shown)] if shown else []
+    parts = groupby(shown, key=lambda group: group["thread_id"])
+    return [(show_key(thread) if thread else "", [*own]) for thread, own in parts]
+
+
+def split_days(groups: Sequence[Group]) -> list[Day]:
+    """Return a log by its headings; groups that go on with a day stand below the same one."""
+    days: list[Day] = []
+    seen: set[str] = set()
+    for item in list_items(groups):
+        heading, group = item.span.heading.strip(), item.group
+        if not days or days[-1].heading != heading:
+            days.append(Day(heading))
+        own = days[-1].groups
+        if not own or own[-1].group is not group:
+            own.append(DayGroup(group, [], group["id"] not in seen))
+            seen.add(group["id"])
+        own[-1].items.append(item)
+    return days
+
+
+def name_range(group: Group) -> str:
+    """Return the ids of the messages that a group was written from; empty for none."""
+    return write_range(group).strip("_").replace("`", "").removeprefix("range:").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """What of an item people read."""
+
+    kind: str
+    """Names the mark, such as `red`; empty for none."""
+    meaning: str
+    """What the mark says."""
+    mark: str
+    time: str
+    """Such as `09:00`; empty for none."""
+    words: str
+    """Its first line."""
+    badge: str
+    """What says that nobody else changes it; empty for other items."""
+    below: Sequence[str]
+    """The lines below."""
+
+
+def show_item(item: LogItem) -> ShownItem:
+    """Return what of an item people read."""
+    head = item.head
+    kind, meaning = _DOTS.get(head.mark, _DOTS[""])
+    first, _, below = item.words.partition("\n")
+    by_person = _BY_PERSON.search(first)
+    badge = by_person["said"] if by_person else "pinned"
+    mark = "✓" if kind == "done" else head.mark
+    is_kept = is_protected(item.group)
+    lines = _list_below(below)
+    return ShownItem(
+        kind, meaning, mark, head.time, write_words(first), badge if is_kept else "", lines
+    )
+
+
+def write_words(line: str) -> str:
+    """Return an item's first line without bullet, mark and time, and what says who wrote it."""
+    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
+
+
+def _list_below(text: str) -> list[str]:
+    lines = [line for line in text.split("\n") if line.strip()]
+    depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
+
+
+def list_values(record: MemoryRecord) -> list[ShownValue]:
+    """Return the values as texts, those of which there is something to say."""
+    shown = [replace(value, value=_write(value.value)) for value in list_shown(record)]
+    return [value for value in shown if value.value or value.notes]
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
+
+
+def write_title(record: MemoryRecord) -> str:
+    """Return what a memory is of: the thread's title or id, or the resource."""
+    named = find_label(record) or record["thread_id"]
+    if not named and is_shared(record):
+        named = record["resource_id"] or ""
+    return f"Memory of {show_key(named) if named else 'a thread'}"
+
+
+def select_log(record: MemoryRecord, apart: Sequence[Apart]) -> MemoryRecord:
+    """Return a record whose log is without what the Actor is shown apart from it."""
+    shown = {group["id"] for each in apart for group in each.groups}
+    return {**record, "log": [group for group in record["log"] if group["id"] not in shown]}
+
+
+def describe_memory(
+    record: MemoryRecord, status: StatusData, apart: Sequence[Apart]
+) -> dict[str, Any]:
+    """Return what each page of a memory shows, by the names that templates have for it."""
+    waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
+    return {
+        "title": write_title(record),
+        "record": record,
+        "windows": list_windows(status),
+        "reads": describe_actor_window(status),
+        "trouble": list_trouble(record),
+        "unread": list_unread(record),
+        "hints": list_hints(record),
+        "apart": [(each, split_threads(record, each.groups)) for each in apart],
+        "notes": split_threads(record, select_log(record, apart)["log"]),
+        "values": list_values(record),
+        "waiting": split_threads(record, waiting),
+        "explained": explain_chunks(status),
+        "usage": list_usage(record),
+    }
