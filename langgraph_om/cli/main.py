@@ -639,7 +639,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         graph = _load_graph(args.graph)
         memory = build_memory(args)
-        with open_source(args, graph) as source:
+        with open_source(args, graph, runner_of(memory)) as source:
             code: int = args.run(source, args, memory, out)
             return code
     except ItemError as error:

@@ -33,6 +33,9 @@ from langgraph_om.inspection import (
     server_labels,
 )
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
+from langgraph_om.runtime.acting import GraphThread
+from langgraph_om.runtime.drivers import fulfil
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 
 
@@ -120,6 +123,7 @@ class CheckpointerSource(Source):
     """A checkpointer's database, read without the agent's own graph."""
 
     saver: Any
+    runner: StepRunner
     graph: CompiledStateGraph[Any, Any, Any, Any] | None = None
     """The agent's graph, which writing needs: another one would lose its other channels."""
     _reader: CompiledStateGraph[Any, Any, Any, Any] = field(init=False)
@@ -176,7 +180,8 @@ class CheckpointerSource(Source):
                 f"this command does not load and would not keep; write in your own program"
             )
             raise SourceError(msg)
-        own.update_state(_config_of(name), {"om": list(update)})
+        place = GraphThread(self.runner, own, _config_of(name), wait=0)
+        fulfil(place.act(lambda _: [{**event} for event in update]))
 
 
 def _config_of(name: str | None) -> Any:
@@ -317,7 +322,7 @@ _MIN_HIDDEN = 3
 
 
 @contextmanager
-def open_source(args: Namespace, graph: Any) -> Iterator[Source]:
+def open_source(args: Namespace, graph: Any, runner: StepRunner) -> Iterator[Source]:
     """Open the source that the arguments name.
 
     Raises:
@@ -328,7 +333,8 @@ def open_source(args: Namespace, graph: Any) -> Iterator[Source]:
         if args.record is not None:
             yield FileSource(Path(args.record))
         elif args.checkpointer is not None:
-            yield CheckpointerSource(stack.enter_context(_open_saver(args.checkpointer)), graph)
+            saver = stack.enter_context(_open_saver(args.checkpointer))
+            yield CheckpointerSource(saver, runner, graph)
         elif args.archive is not None:
             from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
 

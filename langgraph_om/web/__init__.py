@@ -39,7 +39,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.page import describe_memory, list_usage, name_operation
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ConfigurationError, ThreadBusyError
 from langgraph_om.features.show_state import list_channels
 from langgraph_om.features.steering import find_left, list_done
 from langgraph_om.features.steering.acts import SteeringAction
@@ -269,7 +269,7 @@ def _choose_threads(memory: ObservationalMemory, graph: Any, client: Any) -> Thr
     key = memory.messages_key
     place: Threads
     if graph is not None:
-        place = GraphThreads(graph, key)
+        place = GraphThreads(graph, runner_of(memory))
     elif client is not None:
         place = ServerThreads(client, key)
     else:
@@ -407,7 +407,7 @@ class _Pages:
         try:
             update = read_act(self._memory, form, state)
             await self._threads.write(thread, update)
-        except ConfigurationError as error:
+        except (ConfigurationError, ThreadBusyError) as error:
             return _refuse(request, str(error), 400)
         query = urlencode(
             {"done": form["action"], "act": update[0]["id"], "at": form.get("at", "")}

@@ -17,6 +17,9 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.models.retries import status_of
+from langgraph_om.runtime.acting import GraphThread
+from langgraph_om.runtime.drivers import afulfil
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ _UNKNOWN: Final = (404, 422)
 """Answers of a server about a thread that it does not have, or whose id it cannot have."""
 _NEWEST = 20_000
 """Checkpoints that are looked through for threads."""
+_BUSY: Final = 5.0
+"""Seconds that a change waits for a run of its thread."""
 _PAGE = 100
 """Threads that are read at once."""
 
@@ -101,8 +106,8 @@ class Threads(Protocol):
 class GraphThreads(Threads):
     """The threads of a compiled graph with a checkpointer."""
 
-    def __init__(self, graph: Any, messages_key: str) -> None:
-        self._graph, self._key = graph, messages_key
+    def __init__(self, graph: Any, runner: StepRunner) -> None:
+        self._graph, self._runner, self._key = graph, runner, runner.messages_key
 
     async def names(self, wanted: Wanted) -> AsyncGenerator[Listed | None]:
         number, begin = 0, read_number(wanted.behind) or 0
@@ -162,8 +167,8 @@ class GraphThreads(Threads):
         return None if found is None else str(found.config["configurable"]["checkpoint_id"])
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        values = {"om": list(update)}
-        await asyncio.to_thread(self._graph.update_state, _config_of(thread), values)
+        place = GraphThread(self._runner, self._graph, _config_of(thread), wait=_BUSY)
+        await afulfil(place.act(lambda _: [*update]))
 
 
 _NO_SERVER: Final = (

@@ -125,11 +125,31 @@ async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
         assert "pinned" in place_of(page)
         page = await send(action="forget", item=last, at=end)
         assert "An item that stood here is forgotten." in page
-        assert '<span class="id">' not in page.partition('id="done"')[2]  # the last item has it
+        assert '<span class="id"' not in page.partition('id="done"')[2]  # the last item has it
         assert f"#{last}" not in page
         page = await send(action="remember", text="Likes tea")
         assert page.index('id="done"') < page.index("Observations</h2>")
         assert 'id="done"' not in (await web.get(f"{place}?done=<b>&at=1")).text
+
+
+async def test_what_is_forgotten_on_a_page_is_gone_from_the_archive_at_once(
+    tmp_path: Path,
+) -> None:
+    archive = f"sqlite:///{tmp_path / 'archive.db'}"
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    talk(agent.graph, on_thread(THREAD), turns(8))
+    item = list_items(values(agent.graph, on_thread(THREAD))["om"]["log"])[0]
+
+    def find() -> list[str]:
+        hits = agent.memory.search(item.words, thread_id=THREAD)
+        return [hit.excerpt for hit in hits if hit.kind == "observations"]
+
+    assert item.words in "\n".join(find())
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        form = {"action": "forget", "item": item.id, "at": "0"}
+        assert (await web.post(f"/memory/{THREAD}", data=form, headers=OURS)).status_code == 303
+    assert item.words not in "\n".join(find())
+    agent.memory.close()
 
 
 async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:

@@ -17,9 +17,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 
+from langgraph_om import ObservationalMemory
 from langgraph_om.cli.sources import CheckpointerSource, StrictSerializer
 from langgraph_om.errors import SourceError
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
+from langgraph_om.memory import runner_of
+from langgraph_om.testing import ScriptedChatModel
 from support.savers import open_saver
 
 CALL = {"name": "find", "args": {"x": 1}, "id": "c", "type": "tool_call"}
@@ -70,7 +73,8 @@ def test_a_thread_with_another_type_is_not_written_to(tmp_path: Path) -> None:
         graph = builder.compile(checkpointer=saver)
         graph.invoke({"messages": []}, config)
         saver.serde = StrictSerializer()
-        source = CheckpointerSource(saver, builder.compile())
+        runner = runner_of(ObservationalMemory(ScriptedChatModel()))
+        source = CheckpointerSource(saver, runner, builder.compile())
         with pytest.raises(SourceError, match=r"other classes \(Own\)"):
             source.write("t", [{"log": []}])
         saver.serde = JsonPlusSerializer()
