@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.core.additions import find_label
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.errors import ConfigurationError, SourceError
@@ -315,8 +315,8 @@ def _note(value: dict[str, Any]) -> dict[str, Any]:
 # Open the source that the command line names, with the packages that it needs.
 
 
-_PASSWORDS = (compile_late(r"^[^:/]*:?/*[^:/@]*:(.*)@"), compile_late(r"password=([^&\s]*)"))
-_JOINTS = compile_late(r"[@:/?#]")
+_PASSWORDS = (re.compile(r"^[^:/]*:?/*[^:/@]*:(.*)@"), re.compile(r"password=([^&\s]*)"))
+_JOINTS = re.compile(r"[@:/?#]")
 _MIN_HIDDEN = 3
 """Characters of a part of a password that is hidden by itself; less stands in any text."""
 

@@ -17,19 +17,18 @@ from typing import Final, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.wire import Chunk, Group
 
 ITEM = (
     r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
     r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅📌]|\(\d{1,2}:\d\d)"
 )
-ITEM_START = compile_late(ITEM)
+ITEM_START = re.compile(ITEM)
 
 MARKS: Final = {"📌": 4, "🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
 """The marks of items by their strength."""
 
-_HEAD: Final = compile_late(
+_HEAD: Final = re.compile(
     r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
     r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
 )
@@ -43,7 +42,7 @@ _NUMBERED_DAY = (
     r"\d{4}(?P<sep>[-/.])\d\d?(?P=sep)\d\d?|\d\d?(?P<joint>[-/.])\d\d?(?P=joint)\d{4}"
     r"|\d{4}年[ ]?\d\d?月[ ]?\d\d?日"
 )
-_DATE = compile_late(
+_DATE = re.compile(
     r"(?:date[ \t]*:.*|(?:(?:datum|fecha|data|дата|日期|日付|날짜)[ \t]*[:：][ \t]*)?"
     rf"(?:[a-z]{{3,9}},?[ ])?(?:{_NAMED_DAY}|{_NUMBERED_DAY}):?)",
     re.IGNORECASE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
@@ -17,7 +18,7 @@ from langgraph_om.core.additions import (
     list_shown,
     read_closing,
 )
-from langgraph_om.core.content.text import compile_late, show_key
+from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.record.record import write_log, write_range
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
@@ -294,10 +295,10 @@ _DOTS: Final = {
     "📌": ("pin", "kept word for word"),
     "": ("", "no mark"),
 }
-_BY_PERSON: Final = compile_late(r" \((?P<said>[a-z]+ by a person)\)$")
+_BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
 """How the first line of an item ends that a person wrote."""
 
-_BULLET: Final = compile_late(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,16 +51,16 @@ _VOWELS: Final = "\u0900-\u0963\u0971-\u0df3\u0e31-\u0e4e\u0eb1-\u0ece\u1000-\u1
 _SIGN: Final = rf"[{_MARKS}{_VOWELS}\u3099\u309a\uff9e\uff9f]"
 _LETTER: Final = rf"(?:[^\W_]|{_SIGN})"
 
-_CHUNK: Final = compile_late(
+_CHUNK: Final = re.compile(
     rf"(?:[^\W_]+|{_SIGN})(?:[_\-./\\:@#+&'’,]+(?={_LETTER})|[^\W_]+|{_SIGN}+)*"
 )
 """A stretch of letters, digits and what joins them."""
 _RUN: Final = compile_late(
     rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}]){_LETTER}|[{re.escape(JOINERS)}])+"
 )
-_PARTS: Final = compile_late(rf"[{re.escape(JOINERS)}]+")
-_HUMPS: Final = compile_late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_MARK: Final = compile_late(f"[{_MARKS}]+")
+_PARTS: Final = re.compile(rf"[{re.escape(JOINERS)}]+")
+_HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_MARK: Final = re.compile(f"[{_MARKS}]+")
 
 
 def split_words(text: str) -> list[str]:

@@ -31,7 +31,6 @@ from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Command
 
 from langgraph_om.core.content.parts import is_summary
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import StateKey, Step
@@ -363,7 +362,7 @@ _Update = dict[str, Any]
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
 
-_SUMMARISES = compile_late(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
+_SUMMARISES = re.compile(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
 """Finds the channel that leads to a summarisation: it is named after the middleware's node."""
 
 _MAX_STAND_INS = 16

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from langchain_core.exceptions import ContextOverflowError
 
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.effects import stops_run
 from langgraph_om.errors import ObservationalMemoryError
 
@@ -45,13 +44,13 @@ _TRANSIENT_NAMES = frozenset(
 _NO_REFUSALS = frozenset({401, 402, 403, 407, 408, 409, 425, 429})
 """Of credentials, quota, rate and connection: the same question without a part fails as well."""
 _TOO_LARGE = 413
-_NAMES_LENGTH = compile_late(r"(?i)context|token|length|too (?:long|large|big)|overflow")
-_NAMES_REASONING = compile_late(r"(?i)thinking|reasoning|signature")
-_NUMBER = compile_late(r"(?<![\w.,])\d{1,9}(?:[,_']\d{3}){0,3}(?![\w,']*\d)")
+_NAMES_LENGTH = re.compile(r"(?i)context|token|length|too (?:long|large|big)|overflow")
+_NAMES_REASONING = re.compile(r"(?i)thinking|reasoning|signature")
+_NUMBER = re.compile(r"(?<![\w.,])\d{1,9}(?:[,_']\d{3}){0,3}(?![\w,']*\d)")
 _MOST_READ = 4000
 """Characters of an error's text that are looked at; what is longer quotes the prompt."""
 
-_STALE = compile_late(r"Event loop is closed|different (?:event )?loop")
+_STALE = re.compile(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
 
 
@@ -181,7 +180,7 @@ def _walk_causes(error: BaseException) -> Iterator[BaseException]:
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
-_RETRY_DELAY = compile_late(
+_RETRY_DELAY = re.compile(
     r"(?i)retry_?delay['\"]?[\s:{]{1,8}(?:seconds:\s?)?['\"]?(\d{1,6}(?:\.\d+)?)"
 )
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.cycles.questions import TRANSFORMS
 from langgraph_om.core.effects import CallHook, CallReply, LateError, stops_run
 from langgraph_om.core.events import describe_cycle
@@ -132,7 +132,7 @@ HOOKS = (*LIFECYCLE, *TRANSFORMS)
 
 # --- Lifecycle -----------------------------------------------------------------------------------
 
-_CAPITAL = compile_late("[A-Z]")
+_CAPITAL = re.compile("[A-Z]")
 
 _STARTS = ("observation-start", "buffering-start")
 _ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")

@@ -34,7 +34,6 @@ except ModuleNotFoundError as error:
     )
     raise ImportError(msg) from error
 
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import list_items
 from langgraph_om.core.page import describe_memory, list_usage, name_operation
 from langgraph_om.core.step.inspect import build_status
@@ -144,7 +143,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 
-_LOCAL_HOST: Final = compile_late(
+_LOCAL_HOST: Final = re.compile(
     r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]*)?", re.IGNORECASE
 )
 """A `Host` by which a machine reaches itself. Any other name may be one that a foreign site has

@@ -35,14 +35,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
 from langgraph_om.core.config.options import Hint, Rule
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.search import JOINERS
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 # --- Column types --------------------------------------------------------------------------------
 
-_UNSAFE = compile_late("[\\\\\x00\ud800-\udfff]")
-_ESCAPE = compile_late(r"\\(\\|0|u[0-9a-f]{4})")
+_UNSAFE = re.compile("[\\\\\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(\\|0|u[0-9a-f]{4})")
 
 
 class EscapedText(TypeDecorator[str]):

@@ -13,6 +13,7 @@ made behind another head cannot be sent again with reasoning that its provider h
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -46,7 +47,7 @@ from langgraph_om.core.content.message_keys import (
     is_instruction,
     key_of,
 )
-from langgraph_om.core.content.text import TAG_ENDS, compile_late, escape
+from langgraph_om.core.content.text import TAG_ENDS, escape
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
@@ -56,7 +57,7 @@ from langgraph_om.core.record.record import blank_record, write_ranges
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
-_LOW_MARK = compile_late(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
+_LOW_MARK = re.compile(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
 
 
 def hide_low_marks(text: str) -> str:

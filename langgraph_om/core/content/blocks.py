@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.content.text import as_label, compile_late
+from langgraph_om.core.content.text import as_label
 
 # --- Types ---------------------------------------------------------------------------------------
 
@@ -182,8 +182,8 @@ def _join_texts(value: object) -> str:
 
 # --- Names ---------------------------------------------------------------------------------------
 
-_SCHEME = compile_late(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
-_URI_MIME = compile_late(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
+_URI_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def attachment_kind(block: Mapping[Any, Any]) -> str:
@@ -223,10 +223,10 @@ def _url_mime(url: str) -> str:
 
 # --- Bytes ---------------------------------------------------------------------------------------
 
-_WEB = compile_late(r"https?://[^\s/]", re.IGNORECASE)
+_WEB = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _URI_HEAD: Final = 330
 # The head of base64; a URL and a path soon show another mark.
-_ENCODED = compile_late(r"[A-Za-z0-9+/_=\s-]{1,64}")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_=\s-]{1,64}")
 _SHORTEST_IMAGE: Final = 16
 _HEAD: Final = 24
 
@@ -301,7 +301,7 @@ def find_url(places: _Places) -> str:
 PDF: Final = "application/pdf"
 MEDIA: Final = frozenset({"image", "audio", "video"})
 _UNKNOWN_FILE: Final = "application/octet-stream"
-_MIME = compile_late(r"[a-z0-9.+-]{1,80}/[a-z0-9.+-]{1,80}")
+_MIME = re.compile(r"[a-z0-9.+-]{1,80}/[a-z0-9.+-]{1,80}")
 _SAME_MIME: Final[Mapping[str, str]] = {"image/jpg": "image/jpeg", "application/x-pdf": PDF}
 _ENDINGS: Final[Mapping[str, str]] = {
     **{ending: f"image/{ending}" for ending in ("png", "jpeg", "webp", "gif")},
@@ -445,11 +445,11 @@ _HOUR: Final = 60 * _MINUTE
 USUAL_CACHE_SECONDS: Final = 5 * _MINUTE
 """How long a provider keeps a prompt of which nothing else is known."""
 _CACHE_SECONDS: Final = (
-    (compile_late("openai|azure"), compile_late(r"gpt-4|gpt-5\.[1-4]($|-)"), 5 * _MINUTE),
-    (compile_late("openai|azure"), compile_late(""), _HOUR),
-    (compile_late("google|gemini"), compile_late("gemini|^$"), 24 * _HOUR),
-    (compile_late("deepseek"), compile_late(""), _HOUR),
-    (compile_late("groq"), compile_late(""), 2 * _HOUR),
+    (re.compile("openai|azure"), re.compile(r"gpt-4|gpt-5\.[1-4]($|-)"), 5 * _MINUTE),
+    (re.compile("openai|azure"), re.compile(""), _HOUR),
+    (re.compile("google|gemini"), re.compile("gemini|^$"), 24 * _HOUR),
+    (re.compile("deepseek"), re.compile(""), _HOUR),
+    (re.compile("groq"), re.compile(""), 2 * _HOUR),
 )
 """Of a provider's models, how many seconds their prompts are kept; those of Anthropic, xAI and
 OpenRouter are usual."""

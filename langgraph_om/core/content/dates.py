@@ -58,12 +58,12 @@ _ENGLISH = compile_late(
     rf"[\s,\xa0\u202f-]{{1,3}}(?:of\s)?(?P<year>[0-9]{{4}})(?![0-9])",
     PATTERN_FLAGS,
 )
-_ISO = compile_late(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
-_RANGE = compile_late(_TO, PATTERN_FLAGS)
+_ISO = re.compile(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
+_RANGE = re.compile(_TO, PATTERN_FLAGS)
 
-_HEADING = compile_late(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
-_HEADING_WEEKDAY = compile_late(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
-_HEADING_TAIL = compile_late(
+_HEADING = re.compile(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
+_HEADING_WEEKDAY = re.compile(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
+_HEADING_TAIL = re.compile(
     rf"(?:[\s,]{{1,3}}{_WEEKDAY})?"
     r"(?:(?:T|[\s,]{1,3}(?:at\s)?)[0-9]{1,2}:[0-9]{2}[^\s()]{0,20}"
     r"(?:\s(?:[ap]\.?m\.?|utc|gmt))?)?"
@@ -352,7 +352,7 @@ def _from_epoch(value: float) -> datetime | None:
     return None
 
 
-_MAIL_TIME = compile_late(
+_MAIL_TIME = re.compile(
     r"(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,4})"
 )
 _UNSET_YEAR, _LAST_YEAR = 1970, 2100
@@ -402,9 +402,9 @@ _MIN_GAP_DAYS = 2
 _WORD_BEFORE_CHARS = 24
 """How far to search back for the word before a plan: further than the longest word that matters."""
 
-_FENCE = compile_late(r"[\s>*+-]*(`{3,})([^`]*)$")
-_MARK = compile_late(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
-_PLAN = compile_late(
+_FENCE = re.compile(r"[\s>*+-]*(`{3,})([^`]*)$")
+_MARK = re.compile(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
+_PLAN = re.compile(
     r"(?P<will>\b(?-i:will)|['\u2019](?-i:ll))\s{1,3}(?!not\b|never\b|no\b)(?-i:[a-z]+)\b"
     r"|\b(?:plans?|planning|looking\s{1,3}forward|going|intends?|wants?|needs?|about)\s{1,3}to\b"
     r"|\b(?:is|are)\s{1,3}due\b|\b(?:re)?scheduled\b|\bbooked\s{1,3}for\b",

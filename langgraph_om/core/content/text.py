@@ -71,17 +71,17 @@ LARGE_INTEGER_BITS: Final = 4096
 
 LINE_BREAKS: Final = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 """What ends a line besides a line feed."""
-CONTROL = compile_late("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
-SURROGATE = compile_late("[\ud800-\udfff]")
-HIGH_SURROGATE = compile_late("[\ud800-\udbff]")
-LOW_SURROGATE = compile_late("[\udc00-\udfff]")
-SPACES = compile_late(r"\s+")
-DIRECTION = compile_late("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-HIDDEN = compile_late("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
+SURROGATE = re.compile("[\ud800-\udfff]")
+HIGH_SURROGATE = re.compile("[\ud800-\udbff]")
+LOW_SURROGATE = re.compile("[\udc00-\udfff]")
+SPACES = re.compile(r"\s+")
+DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 """What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
-_PLAIN_LABEL = compile_late(rf"[A-Za-z0-9_.-]{{1,{LABEL_CHARACTERS}}}")
-LABEL_END = compile_late(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
-ENCODED = compile_late(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
+_PLAIN_LABEL = re.compile(rf"[A-Za-z0-9_.-]{{1,{LABEL_CHARACTERS}}}")
+LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
+ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 """What is encoded bytes, unless it is put together like an id."""
 
 
@@ -319,10 +319,10 @@ UNREADABLE: Final = "[unreadable]"
 OMITTED: Final = "[omitted]"
 
 # Base64 or its URL-safe form, in one run or in long lines. Possessive, hence linear.
-_ENCODED = compile_late(r"(?:[A-Za-z0-9+/_-]{40,}+\r?\n)*+[A-Za-z0-9+/_-]*+={0,2}\s*+")
+_ENCODED = re.compile(r"(?:[A-Za-z0-9+/_-]{40,}+\r?\n)*+[A-Za-z0-9+/_-]*+={0,2}\s*+")
 _ENCODED_MIN_LENGTH: Final = 256  # a shorter one may be a word or an id
-_DATA_URI = compile_late(r"data:[^,]{0,200};base64,", re.IGNORECASE)
-_ENCODED_RUN = compile_late(
+_DATA_URI = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
+_ENCODED_RUN = re.compile(
     r"(?:data:[^,:\s]{0,200};base64,)?+[A-Za-z0-9+/_-]{40,}+"
     r"(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/_-]{40,}+)*+"
     r"(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/_-]{1,39}+={1,2}|={0,2})"
@@ -410,9 +410,9 @@ def as_sequence(value: object) -> Sequence[Any]:
 
 KEY_UNITS: Final = 200
 """Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
-_KEY_JOINTS = compile_late(r"[-_/]+")
-_PLAIN_PIECE = compile_late(r"[0-9a-f]{1,64}|[0-9a-z]{1,32}|[0-9A-Z]{1,32}|[A-Z][a-z]{1,31}")
-_MIXED_PIECE = compile_late(r"[0-9A-Za-z]{1,32}")
+_KEY_JOINTS = re.compile(r"[-_/]+")
+_PLAIN_PIECE = re.compile(r"[0-9a-f]{1,64}|[0-9a-z]{1,32}|[0-9A-Z]{1,32}|[A-Z][a-z]{1,31}")
+_MIXED_PIECE = re.compile(r"[0-9A-Za-z]{1,32}")
 
 
 def looks_encoded(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.cycles.cycle import (
     Cycle,
     CycleInfo,
@@ -82,7 +82,7 @@ from langgraph_om.errors import ObserverError
 #    section could not be read by itself.
 
 
-_BLANK_LINES = compile_late(r"\n{3,}")
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def build_groups(

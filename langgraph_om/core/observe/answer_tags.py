@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from langgraph_om.core.additions import added_hints
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import ITEM, ITEM_START
 
 LOG = "observations"
@@ -37,12 +36,12 @@ class _Spelling:
         tags = [LOG, *map(tag_of, hints)]
         self.names = {tag.replace("-", ""): tag for tag in tags}
         name = "|".join(tag.replace("-", _JOINT) for tag in tags)
-        self.tag = compile_late(
+        self.tag = re.compile(
             rf"<[ \t]{{0,3}}(?P<slash>/?)[ \t]{{0,3}}(?P<name>{name})"
             r"(?:(?P<rest>(?:[ \t/][^<>\n]{0,200})?)>|(?P<unended>[ \t]{0,3}$))",
             re.IGNORECASE | re.MULTILINE,
         )
-        self.markdown_tag = compile_late(
+        self.markdown_tag = re.compile(
             rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{name})[ \t]{{0,3}}\\?>", re.IGNORECASE
         )
 
@@ -54,7 +53,7 @@ def _spelling() -> _Spelling:
     return _spelling_of(tuple(added_hints))
 
 
-ITEM_LINE = compile_late(f"^{ITEM}", re.MULTILINE)
+ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
 
 class Tag(NamedTuple):

@@ -7,6 +7,7 @@ of that stands behind the rest: what the conversation that is to be observed may
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import read_head
 from langgraph_om.core.observe.transcript import SPEAKER_NAMES
 from langgraph_om.core.record.record import write_log
@@ -43,9 +43,9 @@ of its words at all that hold them would cost more than the rest of an observati
 _BY_TURNS: Final = 2
 """How many items one message brings before the next one's turn; with 1, or without turns, a few
 denials in a hundred are not found (`tests/benchmarks/bench_conflicts.py`)."""
-_LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
+_LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
-_CODE: Final = compile_late(r"(?ms)^ *```.*?^ *```[ \t]*$")
+_CODE: Final = re.compile(r"(?ms)^ *```.*?^ *```[ \t]*$")
 """A block of code in a message: its names come again in all that is about the same code."""
 
 

@@ -11,13 +11,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from langgraph_om.core.content.text import compile_late
-
 _MAX_HEAD_CHARS: Final = 300
 """Of a line, what is read to know a refusal or a form."""
 
 # No group is repeated possessively: Python 3.11.2 then goes on behind what it has not matched.
-_LABEL: Final = compile_late(
+_LABEL: Final = re.compile(
     r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]++)?"
     r"[*_]{0,3}(?P<mark>[🔴🟡🟢✅📌]|<?MARK>?(?![a-zA-Z]))?\ufe0f?[*_ \t]*+"
     r"(?P<time>[\[(]\d{1,2}:\d\d[^()\[\]]{0,12}[\])])?[*_ \t]*+"
@@ -33,8 +31,8 @@ _NOTHING: Final = frozenset(
     }
 )
 """Words that alone say that there is nothing; in brackets any words do."""
-_BRACKETED: Final = compile_late(r"\([^()]{1,100}\)|（[^（）]{1,100}）")
-_DENIES: Final = compile_late(
+_BRACKETED: Final = re.compile(r"\([^()]{1,100}\)|（[^（）]{1,100}）")
+_DENIES: Final = re.compile(
     r"(?:there (?:is|are|was|were) )?(?:no|nothing)\b[^,;:]{0,40}\b(?:conversation|content"
     r"|messages|note|noteworthy|noted|observations?|observed?|record|report|summari[sz]e)\b"
     r"[^,;:]{0,40}",
@@ -83,14 +81,14 @@ _REFUSALS: Final = (
     rf"|(?:i|we) ?(?:{_CANNOT}|decline to|refuse to|(?:must|have to) (?:decline|refuse) to) {_HELP}"
     r"|as an ai\b"
 )
-_REFUSES: Final = compile_late(_REFUSALS, re.IGNORECASE)
+_REFUSES: Final = re.compile(_REFUSALS, re.IGNORECASE)
 
 _NOT_DONE: Final = (
     r"\b(?:i|we)\b.{0,24}?(?:n't\b|\bnot\b|\bnever\b|\bcannot\b|\brefus|\bdeclin|\bignor)"
 )
-_DISTANCES: Final = compile_late(rf"{_NOT_DONE}|\binject(?:s|ed|ion)\b", re.IGNORECASE)
+_DISTANCES: Final = re.compile(rf"{_NOT_DONE}|\binject(?:s|ed|ion)\b", re.IGNORECASE)
 """What the words before a list say when the list is not to be believed."""
-_WILL_NOT_NOTE: Final = compile_late(
+_WILL_NOT_NOTE: Final = re.compile(
     r"(?:(?:so|therefore|but|and),? )?(?:i|we) ?"
     r"(?:'ll|will|did|do|have|am|'ve|'m|wo|can|could|ca)? ?"
     r"(?:n't|not|never|refused? to|declined? to) .{0,20}"
@@ -133,7 +131,7 @@ def _is_labelled(line: str) -> bool:
 
 # --- A review in our colours ----------------------------------------------------------------------
 
-_VERDICT: Final = compile_late(
+_VERDICT: Final = re.compile(
     r"[ \t]*+(?:[-*+•–] )?[*_]{0,3}[🔴🟡🟢✅📌]\ufe0f?[ *_]{0,4}"
     r"(?:block(?:er|ing)|critical|severe|major|medium|moderate|minor|high|low|nit(?:pick)?|warnings?"
     r"|suggestions?|security|performance|style|strengths?|must fix|should fix|nice to have|issues?"
@@ -151,11 +149,11 @@ def is_verdict(item: str) -> bool:
 
 _BLANK: Final = r"\.{2,}|…+|[<{\[]{1,2}(?!unknown|none|n/a)[^<>{}\[\]\d]{1,60}[>}\]]{1,2}"
 _UNIT: Final = r"(?:y{2,4}|m{1,4}|d{1,2}|month|day|year|date)"
-_BLANK_DATE: Final = compile_late(
+_BLANK_DATE: Final = re.compile(
     rf"date[ \t]*:[ \t*_`]*(?:{_BLANK}|{_UNIT}(?:[ ,./-]{{1,2}}{_UNIT}){{0,2}})", re.IGNORECASE
 )
-_BLANK_TIME: Final = compile_late(r"[\[(<{]{1,2}(?:hh?:mm?|xx:xx)\b", re.IGNORECASE)
-_BLANK_TEXT: Final = compile_late(rf"{_BLANK}|text|observation(?: text)?", re.IGNORECASE)
+_BLANK_TIME: Final = re.compile(r"[\[(<{]{1,2}(?:hh?:mm?|xx:xx)\b", re.IGNORECASE)
+_BLANK_TEXT: Final = re.compile(rf"{_BLANK}|text|observation(?: text)?", re.IGNORECASE)
 
 
 def is_blank_form(dates: Sequence[str], entries: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from itertools import filterfalse
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_om.core.additions import added_hints
-from langgraph_om.core.content.text import compile_late, sanitize
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.items import (
     ITEM,
     ITEM_START,
@@ -190,14 +190,14 @@ class Lines:
         return refused or denies_all(entries) or is_blank_form(self.dates, entries)
 
 
-_CDATA_OPENS: Final = compile_late(r"\s*+(?:<!\[CDATA\[\s*+)+")
+_CDATA_OPENS: Final = re.compile(r"\s*+(?:<!\[CDATA\[\s*+)+")
 _CDATA_CLOSES: Final = "]]>"
 
 
 _MAX_DEPTH: Final = 8
 _LIST_TAG: Final = r"<(?P<closes>/?)(?P<name>[uo]l|li)(?:[ \t][^<>\n]{0,100})?>"
-_LIST_LINE: Final = compile_late(rf"^[ \t]*+{_LIST_TAG}", re.IGNORECASE | re.MULTILINE)
-_LIST_PARTS: Final = compile_late(r"(?=</?[uo]l\b|<li\b)|(?P<ends></li[ \t]{0,3}>)", re.IGNORECASE)
+_LIST_LINE: Final = re.compile(rf"^[ \t]*+{_LIST_TAG}", re.IGNORECASE | re.MULTILINE)
+_LIST_PARTS: Final = re.compile(r"(?=</?[uo]l\b|<li\b)|(?P<ends></li[ \t]{0,3}>)", re.IGNORECASE)
 
 
 def read_html_list(text: str) -> str:
@@ -258,27 +258,27 @@ _MAX_SHOWN_CHARS = 1_000_000
 """More of an answer that was cut off is not read: what it holds is only shown."""
 
 
-_PARTIAL_TAG = compile_late(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
+_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
 
 _LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
 _THINK = r"(?:think(?:ing)?|reasoning|thoughts?|scratch[-_ ]?pad|analysis|draft)[ \t]{0,3}"
 _LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
 _HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
-_HEAD_HERE = compile_late(rf"\s*+{_HEAD}", re.IGNORECASE)
-_HEAD_LINE = compile_late(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
-_THINK_END = compile_late(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
-_LOG_LINE = compile_late(
+_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
+_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
+_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
+_LOG_LINE = re.compile(
     rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
 )
 
-_THINK_END_LINE = compile_late(
+_THINK_END_LINE = re.compile(
     rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-_TABLE_ROW = compile_late(r"^[ \t]*+\|[^\n🔴🟡🟢✅📌]*+[🔴🟡🟢✅📌]", re.MULTILINE)
-_ABOUT_SOMEBODY = compile_late(r"(?:User|Assistant) [a-z]")
-_MARKED = compile_late(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅📌]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅📌]")
-_FENCE = compile_late(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
+_TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅📌]*+[🔴🟡🟢✅📌]", re.MULTILINE)
+_ABOUT_SOMEBODY = re.compile(r"(?:User|Assistant) [a-z]")
+_MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅📌]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅📌]")
+_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
 _MAX_NOTHING_CHARS = 40
 _NOTHING = {"none", "n/a"}
 
@@ -325,10 +325,10 @@ def drop_examples(answer: ParsedAnswer, examples: Collection[str]) -> ParsedAnsw
     return replace(answer, status=answer.status if left else "none", observations=left)
 
 
-_EXAMPLE = compile_late(
+_EXAMPLE = re.compile(
     r"<example>\n(.*?)\n</example>|<([a-z-]+)>([^<\n]+)</\2>|`(\* [^`\n]+)`", re.DOTALL
 )
-_TAG = compile_late(r"</?[a-z-]+>")
+_TAG = re.compile(r"</?[a-z-]+>")
 
 
 def _words_of(line: str) -> str:

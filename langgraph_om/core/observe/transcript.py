@@ -10,6 +10,7 @@ Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
@@ -32,7 +33,6 @@ from langgraph_om.core.content.parts import (
 )
 from langgraph_om.core.content.text import (
     as_label,
-    compile_late,
     escape_tags,
     omit_encoded,
     sanitize,
@@ -55,12 +55,12 @@ SPEAKER_NAMES: Final = {"user": "User", "assistant": "Assistant"}
 _OWN_LABELS: Final = frozenset({"date", "tool"})
 """Words that our own lines begin with."""
 
-LEFT_EDGE: Final = compile_late(r"\n(?=[^ \n])")
+LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the lines of a transcript: those of a content are indented."""
 MUCH_SAID: Final = 60
 """Tokens. Greetings, thanks and an "ok" have fewer; who says more tells something."""
 
-_FURTHER_LINE = compile_late(r"\n(?=[^\n])")
+_FURTHER_LINE = re.compile(r"\n(?=[^\n])")
 _FURTHER_LINE_INDENT: Final = "\n  "
 _WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from langgraph_om.core.content.text import compile_late, escape, sanitize
+from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.items import MARKS, LineSpan, cut_spans, find_spans, read_head
 from langgraph_om.core.observe.parse_answer import strip_reasoning
 from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
-_CAPTION: Final = compile_late(
+_CAPTION: Final = re.compile(
     r"\[[^\[\]\n]{0,60}?\b(?:image|picture|photo|screenshot|video|gif)\b[^\[\]\n]*+\]",
     re.IGNORECASE,
 )
@@ -182,31 +182,31 @@ _DASH = r"(?:-|\u2013|\u2014|\.\.|\bto\b)"
 _RANGE = rf"{_NUMBER}(?:[ \t]{{0,3}}{_DASH}[ \t]{{0,3}}{_NUMBER})?"
 _LINE_START = r"[ \t]{0,8}(?:[-*>•][ \t]{1,3})?[*_`]{0,3}"
 _VERB = r"(?:drop|dropped|delete|remove|omit)"
-_DROP: Final = compile_late(
+_DROP: Final = re.compile(
     rf"{_LINE_START}{_VERB}[*_`]{{0,3}}[ \t]{{0,3}}:?[*_`]{{0,3}}[ \t]{{0,3}}(?P<numbers>[^\n]*)",
     re.IGNORECASE,
 )
-_WORDED: Final = compile_late(
+_WORDED: Final = re.compile(
     rf"{_LINE_START}(?:(?:join|shorten|merge|item|edit)[ \t]{{1,3}})?"
     rf"(?P<numbers>{_RANGE}(?:[ \t]{{0,3}}(?:\+|&|,|\band\b)[ \t]{{0,3}}{_RANGE})*+)"
     r"[*_`]{0,3}[ \t]{0,3}(?::|=>|->|→)[*_`]{0,3}(?:[ \t]++(?P<text>[^\n]*))?$",
     re.IGNORECASE,
 )
-_ECHO: Final = compile_late(
+_ECHO: Final = re.compile(
     r"[ \t]{0,8}(?P<numbers>\[\d{1,9}) ~\d{1,9}[^\]\n]{0,20}\]:?[ \t]++(?P<text>[^\n]+)"
 )
 """An item in the form in which the log is shown."""
-_LIST: Final = compile_late(
+_LIST: Final = re.compile(
     rf"[ \t]*+{_RANGE}(?:[ \t]*+(?:(?:[,;+&]|\band\b)[ \t]*+){{0,2}}{_RANGE})*+"
     r"[ \t]*+[,;.]?[*_`]{0,3}[ \t]*+(?=$|[(:\u2013\u2014#])",
     re.IGNORECASE,
 )
-_REMARK: Final = compile_late(r"\([^()\n]{0,200}\)")
-_ONE: Final = compile_late(
+_REMARK: Final = re.compile(r"\([^()\n]{0,200}\)")
+_ONE: Final = re.compile(
     rf"(?P<first>{_NUMBER})(?:[ \t]{{0,3}}{_DASH}[ \t]{{0,3}}(?P<last>{_NUMBER}))?", re.IGNORECASE
 )
-_BARE_DROP: Final = compile_late(rf"[\s(\[*_`-]*+{_VERB}[\s)\]*_`.]*+", re.IGNORECASE)
-_NOT_DIGIT: Final = compile_late(r"\D+")
+_BARE_DROP: Final = re.compile(rf"[\s(\[*_`-]*+{_VERB}[\s)\]*_`.]*+", re.IGNORECASE)
+_NOT_DIGIT: Final = re.compile(r"\D+")
 
 
 def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
@@ -273,7 +273,7 @@ def _read_numbers(text: str) -> Numbers:
 MAX_JOINED: Final = 30
 """More items than this are not joined in one."""
 
-_SUB_ITEM: Final = compile_late(r"[ \t]+")
+_SUB_ITEM: Final = re.compile(r"[ \t]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Final
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.text import compile_late
 
 MAX_QUOTATIONS: Final = 40
 """A text with more quotations is taken for invented, as each is looked for in the sources."""
@@ -26,15 +25,15 @@ _ONE_FORM: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"
     0x2019: "'",
 }
 """Dashes and quotation marks that are written in several ways."""
-_WORD: Final = compile_late(r"[^\W_]+")
+_WORD: Final = re.compile(r"[^\W_]+")
 # No possessive group: Python 3.11.2 keeps what a repetition of one that fails has read.
 _HAS_DIGIT: Final = r"(?=[^\W\d_]*+\d)[^\W_]++"
-_NUMBER: Final = compile_late(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*")
-_IDENTIFIER: Final = compile_late(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
-_IDENTIFIER_SIGNS: Final = compile_late(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
-_MAY_IDENTIFY: Final = compile_late(r"\w[_@\\.]|[@#_/]\w|://")
+_NUMBER: Final = re.compile(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*")
+_IDENTIFIER: Final = re.compile(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
+_IDENTIFIER_SIGNS: Final = re.compile(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
+_MAY_IDENTIFY: Final = re.compile(r"\w[_@\\.]|[@#_/]\w|://")
 """One of these stands in each text with an identifier."""
-_DIGIT: Final = compile_late(r"\d")
+_DIGIT: Final = re.compile(r"\d")
 _EDGES: Final = ".,:;!?*-…$€£%+~="
 _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "w.r.t"})
 _MONTH_NAMES: Final = (
@@ -61,25 +60,23 @@ _MONTH: Final = (
 )
 """A month, in languages that begin it alike, and no longer word: "on May 3 Maria left" names no
 third of March."""
-_MONTH_DAY: Final = compile_late(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
-_DAY_MONTH: Final = compile_late(
+_MONTH_DAY: Final = re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
+_DAY_MONTH: Final = re.compile(
     rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}", re.IGNORECASE
 )
-_MONTH_YEAR: Final = compile_late(
+_MONTH_YEAR: Final = re.compile(
     rf"\b{_MONTH}(?: \d{{1,2}}\b(?: ?(?:-|to) ?\d{{1,2}}\b)?)?,? (?P<day>\d{{4}})\b", re.IGNORECASE
 )
 _ENDING: Final = r"(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
 _DAYS: Final = (
-    compile_late(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
-    compile_late(
-        rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE
-    ),
-    compile_late(rf"\b{_MONTH},? (?P<year>\d{{4}})(?!\w)", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
+    re.compile(rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH},? (?P<year>\d{{4}})(?!\w)", re.IGNORECASE),
 )
 """A day, or a month of a year, in words."""
 _QUOTES: Final = tuple(
-    compile_late(pattern)
+    re.compile(pattern)
     for pattern in (
         r'"([^"\n]*)(?:"|$)',
         r"`([^`\n]*)(?:`|$)",

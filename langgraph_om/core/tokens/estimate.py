@@ -7,6 +7,7 @@ than a beginning of it at most where a word at the end becomes a frequent one.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import groupby, pairwise, product
@@ -21,7 +22,7 @@ from langgraph_om.core.tokens.counter import MessageCounter, cut_for_count
 
 # A word takes one mark or space before it along. Pieces are bounded: what is kept is small. Most
 # repetitions are possessive: none of them could give back what the next one would take.
-_ASCII_PIECES = compile_late(
+_ASCII_PIECES = re.compile(
     r"[ !-/:-@[-`{-~]?+[A-Z]{0,32}+[a-z]{1,32}+|[ !-/:-@[-`{-~]?+[A-Z]{1,32}+"
     r"| ?+[0-9]{1,3}+"
     r"| ?+[^\sA-Za-z0-9]{1,64}+[\r\n/]{0,64}+"
@@ -92,7 +93,7 @@ class EstimatingCounter(MessageCounter):
         return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
 
 
-_OF_PROVIDER: Final = compile_late(r"estimate/1\+(openai|google|anthropic):([^,]*)")
+_OF_PROVIDER: Final = re.compile(r"estimate/1\+(openai|google|anthropic):([^,]*)")
 
 
 def _cost_stretch(text: str) -> int:
@@ -159,7 +160,7 @@ _LETTERS: Final = ascii_lowercase + _OTHER_LETTER
 _PAIR_COSTS: Final[dict[tuple[str, str], int]] = dict(
     zip(product(_LETTERS, _LETTERS), (int(digit, 36) for digit in "".join(_PAIRS)), strict=True)
 )
-_NOT_ASCII = compile_late(r"[^\x00-\x7f]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _WORD: Final = 3
 _AFTER_SPACE: Final = -7
 _CAPITAL: Final = 5
@@ -251,7 +252,7 @@ _SCRIPTS: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("\U00020000", 0, 64, 64),
 )
 _STARTS: Final = [start for start, *_ in _SCRIPTS]
-_LATIN: Final = compile_late("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
+_LATIN: Final = re.compile("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
 _MARK: Final = compile_late(rf"[^\s{_NO_MARK}]")
 
 

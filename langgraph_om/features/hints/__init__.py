@@ -17,7 +17,6 @@ from typing_extensions import TypedDict
 from langgraph_om.core.additions import Additions, Advice
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import HintPlace, Setup
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.wire import MemoryRecord
@@ -25,7 +24,7 @@ from langgraph_om.core.wire import MemoryRecord
 TASK: Final = "current_task"
 RESPONSE: Final = "suggested_response"
 _STALE: Final = timedelta(days=7)
-_NUMBERED: Final = compile_late(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
 _PROMPTS: Final[Mapping[HintPlace, str]] = {
     "observer": "observer_hints",

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 
 from langgraph_om.core.config.options import find_near
 from langgraph_om.core.content.text import (
-    compile_late,
     describe_omitted,
     looks_encoded,
     sanitize,
@@ -193,7 +192,7 @@ def quote_reference(value: object) -> str:
     return quote_id(value)
 
 
-_REFERENCE_JOINTS = compile_late(r"[\s:;,]+")
+_REFERENCE_JOINTS = re.compile(r"[\s:;,]+")
 """What parts the ids of a range, the lines of encoded bytes, and their head from the rest."""
 
 
@@ -259,7 +258,7 @@ def _read_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     raise _build_refusal(name, value, " or ".join(f'"{choice}"' for choice in choices))
 
 
-_WHOLE_NUMBER = compile_late(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
 
 
 def _read_integer(name: str, value: Any, argument: RecallArgument) -> int | None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from langgraph_om.core.content.text import (
     as_label,
-    compile_late,
     escape,
     find_longest_head,
     show_key,
@@ -321,7 +320,7 @@ def _fit_answer(
 
 _CURSOR: Final = "cursor "
 _ABOVE: Final = ", shown above"
-_IDS: Final = compile_late(rf"^- .*, {_CURSOR}(.+?)(?:{_ABOVE})?$|^\*\*.* \[(.+)\]:$", re.MULTILINE)
+_IDS: Final = re.compile(rf"^- .*, {_CURSOR}(.+?)(?:{_ABOVE})?$|^\*\*.* \[(.+)\]:$", re.MULTILINE)
 
 
 def read_answers(answers: Iterable[Mapping[str, Any]], groups: frozenset[str]) -> InSight:

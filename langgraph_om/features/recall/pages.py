@@ -7,6 +7,7 @@ of an answer is the tokens of its JSON text, because that is what the model read
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -18,7 +19,6 @@ from langgraph_om.core.content.text import (
     SEARCH_STEPS,
     SURROGATE,
     as_label,
-    compile_late,
     escape,
     find_longest_head,
     sanitize,
@@ -423,7 +423,7 @@ def _write_origin(part: Part) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-_UNPRINTABLE = compile_late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def _make_readable(text: str) -> str:

@@ -22,7 +22,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.parts import Attachment
-from langgraph_om.core.content.text import compile_late, escape, escape_attribute
+from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.log_excerpt import select_previous
@@ -123,8 +123,8 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
 
 
 _CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_ENTITY: Final = compile_late(r"&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|(\w{2,4}));", re.IGNORECASE)
-_ATTRIBUTE: Final = compile_late(
+_ENTITY: Final = re.compile(r"&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|(\w{2,4}));", re.IGNORECASE)
+_ATTRIBUTE: Final = re.compile(
     r"""[ \t]++([a-z][\w-]*+)[ \t]*+=[ \t]*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'=]++))""",
     re.IGNORECASE,
 )
@@ -141,9 +141,9 @@ def _unescape_character(entity: re.Match[str]) -> str:
 # --- Answers -------------------------------------------------------------------------------------
 
 
-_OPENS: Final = compile_late(r"<thread(?P<attributes>[ \t][^<>]*+)>")
-_JOINED: Final = compile_late(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)
-_MENTION: Final = compile_late(r"</?+[ \t]*+thread(?=[\s>/])", re.IGNORECASE)
+_OPENS: Final = re.compile(r"<thread(?P<attributes>[ \t][^<>]*+)>")
+_JOINED: Final = re.compile(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)
+_MENTION: Final = re.compile(r"</?+[ \t]*+thread(?=[\s>/])", re.IGNORECASE)
 
 
 @dataclass(slots=True)

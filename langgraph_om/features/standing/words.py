@@ -16,7 +16,6 @@ from typing import Final
 from unicodedata import category, normalize
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.items import LineSpan, find_spans, read_head, replace_spans
 from langgraph_om.core.observe.transcript import format_day
 
@@ -27,12 +26,12 @@ _MARKS_OF_QUOTES: Final = frozenset("\"'`´‘’‚‛“”„‟«»‹›「
 """Characters that are passed over when words are compared."""
 _OPEN: Final = "\"“„«‹「『‘'"
 _CLOSE: Final = "\"”“»›」』’'"
-_END: Final = compile_late(
+_END: Final = re.compile(
     rf"ends? ?:? ?[{_OPEN}](?P<which>.+?)[{_CLOSE}],? ?by ?:? ?[{_OPEN}](?P<words>.+)[{_CLOSE}]",
     re.IGNORECASE,
 )
-_MARK_BELOW: Final = compile_late(rf"^([ \t]*(?:[-*+•][ \t]*)?){MARK}", re.MULTILINE)
-_BORDER: Final = compile_late(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；\0]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
+_MARK_BELOW: Final = re.compile(rf"^([ \t]*(?:[-*+•][ \t]*)?){MARK}", re.MULTILINE)
+_BORDER: Final = re.compile(r"[.!?;](?=[\s\"”»)\]]|$)|[。！？；\0]|\n(?![ \t]*[a-zß-öø-ÿа-я])")
 """Where a sentence ends; a line that goes on in small letters was only broken."""
 LEAST_WORDS: Final = 6
 """Characters that a quotation needs, spaces apart; shorter ones stand in too many messages."""
@@ -47,22 +46,22 @@ MOST_MARKS: Final = 50
 # The words of a message that are the user's own. All of it is read in linear time.
 
 
-_LINE_ENDS: Final = compile_late(r"\r\n?|[\v\f\x85\u2028\u2029]")
-_FENCE: Final = compile_late(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})(.*)")
-_CITED: Final = compile_late(r"[ \t]*(?:>|＞|&gt;)")
-_FORWARDED: Final = compile_late(
+_LINE_ENDS: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
+_FENCE: Final = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})(.*)")
+_CITED: Final = re.compile(r"[ \t]*(?:>|＞|&gt;)")
+_FORWARDED: Final = re.compile(
     r"[ \t]*(?:-{2,}[ \t]*(?:original|forwarded)[ ]message|begin[ ]forwarded[ ]message:)",
     re.IGNORECASE,
 )
-_ELEMENT: Final = compile_late(
+_ELEMENT: Final = re.compile(
     r"^[ \t]*<(?!(?:a|b|br|code|em|i|p|span|strong|u)\b)(?P<name>[a-z][\w.:-]{0,60})"
     r"(?:\s[^<>]{0,500})?>",
     re.MULTILINE | re.IGNORECASE,
 )
-_CLOSING: Final = compile_late(r"</(?P<name>[a-z][\w.:-]{0,60})\s*>", re.IGNORECASE)
+_CLOSING: Final = re.compile(r"</(?P<name>[a-z][\w.:-]{0,60})\s*>", re.IGNORECASE)
 _GAP: Final = "\0"
 """Stands for what was pasted, so that no quotation reaches across it."""
-_TICKS: Final = compile_late(r"`+|\0")
+_TICKS: Final = re.compile(r"`+|\0")
 _QUOTES: Final = frozenset("\"“”„‟«»‹›「」『』'‘’‚")
 _SINGLE: Final = frozenset("'‘’‚")
 _ALWAYS: Final = {"「": True, "『": True, "„": True, "‚": True, "」": False, "』": False}

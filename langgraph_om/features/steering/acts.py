@@ -7,6 +7,7 @@ under way has another id afterwards, and that reflection does not bring back wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,7 +18,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.additions import LogChange
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.content.text import compile_late, for_terminal
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
 from langgraph_om.core.wire import Chunk, Group
 from langgraph_om.errors import ItemError
@@ -115,7 +116,7 @@ class ActsGone(TypedDict):
 # Find the item that is meant, by its id or by words of it.
 
 
-ID_FORM: Final = compile_late(r"#?(?P<id>[0-9a-f]{8}(?:-\d{1,4})?)")
+ID_FORM: Final = re.compile(r"#?(?P<id>[0-9a-f]{8}(?:-\d{1,4})?)")
 """How an item is named by its id, such as `3f9a2c1e`, or `#3f9a2c1e` as it is shown."""
 
 _MAX_CANDIDATES: Final = 8

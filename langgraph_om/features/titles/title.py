@@ -7,6 +7,7 @@ answer. Nothing that goes wrong in it counts as a failure of memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +33,7 @@ from langgraph_om.core.content.message_keys import (
     is_conversation,
     keyed_messages,
 )
-from langgraph_om.core.content.text import as_label, compile_late, sanitize, truncate_to_tokens
+from langgraph_om.core.content.text import as_label, sanitize, truncate_to_tokens
 from langgraph_om.core.cycles.cycle import CycleInfo, guard
 from langgraph_om.core.cycles.questions import rewrite_by_hook, show_messages
 from langgraph_om.core.effects import (
@@ -397,7 +398,7 @@ class TitleJob:
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 
 
-_TITLE_MARKS = compile_late(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
+_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
 _MAX_TITLE_WORDS = 12
 """Of a title without its tag; more is an answer to the conversation."""
 
