@@ -9,7 +9,6 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.core.additions import waits_to_send
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.effects import Requests
@@ -251,7 +250,7 @@ def is_kept(state: Any, outcome: Outcome) -> bool:
 def _error(outcome: Outcome) -> str | None:
     failed = [own for own in outcome.record["attempts"].values() if own["failures"]]
     error = next((own["error"] for own in failed if own.get("error")), None)
-    if error is None and waits_to_send(outcome.record):
+    if error is None and outcome.record.get("outbox"):
         return "the archive does not have all of the log yet; the thread's next step sends the rest"
     return error
 

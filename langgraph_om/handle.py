@@ -12,10 +12,10 @@ from langgraph_om import adoption, deletion, searching
 from langgraph_om.adoption import AdoptReport, Progress
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.effects import Requests, call_function
+from langgraph_om.core.record.standing import StandingInstruction, read_rules
+from langgraph_om.core.record.titles import read_title
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features import moving, pinned, steering, titles
-from langgraph_om.features.standing import StandingInstruction, read_rules
-from langgraph_om.features.titles.title import read_title
 from langgraph_om.inspection import MemoryView, build_view, read_history, read_status
 from langgraph_om.runtime.acting import GraphThread, Update, awaited, waited
 from langgraph_om.runtime.runner import StepRunner

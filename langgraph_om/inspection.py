@@ -16,20 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph_om.core.additions import (
-    ResourceForm,
-    ShownValue,
-    find_label,
-    find_removed,
-    label_paths,
-    resource_form,
-    write_into_log,
-    write_label,
-)
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page import (
     Apart,
+    ShownValue,
     Sizes,
     Window,
     describe_actor_window,
@@ -45,11 +36,19 @@ from langgraph_om.core.page import (
     write_apart,
 )
 from langgraph_om.core.record.fold import check_record
-from langgraph_om.core.record.record import blank_record, complete_record, log_tokens, write_log
+from langgraph_om.core.record.record import (
+    TITLE,
+    blank_record,
+    complete_record,
+    find_label,
+    log_tokens,
+    write_log,
+)
+from langgraph_om.core.record.sharing import complete_log, to_record, write_act
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.core.wire import MemoryRecord, StatusData, Steered
 from langgraph_om.errors import ConfigurationError, SourceError
 from langgraph_om.features.steering import list_done
 from langgraph_om.runtime.runner import StepRunner
@@ -129,7 +128,7 @@ def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
 
 def server_labels() -> dict[str, str]:
     """Return what a LangGraph server is asked to take out of the states that it lists."""
-    return {path.replace(".", "_"): f"values.om.{path}" for path in label_paths}
+    return {TITLE: "values.om.thread_title", "title_words": "values.om.title.words"}
 
 
 def read_server_label(thread: Mapping[str, Any]) -> str | None:
@@ -279,7 +278,7 @@ def build_view(
     return MemoryView(
         record={**record, "thread_id": record["thread_id"] or thread_id},
         status=status,
-        conversation_tokens=find_removed(record).tokens
+        conversation_tokens=record.get("evicted_tokens", 0)
         + count_messages(runner.settings.counter, messages),
         prompt_tokens=window_tokens + log_tokens(record),
         is_closed=runner.is_closed,
@@ -361,8 +360,8 @@ class ArchivedMemory:
             SourceError: When there is no such log or thread.
         """
         if name is None:
-            form, stored, revision = self._load()
-            return {"om": form.read(stored, self._name_resource(), revision), "messages": []}
+            stored, revision = self._load()
+            return {"om": to_record(stored, self._name_resource(), revision), "messages": []}
         thread = self.archive.thread(name)
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
@@ -373,7 +372,7 @@ class ArchivedMemory:
             **blank_record(),
             "id": f"archive-{name}",
             "thread_id": name,
-            **write_label(thread.title),
+            TITLE: thread.title,
             "resource_id": thread.resource_id,
             "log": [{**_GROUP, **group} for group in reversed(groups)],
         }
@@ -383,12 +382,10 @@ class ArchivedMemory:
         """Return the generations of the resource's log; of a thread there is one state."""
         if name is not None:
             return [{"values": self.state(name), "created_at": None}]
-        resource, form = self._name_resource(), resource_form()
-        if form is None:
-            return []
+        resource = self._name_resource()
         states = []
         for entry in self.archive.record_history(resource, limit=1000):
-            record = form.read(entry["record"], resource, entry["revision"])
+            record = to_record(entry["record"], resource, entry["revision"])
             values = {"om": {**record, "id": resource}, "messages": []}
             states.append({"values": values, "created_at": str(entry["committed_at"])})
         return states
@@ -402,19 +399,18 @@ class ArchivedMemory:
         """
         resource = self._name_resource()
         for _ in range(_MAX_COMMITS):
-            form, stored, revision = self._load()
-            log: Mapping[str, Any] = form.complete(stored)
+            stored, revision = self._load()
+            log = complete_log(stored)
             for event in update:
-                changed = write_into_log(log, event)
-                if changed is None:
+                if event["type"] != "steered":
                     msg = (
                         "what you change is a thread's; name the checkpointer or the server, and "
                         "`--thread ID`"
                     )
                     raise SourceError(msg)
-                log = changed
+                log = write_act(log, cast("Steered", event))
             now = datetime.now(UTC)
-            if self.archive.commit_record(resource, log, expected=revision, now=now):
+            if self.archive.commit_record(resource, dict(log), expected=revision, now=now):
                 return
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)
@@ -425,14 +421,14 @@ class ArchivedMemory:
         msg = "say which memory is meant: add --resource ID, or --thread ID"
         raise SourceError(msg)
 
-    def _load(self) -> tuple[ResourceForm, Mapping[str, Any], int]:
-        """Return the log of the resource with its revision, and the form that it has."""
+    def _load(self) -> tuple[Mapping[str, Any], int]:
+        """Return the log of the resource with its revision."""
         resource = self._name_resource()
-        form, (stored, revision) = resource_form(), self.archive.load_record(resource)
-        if form is None or stored is None:
+        stored, revision = self.archive.load_record(resource)
+        if stored is None:
             msg = (
                 f"the archive has no shared log of the resource {resource!r}; where "
                 f"threads do not share one, each has its own: name a thread"
             )
             raise SourceError(msg)
-        return form, stored, revision
+        return stored, revision

@@ -19,12 +19,12 @@ from langgraph_om import adoption, deletion, inspection, searching, summarizing
 from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
+from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import moving
 from langgraph_om.features.extract import read_extracted
 from langgraph_om.features.recall import answer_call, find_tool
-from langgraph_om.features.standing import StandingInstruction, read_rules
 from langgraph_om.features.working import find_working_memory
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.handle import ThreadMemory, Updates

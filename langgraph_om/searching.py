@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import ArchivedThread
-from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.effects import Requests, call_function
+from langgraph_om.core.record.record import find_label
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError

@@ -5,31 +5,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt_cache import CacheReading, find_reason, read_cache
 from langgraph_om.core.actor.view import list_parts
-from langgraph_om.core.additions import Advice, list_advice
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page import (
+    count,
     describe_overlooked,
     describe_unread,
     list_failures,
 )
+from langgraph_om.core.record.kept import read_values
+from langgraph_om.core.record.standing import list_left_out
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.standing import MOST_TOKENS
 from langgraph_om.models.providers import find_small
 
 _MIN_CALLS: Final = 5
 _MANY_PINNED: Final = 0.5
 _MANY_UNDATED: Final = 0.3
 _LARGE_MESSAGE: Final = 0.5
+_STALE: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that a person should do about a memory."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+    """What is the case, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +65,9 @@ def diagnose(step: Step) -> Diagnosis:
     reading = read_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *list_advice(record, step.now),
+        *_advise_on_task(record, step.now),
+        *_advise_on_values(record),
+        *_advise_on_rules(record),
         *_advise_on_duplicates(record),
         *_advise_on_cache(reading, messages, record),
         *_advise_on_size(record, thresholds),
@@ -111,6 +128,43 @@ def _advise_on_failures(record: MemoryRecord) -> Iterator[Advice]:
             "tripwire",
             f"the last turn was ended without an answer: {trip['reason']}. With "
             f'on_error="continue" the agent goes on with raw messages',
+        )
+
+
+def _advise_on_task(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
+    """Find a task that nobody has worked on for a week."""
+    task = record["current_task"]
+    times = [datetime.fromisoformat(g["observed_at"]) for g in record["log"] if g["observed_at"]]
+    if not task or not times:
+        return
+    age = now - max(times)
+    if age > _STALE:
+        yield Advice(
+            "stale-hint",
+            f"the current task is {age.days} days old, and the agent is shown it at every call: "
+            f"{task!r}. If it is done, say so to the agent; continuation_hints=False shows none",
+        )
+
+
+def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
+    for name, kept in read_values(record).items():
+        if kept["error"]:
+            yield Advice(
+                "extract",
+                f"the value {name!r} is as it was: {kept['error']}. It is asked for again with "
+                f"the next observation; a schema with descriptions and fewer required fields helps",
+            )
+
+
+def _advise_on_rules(record: MemoryRecord) -> Iterator[Advice]:
+    left_out = list_left_out(record)
+    if left_out:
+        yield Advice(
+            "no-room",
+            f"there was no room for {count(len(left_out), 'standing instruction')}, the newest "
+            f"{left_out[-1]['words']!r}: these are ordinary observations, which reflections may "
+            f"drop. Forget an older one, and have the user say it again; the room is "
+            f"{MOST_TOKENS} tokens, or a quarter of observation_tokens if that is less",
         )
 
 

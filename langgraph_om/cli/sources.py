@@ -22,9 +22,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from langgraph_om.core.additions import find_label
 from langgraph_om.core.record.fold import check_record, fold
-from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.record import complete_record, find_label
 from langgraph_om.errors import ConfigurationError, SourceError
 from langgraph_om.inspection import (
     ArchivedMemory,

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from langgraph_om.core.additions import (
-    added_operations,
-    added_parts,
-    closing_hints,
-    name_fields,
-    tell_end,
-)
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
+
+
+def name_fields(*keys: str) -> dict[str, str]:
+    """Return the fields of a part that keys of an event become: `cycle_id` is `cycleId`."""
+    words = {key: key.split("_") for key in keys}
+    fields = {key: first + "".join(map(str.title, rest)) for key, (first, *rest) in words.items()}
+    return fields | ({"at": "timestamp"} if "at" in keys else {})
+
 
 _CYCLE = {
     **name_fields("cycle_id", "operation", "record_id", "thread_id"),
@@ -35,6 +36,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "tokens": "tokensObserved",
         "observation_tokens": "observationTokens",
         **_WRITTEN,
+        **name_fields("current_task", "suggested_response"),
     },
     "observation-failed": _FAILED,
     "buffering-start": {**_STARTED, "tokens": "tokensToBuffer"},
@@ -55,6 +57,14 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "generation": "generationCount",
         **name_fields("observations", "config", "triggered_by", "last_activity_at"),
         **name_fields("ttl_expired_ms", "previous_model", "current_model"),
+    },
+    "thread-update": name_fields("cycle_id", "thread_id", "old_title", "new_title", "at"),
+    "standing": name_fields("cycle_id", "thread_id", "change", "words", "at"),
+    "steering": name_fields("id", "action", "at", "before", "after", "record_id", "thread_id"),
+    "pinned": name_fields("id", "messages", "tokens", "room", "at", "record_id", "thread_id"),
+    "recalled": {
+        "request": "messageId",
+        **name_fields("hits", "tokens", "error", "record_id", "thread_id", "at"),
     },
     "extracted": name_fields("cycle_id", "thread_id", "name", "value", "previous", "error", "at"),
     "tripwire": {
@@ -78,20 +88,30 @@ def to_part(event: Event) -> Part | None:
     if event["type"] == "status":
         return {"type": "data-om-status", "data": event["data"]}
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
-    names = PART_FIELDS.get(kind) or added_parts.get(kind)
+    names = PART_FIELDS.get(kind)
     if names is None:
         return None
     if kind == "observation-end":
-        names, fields = (
-            {**names, **name_fields(*closing_hints)},
-            {**fields.get("hints", {}), **fields},
-        )
+        fields = {**fields.get("hints", {}), **fields}
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
     if kind in ("observation-end", "buffering-end"):
-        data |= tell_end(fields)
+        data |= _tell_values(fields)
     if "operationType" in data:
         data["operationType"] = public_operation(data["operationType"])
     return {"type": f"data-om-{kind}", "data": data}
+
+
+def _tell_values(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the values that a cycle found, and those that it could not tell."""
+    entries = [
+        entry
+        for found_by in (event, event.get("chunk") or {})
+        for entry in found_by.get("found", {}).get("extract", ())
+    ]
+    found = {item["name"]: item["value"] for item in entries if "value" in item}
+    failed = [{"name": item["name"], "error": item["error"]} for item in entries if "error" in item]
+    told = {"extractedValues": found, "extractionFailures": failed}
+    return {name: value for name, value in told.items() if value}
 
 
 def iso(moment: datetime) -> str:
@@ -112,8 +132,5 @@ def describe_cycle(event: CycleStarted | CycleEnded) -> dict[str, Any]:
 
 
 def public_operation(operation: Operation) -> Literal["observation", "reflection"]:
-    """Return an operation as users see it: work of a feature is one of these two."""
-    if operation == "reflection":
-        return "reflection"
-    added = added_operations.get(operation)
-    return added.shown_as if added is not None else "observation"
+    """Return an operation as users see it: one of these two."""
+    return "reflection" if operation == "reflection" else "observation"

@@ -5,34 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import unified_diff
 from itertools import groupby
 from typing import Any, Final
 
-from langgraph_om.core.additions import (
-    ShownValue,
-    added_operations,
-    find_label,
-    is_shared,
-    list_shown,
-    read_closing,
-)
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
-from langgraph_om.core.record.record import write_log, write_range
+from langgraph_om.core.record.kept import list_pinned, read_values
+from langgraph_om.core.record.record import (
+    find_label,
+    is_shared,
+    read_closing,
+    write_log,
+    write_range,
+)
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
-_OPERATIONS: Final = {
+OPERATIONS: Final = {
     "observation": "observing messages",
     "reflection": "condensing the log",
+    "others": "observing other threads",
 }
-
-
-def name_operation(operation: str) -> str:
-    """Return in words what an operation does."""
-    added = added_operations.get(operation)
-    return added.label if added is not None else _OPERATIONS[operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +59,17 @@ class Sizes:
     """Of all messages, with those that were removed."""
     shown: int
     """Of observations and unobserved messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value that memory or the graph's state holds beside the log, as a person is shown it."""
+
+    name: str
+    value: Any
+    """A text or a JSON value; `None` where there is none yet."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it, such as a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,7 @@ def describe_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool)
         else "nothing",
         "a reflection" if reflection["inputObservationTokens"] else "",
     ]
-    working = [name_operation(name) for name in record["pending"]]
+    working = [OPERATIONS[name] for name in record["pending"]]
     lines = [
         ", ".join(filter(None, parts)),
         f"at work: {' and '.join(working)}" if working else "",
@@ -218,7 +223,7 @@ def explain_chunks(status: StatusData) -> str | None:
 def list_failures(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return what failed last and why, by operation; a restart of the process is no failure."""
     return [
-        (name_operation(name), f"{last['error']} ({last['failures']} in a row)")
+        (OPERATIONS[name], f"{last['error']} ({last['failures']} in a row)")
         for name, last in record["attempts"].items()
         if last.get("error") and last["failures"]
     ]
@@ -262,7 +267,7 @@ def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
     spent: Iterable[tuple[str, Mapping[str, Any]]] = record["usage"].items()
     return [
         (
-            name_operation(name),
+            OPERATIONS[name],
             int(usage.get("calls", 0)),
             int(usage.get("inputTokens", 0)),
             int(usage.get("outputTokens", 0)),
@@ -407,7 +412,14 @@ def _list_below(text: str) -> list[str]:
 
 def list_values(record: MemoryRecord) -> list[ShownValue]:
     """Return the values as texts, those of which there is something to say."""
-    shown = [replace(value, value=_write(value.value)) for value in list_shown(record)]
+    shown: list[ShownValue] = []
+    for name, kept in read_values(record).items():
+        error = kept["error"]
+        notes = (f"the newest question about it found nothing: {error}",) if error else ()
+        shown.append(ShownValue(name, _write(kept["value"]), notes))
+    for message in list_pinned(record):
+        notes = () if message["is_whole"] else ("shown in part: no room",)
+        shown.append(ShownValue(f"pinned message {message['id']}", message["text"], notes))
     return [value for value in shown if value.value or value.notes]
 
 

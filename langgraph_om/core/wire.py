@@ -117,7 +117,7 @@ class Covers(TypedDict, total=False):
     group_ids: list[str]
     """Reflection: the groups."""
     thread_ids: list[str]
-    """Work of a feature: the threads."""
+    """Observation of other threads: these."""
     turn: str | None
     """Work that a turn does once: the turn that began it, by its request."""
 
@@ -246,6 +246,331 @@ class ObservedPart(TypedDict):
     """Ten digits for each of the newest of them: six for its key, four for what it said then."""
 
 
+# --- The parts of a record: what it keeps beside the log -----------------------------------------
+
+
+class Extraction(TypedDict):
+    """The answer about one value, as an observation finds it.
+
+    With neither a patch nor an error nothing changes in it, and a former error is over.
+    """
+
+    name: str
+    patch: NotRequired[Any]
+    """The fields that change, or a text."""
+    is_whole: NotRequired[bool]
+    """Whether that is the whole value."""
+    value: NotRequired[Any]
+    """The value with it, as far as was known."""
+    error: NotRequired[str]
+    """Why it could not be told."""
+
+
+class ExtractedValue(TypedDict):
+    """A value by schema or instructions."""
+
+    value: Any
+    """The text or JSON object; `None` where nothing was found yet."""
+    previous: Any
+    """The one before."""
+    cycle_id: str
+    """The cycle that found it, or failed to."""
+    at: str
+    error: str | None
+    """Why the last question about it found nothing."""
+
+
+class LeftOut(TypedDict):
+    """A standing instruction for which there was no room."""
+
+    words: str
+    """The user's."""
+    day: str
+    """When it was given, as its heading says; empty where that is not known."""
+    thread_id: str | None
+
+
+class StandingEntry(TypedDict):
+    """An instruction that begins, ends, or has no room, as an observation finds it."""
+
+    change: Literal["began", "ended", "no-room"]
+    words: str
+    """The user's."""
+    group: NotRequired[str]
+    """Id of the group that holds it."""
+    left_out: NotRequired[LeftOut]
+    """What is noted of one without room."""
+
+
+class StandingState(TypedDict, total=False):
+    """What a record knows of standing instructions, beside those in its log."""
+
+    is_tasked: bool
+    """Whether the agent runs within a tool of another agent, which speaks in the user's place."""
+    left_out: list[LeftOut]
+    """Instructions for which there was no room, the newest 20, oldest first."""
+
+
+class PinnedMessage(TypedDict):
+    """A message that a person pinned."""
+
+    id: str
+    role: str
+    text: str
+    """Its words, or their beginning and end where they have no room."""
+    digest: str
+    """Changes when what it says does."""
+    is_whole: bool
+    is_evicted: NotRequired[bool]
+    """Whether memory removed it from the conversation, as the archive has it."""
+
+
+class Pins(TypedDict):
+    """The messages that a person pinned in a thread."""
+
+    messages: list[PinnedMessage]
+    """In the order in which they were pinned."""
+    act: str
+    """The id of the last act."""
+    is_new: NotRequired[bool]
+    """Whether the stream was not told of them as they are now."""
+
+
+class RecalledHit(TypedDict):
+    """An earlier message that a search for the live request found."""
+
+    id: str
+    threadId: str
+    score: float
+    """How well it matches, from 0 to 1."""
+
+
+class RecalledBlock(TypedDict):
+    """What was found for the live request, the same in each call of its turn."""
+
+    request: str
+    """Id of the live request; for the next one memory searches anew."""
+    digest: str
+    """Of the request's content."""
+    text: str
+    """What the Actor is shown; empty where nothing was found."""
+    tokens: int
+    """Of the text."""
+
+
+class TitleState(TypedDict, total=False):
+    """Where the thread's title comes from."""
+
+    by: Literal["memory", "person"] | None
+    """Who set it; a person's is changed by nobody else."""
+    words: str
+    """The first words of the first user message, which lists show until there is a title."""
+    cycle_id: str | None
+    """Of the question for a title that is under way."""
+    tries: int
+    """How often a title was asked for."""
+    id: str
+    """Of the act of a person who set it last."""
+    at: str
+    """When it was set."""
+    before: str | None
+    """What it was before a person set it."""
+    is_new: bool
+    """Whether a person set it and no part of the stream has told of it yet."""
+    usage: Usage
+    """What asking for it has cost."""
+
+
+SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
+"""What a person does to an item of the log."""
+
+
+class ItemPlace(TypedDict):
+    """Where an item stood that was forgotten."""
+
+    group: str
+    """The id of its group."""
+    rest: str
+    """The id of what was left of that."""
+    line: int
+    """How many lines of what is left stand before it."""
+    text: str
+    """Its lines, with the heading that went with it."""
+
+
+class SteeredItem(TypedDict):
+    """What a person did to an item, and how it is undone."""
+
+    id: str
+    """Of the act."""
+    action: SteeringAction
+    at: str
+    """When."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it was then; `None` where it was forgotten."""
+    place: NotRequired[ItemPlace]
+    """Where it stood, if it was forgotten and its group is there without it."""
+    undone: bool
+    is_new: bool
+    """Whether no part of the stream has told of it yet."""
+
+
+class Floor(TypedDict):
+    """What a record had when its thread was deleted; nothing of it is archived again."""
+
+    message: str | None
+    """The last message that was archived then; `None` for none."""
+
+
+class Excerpt(TypedDict):
+    """What is unobserved in another thread of the resource."""
+
+    thread_id: str
+    messages: int
+    """Its unobserved messages."""
+    rest: int
+    """How many of these were not read, because there are too many."""
+    tokens: int
+    """Of all that were read."""
+    observable: int
+    """How many messages would be observed now."""
+    text: str
+    """The block that the Actor is shown: the newest messages, or nothing where no room is left."""
+
+
+# --- The log that threads share ------------------------------------------------------------------
+
+
+class Section(TypedDict):
+    """What was observed of one thread, as the shared log takes it in."""
+
+    thread_id: str
+    after: str | None
+    """The newest message that was observed before; another one in the log, and it is dropped."""
+    cursor: list[str]
+    """The newest observed messages then, newest last."""
+    groups: list[Group]
+    hints: Hints
+
+
+class SharedChange(TypedDict):
+    """A change of the log that threads share, as a thread keeps it until the log has it."""
+
+    id: str
+    groups: list[Group]
+    """What it adds."""
+    cursor: list[str]
+    """The newest observed messages of the thread then, newest last."""
+    hints: Hints
+
+
+class Extension(SharedChange, Section):
+    """Observations of a thread's messages.
+
+    Its id is that of the cycle, or of the group for another thread's messages.
+    """
+
+    kind: Literal["extend"]
+
+
+class Joining(SharedChange):
+    """A thread takes part in the log from now on, with what it observed."""
+
+    kind: Literal["join"]
+    thread_id: str
+    is_newer: NotRequired[bool]
+    """Whether it goes before what the log has of the thread, because the log lost something."""
+
+
+class Replacement(SharedChange):
+    """A reflection, whose `groups` stand for those that it read."""
+
+    kind: Literal["replace"]
+    group_ids: list[str]
+    """Those; where the log has them no more, it is dropped."""
+    rest: NotRequired[Attempt]
+    """What the next reflection waits for, where this one left the log as large as it was."""
+
+
+class SteeringChange(SharedChange):
+    """What a person did to an item."""
+
+    kind: Literal["steer"]
+    replaced: str | None
+    """The group that held the item, for which `groups` stand; `None` for a new item."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it is since; `None` where there is none."""
+
+
+class TitleFixed(SharedChange):
+    """A person sets the title of a thread, or gives it back."""
+
+    kind: Literal["fix"]
+    thread_id: str
+    fixed: Hints
+    """The title by its name; `None` where observations may change it again."""
+
+
+class RuleEnded(SharedChange):
+    """The user ended a standing instruction."""
+
+    kind: Literal["rule-ended"]
+    group: str
+    """The one that held it."""
+
+
+class RuleLeftOut(SharedChange):
+    """There was no room for a standing instruction."""
+
+    kind: Literal["rule-left-out"]
+    left_out: LeftOut
+
+
+LogChange = (
+    Extension | Joining | Replacement | SteeringChange | TitleFixed | RuleEnded | RuleLeftOut
+)
+"""A change that the shared log does not have yet."""
+
+
+class SharedThread(TypedDict):
+    """What the shared log knows of one thread."""
+
+    cursor: list[str]
+    """Ids of its newest observed messages, newest last."""
+    hints: Hints
+    """Those of its newest observation."""
+    is_own: NotRequired[bool]
+    """Whether the thread itself set the cursor, to what stood before in its conversation, observed
+    or not; otherwise it ends with what was observed last."""
+
+
+class SharedLog(TypedDict):
+    """The memory of a resource, as an archive keeps it."""
+
+    version: int
+    """Of the record's form."""
+    generation: int
+    """How many reflections have replaced groups of it."""
+    log: list[Group]
+    threads: dict[str, SharedThread]
+    """By thread id."""
+    fixed: NotRequired[dict[str, Hints]]
+    """Titles that persons set, by thread id, which no observation replaces; missing where nobody
+    set one."""
+    rest: NotRequired[Attempt]
+    """What the next reflection waits for, in any thread; missing where it waits for nothing."""
+    left_out: NotRequired[list[LeftOut]]
+    """Standing instructions for which there was no room."""
+    steered: NotRequired[list[str]]
+    """Ids of the acts of persons that it has taken in."""
+    acts: NotRequired[list[SteeredItem]]
+    """What persons did within no thread."""
+
+
 # --- The record ----------------------------------------------------------------------------------
 
 
@@ -288,6 +613,45 @@ class MemoryRecord(TypedDict, total=False):
     """Per operation, all costs so far."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
+    current_task: str | None
+    """What is being worked on; `None` while no observation stated it."""
+    suggested_response: str | None
+    """The next message that the Observer suggests; `None` while it suggested none."""
+    thread_title: str | None
+    """`None` while the thread has no title."""
+    title: NotRequired[TitleState]
+    """Where `thread_title` comes from; missing where nobody asked for one or set one."""
+    extracted: NotRequired[dict[str, ExtractedValue]]
+    """Values by their names; missing before the first."""
+    standing: NotRequired[StandingState]
+    """Missing where nothing is known of standing instructions beside those in the log."""
+    steered: NotRequired[list[SteeredItem]]
+    """What a person did to the log, oldest first; missing where nobody did anything."""
+    pinned: NotRequired[Pins]
+    """Missing where nobody pinned a message."""
+    recalled: NotRequired[RecalledBlock]
+    """What was found for the live request; missing before the first search."""
+    archived: NotRequired[str | None]
+    """The last message that the archive has; missing or `None` without any."""
+    branch: NotRequired[str]
+    """The archive's name for the conversation as this record knows it, which no other branch
+    changes; missing before something is archived."""
+    deletion: NotRequired[int | None]
+    """How often thread and resource had been deleted when the record last looked; 0 if missing,
+    `None` where it has another owner since."""
+    floor: NotRequired[Floor]
+    """Missing but after a deletion that the record survived."""
+    evicted: NotRequired[str | None]
+    """The last message that was removed from the conversation because the archive has it."""
+    evicted_tokens: NotRequired[int]
+    """The tokens of all messages that were removed; 0 if missing."""
+    others: NotRequired[list[Excerpt]]
+    """The other threads of the resource that have unobserved messages; this and the next two only
+    where threads share a log."""
+    revision: NotRequired[int]
+    """The revision of the shared log that `log` is a copy of."""
+    outbox: NotRequired[list[LogChange]]
+    """Changes of the log that the shared one does not have yet, oldest first."""
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
@@ -478,7 +842,25 @@ class BufferingFailed(CycleEnd):
     retry_at_tokens: NotRequired[int]
 
 
-JobResult = ObservationBuffered | ReflectionBuffered | BufferingFailed
+class OthersEnd(CycleEnd, Observed):
+    """Messages of other threads are observed."""
+
+    type: Literal["observation-end"]
+    operation: Literal["others"]
+    sections: list[Section]
+    found: NotRequired[Found]
+
+
+class OthersBuffered(CycleEnd, Observed):
+    """A job observed messages of other threads, for the shared log."""
+
+    type: Literal["buffering-end"]
+    operation: Literal["others"]
+    sections: list[Section]
+    found: NotRequired[Found]
+
+
+JobResult = ObservationBuffered | ReflectionBuffered | OthersBuffered | BufferingFailed
 """The event with which a background job ends; its executor, and the archive, keep it."""
 
 
@@ -591,11 +973,91 @@ class Counted(TypedDict):
     """Only where it is not as the record has it."""
 
 
-class ThreadDeleted(TypedDict):
-    """Thread or resource were deleted, and the record outlived that."""
+class Archived(TypedDict):
+    """The archive has the conversation up to this message."""
 
+    type: Literal["archived"]
+    last: str
+    branch: str | None
+    """The archive's name for the conversation up to there."""
+
+
+class DeletionFound(TypedDict):
+    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
+
+    type: Literal["deletion"]
+    number: int
+    """How often they were deleted so far."""
+    floor: Floor | None
+    """`None` where the record had nothing there that was deleted."""
     of_resource: bool
     """Whether all of the resource was deleted, at some time."""
+
+
+class Evicted(TypedDict):
+    """Messages are removed from the conversation, because they are observed and archived."""
+
+    type: Literal["evicted"]
+    last: str
+    ids: list[str]
+    tokens: int
+    """Of the messages."""
+
+
+class Synced(TypedDict):
+    """The thread's copy of the shared log is brought up to date."""
+
+    type: Literal["synced"]
+    revision: int
+    generation: int
+    order: list[str]
+    """Ids of all groups of the log."""
+    groups: list[Group]
+    """Those that the copy has not, or otherwise."""
+    cursor: list[str]
+    sent: list[str]
+    """Ids of the changes in the outbox that the log took in or refused."""
+    rest: Attempt | None
+    """What the log's next reflection waits for."""
+    hints: NotRequired[Hints]
+    """Only where another thread observed messages of this one."""
+
+
+class OthersDescribed(TypedDict):
+    """What is unobserved in the other threads of the resource."""
+
+    type: Literal["others"]
+    others: list[Excerpt]
+
+
+class LeftOutSynced(TypedDict):
+    """The thread knows what had no room in the log that it shares."""
+
+    type: Literal["left-out"]
+    left_out: list[LeftOut]
+
+
+class ActsGone(TypedDict):
+    """The log has some threads no more."""
+
+    type: Literal["acts-gone"]
+    ids: list[str]
+    """Of what persons did here to items of these threads."""
+
+
+class TitleWords(TypedDict):
+    """The words that lists show until the thread has a title."""
+
+    type: Literal["title-words"]
+    words: str
+
+
+class TitleAsked(TypedDict):
+    """A title is asked for."""
+
+    type: Literal["title-asked"]
+    cycle_id: str
+    at: str
 
 
 class Stepped(TypedDict):
@@ -631,7 +1093,117 @@ class Waived(TypedDict):
     """The turn's request."""
 
 
+# --- Events: what a person does, and what is found beside the cycles -----------------------------
+
+
+class Steered(TypedDict):
+    """A person changes what is remembered."""
+
+    type: Literal["steered"]
+    id: str
+    """Of the act; one that was folded already changes nothing."""
+    action: SteeringAction
+    at: str
+    item: NotRequired[str | None]
+    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
+    text: NotRequired[str]
+    """Of a new item: its lines."""
+    day: NotRequired[str]
+    """Of a new item: its date heading."""
+    tokens: NotRequired[int]
+    """Of the new item, with its heading where it has one."""
+
+
+class Titled(TypedDict):
+    """What came of a question for a title, or what a person set."""
+
+    type: Literal["titled"]
+    by: Literal["memory", "person"]
+    id: str
+    """Of the question, or of the act; one that was folded already changes nothing."""
+    title: str | None
+    """`None` where nothing came of the question, or a person gives the title back to memory."""
+    at: str
+    error: NotRequired[str]
+    usage: NotRequired[Usage]
+
+
+class MessagesPinned(TypedDict):
+    """A person pins a message or lets go of one, or one has changed."""
+
+    type: Literal["messages-pinned"]
+    id: str
+    """Of the act."""
+    at: str
+    pin: list[PinnedMessage]
+    """Those that are pinned, or that say something else now."""
+    unpin: list[str]
+    """Ids of those that are not pinned any more."""
+
+
+class Recalled(RecalledBlock):
+    """Memory searched for the live request, once in its turn."""
+
+    type: Literal["recalled"]
+    at: str
+    hits: list[RecalledHit]
+    """What is shown of what was found, the best first."""
+    error: str | None
+    """Why the search failed; `None` where it did not."""
+    record_id: str
+    thread_id: str
+
+
 # --- Events: only streamed -----------------------------------------------------------------------
+
+
+class TitleChanged(CycleEvent):
+    """The thread, or another one of the resource, has a new title."""
+
+    type: Literal["thread-update"]
+    operation: Operation
+    old_title: str | None
+    new_title: str
+
+
+class StandingChanged(CycleEvent):
+    """A standing instruction begins, ends, or has no room."""
+
+    type: Literal["standing"]
+    operation: Operation
+    change: Literal["began", "ended", "no-room"]
+    words: str
+
+
+class SteeringTold(TypedDict):
+    """What a person did to the log."""
+
+    type: Literal["steering"]
+    id: str
+    """Of the act."""
+    action: SteeringAction
+    at: str
+    before: str | None
+    """The item's lines, with their heading."""
+    after: str | None
+    record_id: str
+    thread_id: str
+
+
+class PinnedTold(TypedDict):
+    """Which messages are pinned."""
+
+    type: Literal["pinned"]
+    id: str
+    """Of the last act."""
+    at: str
+    messages: list[dict[str, Any]]
+    """Their ids and roles, and whether they are shown whole."""
+    tokens: int
+    room: int
+    """How many tokens they may have."""
+    record_id: str
+    thread_id: str
 
 
 class Extracted(CycleEvent):
@@ -755,7 +1327,7 @@ class Status(TypedDict):
 CycleStarted = ObservationStart | BufferingStart
 """A cycle begins."""
 
-CycleEnded = ObservationEnd | ReflectionEnd | ObservationFailed | JobResult
+CycleEnded = ObservationEnd | ReflectionEnd | OthersEnd | ObservationFailed | JobResult
 """A cycle is over."""
 
 Event = (
@@ -770,6 +1342,23 @@ Event = (
     | WindowsKnown
     | Tripped
     | Waived
+    | Archived
+    | DeletionFound
+    | Evicted
+    | Synced
+    | OthersDescribed
+    | LeftOutSynced
+    | ActsGone
+    | TitleWords
+    | TitleAsked
+    | Steered
+    | Titled
+    | MessagesPinned
+    | Recalled
+    | TitleChanged
+    | StandingChanged
+    | SteeringTold
+    | PinnedTold
     | Extracted
     | ViewTrimmed
     | Tripwire

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from langgraph_om.core import additions
 from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Parts, Setup
 from langgraph_om.features.archive import ArchiveOptions, Archiving
@@ -34,21 +33,6 @@ from langgraph_om.features.titles import (
     TitleOptions,
 )
 from langgraph_om.features.working import KnownOfUser, WorkingOptions
-
-FEATURES = (
-    ContinuationHints,
-    AskedTitles,
-    Archiving,
-    Evicting,
-    SharedLogs,
-    KnownOfUser,
-    Extract,
-    Standing,
-    Pinning,
-    Injecting,
-    Steering,
-)
-"""Those that add to records, in the order in which their additions take effect."""
 
 
 class FeatureOptions(
@@ -90,10 +74,6 @@ class ObservationConfig(
 
 ReflectionOptions = core.ReflectionOptions
 ReflectionConfig = core.ReflectionConfig
-
-
-for feature in FEATURES:
-    additions.add(feature.name, feature.additions)
 
 
 def list_configs() -> dict[str, type]:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Removal, as_event, find_deletions, waits_to_send
 from langgraph_om.core.config.options import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
@@ -28,17 +27,16 @@ from langgraph_om.core.content.message_keys import (
     keyed_conversation,
 )
 from langgraph_om.core.effects import EffectFlow, call_storage, find_part
-from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.record import CURSOR_TAIL, find_deleted
 from langgraph_om.core.record.window import find_newest_human, select_observed
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Event, Evicted, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.archive.archiving import (
     StepArchive,
     is_survivor,
     look_for_deletion,
-    view,
     warn_of_loss,
 )
 from langgraph_om.features.archive.writer import ArchiveWriter, find_archive
@@ -52,51 +50,10 @@ class EvictOptions(TypedDict, total=False):
     checkpoints stay small."""
 
 
-class EvictKeys(TypedDict, total=False):
-    """The keys that eviction adds to a record."""
-
-    evicted: str | None
-    """The last message that was removed from the conversation because the archive has it."""
-    evicted_tokens: int
-    """The tokens of all messages that were removed; 0 if missing."""
-
-
-class Evicted(TypedDict):
-    """Messages are removed from the conversation, because they are observed and archived."""
-
-    type: Literal["evicted"]
-    last: str
-    ids: list[str]
-    tokens: int
-    """Of the messages."""
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    own, ids, former = cast("EvictKeys", record), event["ids"], read_removed(record)
-    if former.last == event["last"]:
-        return
-    own["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former.last) + 1 if former.last in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        own["evicted_tokens"] = former.tokens + event["tokens"]
-
-
-def read_removed(record: MemoryRecord) -> Removal:
-    """Return which messages of a conversation were removed."""
-    own = cast("EvictKeys", record)
-    return Removal(own.get("evicted"), own.get("evicted_tokens", 0))
-
-
 class Evicting:
     """Removes observed messages that the archive has."""
 
     name = "evict"
-    additions = Additions(keys=EvictKeys, reducers={"evicted": note_evicted}, removed=read_removed)
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -154,13 +111,13 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
         yield from archive.note_failure(error, memory.missed)
         return []
     step.take_out(resent)
-    noted = archive.note_branch(record, view(record).get("archived"))
+    noted = archive.note_branch(record, record.get("archived"))
     if not resent:
         return noted
     # They are removed once more, which changes nothing of the record.
-    last = str(read_removed(record).last)
+    last = str(record.get("evicted"))
     removal: Evicted = {"type": "evicted", "last": last, "ids": resent, "tokens": 0}
-    return [as_event(removal), *noted]
+    return [removal, *noted]
 
 
 def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[str, Keyed] | None:
@@ -171,7 +128,7 @@ def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple
     Returns:
         The key of the live user request, and all that came in but for a request at the end.
     """
-    if read_removed(record).last is None or not messages:
+    if record.get("evicted") is None or not messages:
         return None
     # The newest observed messages, and all that followed them at the last step.
     known = {*record["cursor"], *record["token_cache"]["counts"]}
@@ -227,7 +184,7 @@ def _read_removed(
 
     A client sends the end of what was removed, or all of it.
     """
-    last = read_removed(record).last
+    last = record.get("evicted")
     read: Sequence[Any] = yield from _read_back(archive, last, len(known) + 1)
     if read and not known <= {each.key for each in read}:
         read = yield from _read_back(archive, last, read[-1].position + 1)
@@ -262,7 +219,7 @@ def _drop_floor(
     record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
     """Leave out the messages that the thread had when it was deleted, which stay."""
-    last = find_deletions(record).last
+    last = find_deleted(record)
     if last is None or all(key_of(message) != last for message in messages):
         return observed
     places = [at for at, message in enumerate(observed) if key_of(message) == last]
@@ -278,7 +235,7 @@ def find_evictable(
     by which the window is found: always the conversation's beginning, so that what stays is in one
     piece. System messages stay, and so does a message whose id does not name it in the archive.
     """
-    if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
+    if record.get("outbox"):  # others may have observed these messages otherwise meanwhile
         return []
     observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)
@@ -312,8 +269,8 @@ def find_removable(
     said = [(each.key, content_digest(each.message)) for each in stored]
     if said != [(key, content_digest(known[key])) for key in ids]:
         yield from archive.append_all(record, messages)
-    former = read_removed(record).last
+    former = record.get("evicted")
     new = ids[ids.index(former) + 1 :] if former in ids else ids
     tokens = sum(counter.count_message(known[key]) for key in new)
     evicted: Evicted = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
-    return [as_event(evicted), *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
+    return [evicted, *archive.note_branch(record, keyed_conversation(messages)[-1][0])]

@@ -7,31 +7,28 @@ failure is noted there, and leaves the value as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, NotRequired, Self, TypeVar, cast
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Advice, ShownValue
 from langgraph_om.core.config.options import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
 from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord
+from langgraph_om.core.record.kept import EXTRACT, list_entries, merge_entries, read_values
+from langgraph_om.core.wire import Chunk, Event, Extraction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
 
 KindT = TypeVar("KindT")
-
-NAME = "extract"
-"""The feature's name, under which an observation has its entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,131 +116,10 @@ class ExtractConfig:
     extract: Mapping[str, Any] | None = None
 
 
-class Extraction(TypedDict):
-    """An entry: the answer about one value.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    name: str
-    patch: NotRequired[Any]
-    """The fields that change, or a text."""
-    is_whole: NotRequired[bool]
-    """Whether that is the whole value."""
-    value: NotRequired[Any]
-    """The value with it, as far as was known."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ExtractedValue(TypedDict):
-    """A value."""
-
-    value: Any
-    """The text or JSON object; `None` where nothing was found yet."""
-    previous: Any
-    """The one before."""
-    cycle_id: str
-    """The cycle that found it, or failed to."""
-    at: str
-    error: str | None
-    """Why the last question about it found nothing."""
-
-
-class ExtractKeys(TypedDict, total=False):
-    """The key of a record."""
-
-    extracted: dict[str, ExtractedValue]
-    """Values by their names; missing before the first."""
-
-
-def set_values(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values, entries = read_values(record), list_entries(event)
-    for item in entries:
-        former = values.get(item["name"])
-        value, previous = (former["value"], former["previous"]) if former else (None, None)
-        if former and "patch" not in item and "error" not in item:
-            values[item["name"]] = {**former, "error": None}
-            continue
-        if "patch" in item:
-            value, previous = _apply(item, value), value
-        values[item["name"]] = {
-            "value": value,
-            "previous": previous,
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "error": item.get("error"),
-        }
-    if entries:
-        cast("ExtractKeys", record)["extracted"] = values
-
-
-def _apply(item: Extraction, value: Any) -> Any:
-    """Return a value with what changes in it."""
-    return item["patch"] if item.get("is_whole") else merge(value, item["patch"])
-
-
-def read_values(record: Mapping[str, Any]) -> dict[str, ExtractedValue]:
-    """Return the values of a record by name."""
-    return dict(record.get("extracted", {}))
-
-
-def list_entries(found_by: Mapping[str, Any]) -> list[Extraction]:
-    """Return the entries of an event or a chunk."""
-    entries: list[Extraction] = found_by.get("found", {}).get(NAME, [])
-    return entries
-
-
-def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[str, Any]:
-    """Return the values of a record by name, with entries merged into them."""
-    values = {name: kept["value"] for name, kept in read_values(record).items()}
-    for item in entries:
-        if "patch" in item:
-            values[item["name"]] = _apply(item, values.get(item["name"]))
-    return values
-
-
-def tell_end(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of the part that ends a cycle: the values that it found or could not."""
-    waiting = event.get("chunk") or {}
-    entries = [*list_entries(event), *list_entries(waiting)]
-    found = {item["name"]: item["value"] for item in entries if "value" in item}
-    failed = [{"name": item["name"], "error": item["error"]} for item in entries if "error" in item]
-    told = {"extractedValues": found, "extractionFailures": failed}
-    return {name: value for name, value in told.items() if value}
-
-
-def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
-    """Yield the values for the page of a memory."""
-    for name, kept in read_values(record).items():
-        error = kept["error"]
-        notes = (f"the newest question about it found nothing: {error}",) if error else ()
-        yield ShownValue(name, kept["value"], notes)
-
-
-def list_advice(record: MemoryRecord, _: datetime) -> Iterator[Advice]:
-    """Yield what to do about values that could not be told."""
-    for name, kept in read_values(record).items():
-        if kept["error"]:
-            yield Advice(
-                NAME,
-                f"the value {name!r} is as it was: {kept['error']}. It is asked for again with "
-                f"the next observation; a schema with descriptions and fewer required fields helps",
-            )
-
-
 class Extract:
     """Asks for values with each observation of the own thread."""
 
-    name = NAME
-    additions = Additions(
-        keys=ExtractKeys,
-        beside={"observed": set_values},
-        ended=tell_end,
-        shown=list_shown,
-        advice=list_advice,
-    )
+    name = EXTRACT
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:
         self._wanted = {name: _read_extractor(given) for name, given in wanted.items()}

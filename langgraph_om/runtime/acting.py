@@ -17,7 +17,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_om.archive import ArchivedThread
-from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests, call_function
@@ -201,7 +200,7 @@ class GraphThread:
             archive.add_groups,
             *(record["thread_id"], record["resource_id"], groups, now),
             log=[group["id"] for group in groups],
-            deletion=find_deletions(record).number,
+            deletion=(record.get("deletion") or 0),
         )
         try:
             yield from call_function(tell, "om_archive")

@@ -18,7 +18,6 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
-from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Parts, Settings
 from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
@@ -623,7 +622,7 @@ class StepRunner:
                     thread_id=whose["thread_id"],
                     resource_id=whose["resource_id"],
                     about=job.about,
-                    deletion=find_deletions(record).number,
+                    deletion=(record.get("deletion") or 0),
                     request=partial(build_request, job, messages, decision, now, actor),
                 )
             )

@@ -35,14 +35,13 @@ except ModuleNotFoundError as error:
     raise ImportError(msg) from error
 
 from langgraph_om.core.items import list_items
-from langgraph_om.core.page import describe_memory, list_usage, name_operation
+from langgraph_om.core.page import OPERATIONS, describe_memory, list_usage
+from langgraph_om.core.record.titles import is_named
 from langgraph_om.core.step.inspect import build_status
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
 from langgraph_om.features.show_state import list_channels
 from langgraph_om.features.steering import find_left, list_done
-from langgraph_om.features.steering.acts import SteeringAction
-from langgraph_om.features.titles.title import is_named
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.acting import Update
 from langgraph_om.runtime.state import values_of
@@ -483,7 +482,7 @@ def read_page(
         "user": record["resource_id"],
         # The nodes that the graph goes on with; none where its last run has ended.
         "next": (state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ())),
-        "pending": [name_operation(name) for name in record["pending"]],
+        "pending": [OPERATIONS[name] for name in record["pending"]],
         "reader": reader,
         "messages": read_messages(talk.read(start, stop), reader, step),
         "start": start,

@@ -11,8 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from langgraph_om.archive import ArchivedThread
-from langgraph_om.core.additions import find_label
-from langgraph_om.core.record.record import complete_record, log_tokens
+from langgraph_om.core.record.record import complete_record, find_label, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels

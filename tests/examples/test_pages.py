@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import langgraph_om.features  # noqa: F401 it adds the parts of features
-from langgraph_om.core.additions import added_parts
 from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, ROOT, read_code, run_page
@@ -81,9 +80,8 @@ def table(page: Path, heading: str) -> dict[str, list[str]]:
 
 def test_event_table_names_every_part_and_field() -> None:
     rows = table(EVENTS, "On `stream_mode=")
-    parts = {**PART_FIELDS, **added_parts}
-    assert set(rows) == {f"data-om-{kind}" for kind in parts} | {"data-om-status"}
-    for kind, names in parts.items():
+    assert set(rows) == {f"data-om-{kind}" for kind in PART_FIELDS} | {"data-om-status"}
+    for kind, names in PART_FIELDS.items():
         text = rows[f"data-om-{kind}"][-1]
         if text.startswith("as "):
             continue

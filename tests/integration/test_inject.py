@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.inject.inject import RECALLED_ID
+from langgraph_om.core.content.message_keys import RECALLED_ID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,

@@ -15,14 +15,13 @@ from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallReply, Storage
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.shared_log.log import (
-    SharedLog,
+from langgraph_om.core.record.sharing import (
     apply_changes,
     diff_record,
     make_blank_log,
 )
+from langgraph_om.core.wire import Group, MemoryRecord, SharedLog
+from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock

@@ -22,8 +22,8 @@ HOUSE = (
     "<- integrations <- mcp <- cli, web <- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts <- items <- additions <- events, tokens, effects, forms, search "
-    "<- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "content, wire, prompts <- items <- events, tokens, effects, forms, search "
+    "<- record <- config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 

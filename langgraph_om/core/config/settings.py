@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.additions import read_closing
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import (
@@ -20,6 +19,7 @@ from langgraph_om.core.content.dates import (
     times_of,
 )
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
+from langgraph_om.core.record.record import read_closing
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group, Limits, MemoryRecord, Operation, Scope

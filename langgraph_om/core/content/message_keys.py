@@ -191,8 +191,20 @@ CONTINUATION_ID = "om-continuation"
 GAP_ID = "om-gap"
 """Id of the lines that tell the Actor of pauses."""
 
-OWN_IDS: Final = {CONTINUATION_ID, GAP_ID}
-"""The ids of all that memory shows the Actor as messages; features add theirs."""
+OTHERS_ID = "om-other-conversations"
+"""Id of what shows the Actor the recent messages of other threads."""
+
+RECALLED_ID = "om-recalled"
+"""Id of what shows the Actor earlier messages that a search for its request has found."""
+
+WORKING_ID = "om-working-memory"
+"""Id of what shows the Actor its working memory."""
+
+STATE_ID = "om-state"
+"""Id of what shows the Actor parts of the graph's state."""
+
+OWN_IDS: Final = frozenset({CONTINUATION_ID, GAP_ID, OTHERS_ID, RECALLED_ID, WORKING_ID, STATE_ID})
+"""The ids of all that memory shows the Actor as messages."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""

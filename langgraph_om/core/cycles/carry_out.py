@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, cast
 
-from langgraph_om.core.additions import added_operations
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import add_parents, derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_ahead, waive
@@ -33,6 +32,7 @@ from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.record import (
     Substitution,
     count_failures,
@@ -120,18 +120,17 @@ def take_in_results(
 
 
 def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
-    """Count what an operation is about: tokens of the window, of the log, or of a feature's."""
-    added = added_operations.get(operation)
-    if added is not None:
-        return added.count(record)
+    """Count what an operation is about: tokens of the window, of the log, or of other threads."""
+    if operation == OTHERS:
+        return count_others(record)
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
 def _blocking_size(
     settings: Settings, record: MemoryRecord, window: Window, operation: Operation
 ) -> int:
-    if operation in added_operations:
-        return sys.maxsize  # no turn waits for a feature's work while there is buffering
+    if operation == OTHERS:
+        return sys.maxsize  # no turn waits for it while there is buffering
     if operation == "observation":
         return settings.thresholds.block_messages_at(log_tokens(record))
     return settings.thresholds.block_observations_at(window.tokens)
@@ -170,8 +169,8 @@ def _find_misfit(
     if result["type"] == "buffering-failed" and result.get("discarded"):
         return result["error"]
     covers = pending["covers"]
-    if operation in added_operations:
-        return None  # the feature takes in what of it still fits
+    if operation == OTHERS:
+        return None  # what of it still fits is taken in
     if operation == "reflection":
         if result["type"] == "buffering-end" and result["operation"] == "reflection":
             fits = place_reflection(record["log"], result["reflection"]) is not None

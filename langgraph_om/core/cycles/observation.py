@@ -10,7 +10,6 @@ from datetime import date, datetime, tzinfo
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from langgraph_om.core.additions import added_hints
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.dates import observation_date
@@ -43,6 +42,7 @@ from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, s
 from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
+    HINTS,
     count_failures,
     find_newest_observed,
     place_reflection,
@@ -490,7 +490,7 @@ def apply_reflection(record: MemoryRecord) -> Sequence[Group]:
 
 def merge_hints(known: Mapping[str, Any], stated: Iterable[Mapping[str, str | None]]) -> Hints:
     """Return the newest of each hint: the known one, where nothing newer states it."""
-    merged: Hints = {name: known.get(name) for name in added_hints}
+    merged: Hints = {name: known.get(name) for name in HINTS}
     for hints in stated:
         merged |= {name: hint for name, hint in hints.items() if hint is not None}
     return merged

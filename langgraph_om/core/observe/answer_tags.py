@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from langgraph_om.core.additions import added_hints
 from langgraph_om.core.items import ITEM, ITEM_START
+from langgraph_om.core.record.record import HINTS
 
 LOG = "observations"
 
@@ -29,30 +28,17 @@ def tag_of(hint: str) -> str:
     return hint.replace("_", "-")
 
 
-class _Spelling:
-    """How the tags of an answer may be written."""
-
-    def __init__(self, hints: tuple[str, ...]) -> None:
-        tags = [LOG, *map(tag_of, hints)]
-        self.names = {tag.replace("-", ""): tag for tag in tags}
-        name = "|".join(tag.replace("-", _JOINT) for tag in tags)
-        self.tag = re.compile(
-            rf"<[ \t]{{0,3}}(?P<slash>/?)[ \t]{{0,3}}(?P<name>{name})"
-            r"(?:(?P<rest>(?:[ \t/][^<>\n]{0,200})?)>|(?P<unended>[ \t]{0,3}$))",
-            re.IGNORECASE | re.MULTILINE,
-        )
-        self.markdown_tag = re.compile(
-            rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{name})[ \t]{{0,3}}\\?>", re.IGNORECASE
-        )
-
-
-_spelling_of = cache(_Spelling)
-
-
-def _spelling() -> _Spelling:
-    return _spelling_of(tuple(added_hints))
-
-
+_TAGS = (LOG, *map(tag_of, HINTS))
+_NAMES = {tag.replace("-", ""): tag for tag in _TAGS}
+_NAME = "|".join(tag.replace("-", _JOINT) for tag in _TAGS)
+_TAG = re.compile(
+    rf"<[ \t]{{0,3}}(?P<slash>/?)[ \t]{{0,3}}(?P<name>{_NAME})"
+    r"(?:(?P<rest>(?:[ \t/][^<>\n]{0,200})?)>|(?P<unended>[ \t]{0,3}$))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MARKDOWN_TAG = re.compile(
+    rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{_NAME})[ \t]{{0,3}}\\?>", re.IGNORECASE
+)
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
 
@@ -111,7 +97,7 @@ def _spell_variants(text: str) -> Iterator[str]:
             plain = plain.replace(f"&{entity};", char)
         yield plain
     if "\\" in text:
-        yield _spelling().markdown_tag.sub(lambda tag: tag[0].replace("\\", ""), text)
+        yield _MARKDOWN_TAG.sub(lambda tag: tag[0].replace("\\", ""), text)
     tags = find_tags(text)
     late = next((tag for tag in tags if tag.opens_log), None)
     if late is None:
@@ -234,12 +220,11 @@ def find_tags(text: str) -> list[Tag]:
 
 def _collect_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
     """Yield name, whether it closes, start and end of everything that looks like a tag."""
-    spelling = _spelling()
-    for match in spelling.tag.finditer(text):
+    for match in _TAG.finditer(text):
         closes, rest = bool(match["slash"]), match["rest"]
         if match["unended"] is not None and not closes:
             continue
-        name = spelling.names[match["name"].lower().translate(_NO_JOINT)]
+        name = _NAMES[match["name"].lower().translate(_NO_JOINT)]
         yield name, closes, match.start(), match.end()
         if rest and rest.rstrip().endswith("/") and not closes:
             yield name, True, match.end(), match.end()

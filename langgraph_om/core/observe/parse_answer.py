@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Any, Final, Literal, NamedTuple
 
-from langgraph_om.core.additions import added_hints
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.items import (
     ITEM,
@@ -44,6 +43,7 @@ from langgraph_om.core.observe.non_answers import (
     is_verdict,
     says_nothing_to_note,
 )
+from langgraph_om.core.record.record import HINTS, TASK, TITLE
 
 # Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
 #
@@ -243,7 +243,7 @@ def read_json(text: str) -> Split | None:
         outside=[sanitize(line) for line in lines],
         hints={
             tag_of(name): sanitize(value)
-            for name in added_hints
+            for name in HINTS
             if isinstance(value := named.get(name), str)
         },
     )
@@ -387,10 +387,18 @@ def _read(text: str) -> ParsedAnswer:
         problem=_PROBLEMS.get(status, ""),
         hints={
             name: hint
-            for name, read in added_hints.items()
-            if (said := read_hint(split, name)) is not None and (hint := read(said)) is not None
+            for name in HINTS
+            if (said := read_hint(split, name)) is not None
+            and (hint := _shape_hint(name, said)) is not None
         },
     )
+
+
+def _shape_hint(name: str, said: str) -> str | None:
+    """Return a hint as it is kept; `None` for none, and for an empty task: the former one holds."""
+    if name == TITLE:
+        return shorten_title(said)
+    return said or None if name == TASK else said
 
 
 def _build_failed(status: AnswerStatus) -> ParsedAnswer:
@@ -517,6 +525,22 @@ def read_hint(split: Split, name: str) -> str | None:
     text = unwrap_fence(split.hints[tag].strip())
     text = _tidy_text(defuse_tags(_tidy_text(text).strip(), tag))
     return "" if not text or says_nothing(text) else text
+
+
+_MIN_TITLE_CHARS: Final = 3
+_MAX_TITLE_CHARS: Final = 100
+_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
+
+
+def shorten_title(text: str) -> str | None:
+    """Return the first line of a text without quotes, as long as it can be shown as a title."""
+    title, before = text.split("\n", 1)[0], None
+    while title != before:
+        before = title
+        title = defuse_tags(title[:_MAX_TITLE_CHARS].strip(), tag_of(TITLE))
+        if len(title) > 1 and _QUOTES.get(title[0]) == title[-1]:
+            title = title[1:-1]
+    return title if len(title) >= _MIN_TITLE_CHARS and not says_nothing(title) else None
 
 
 def _tidy_text(text: str) -> str:

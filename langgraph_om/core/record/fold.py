@@ -1,6 +1,6 @@
 """Fold events into the record: the only code that changes memory, and the channel's reducer.
 
-Rules of this file, and of the reducers that features bring:
+Rules of this file, and of the reducers that it imports:
 
 1. Everything that changes memory is an event, and `fold` is where events take effect.
 2. `fold` is deterministic, never mutates what it is given, and
@@ -20,14 +20,20 @@ from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.additions import (
-    added_operations,
-    added_reducers,
-    added_types,
-    is_shared,
-    run_beside,
-    told_keys,
+from langgraph_om.core.record.archived import (
+    begin_anew,
+    note_archived,
+    note_evicted,
+    note_number,
 )
+from langgraph_om.core.record.kept import (
+    leave_recalled,
+    note_pins_told,
+    pin_messages,
+    set_recalled,
+    set_values,
+)
+from langgraph_om.core.record.outbox import send_observation, send_others, send_reflection
 from langgraph_om.core.record.record import (
     FIRST_KEYS,
     check_version,
@@ -35,8 +41,20 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
+    is_shared,
     replace_groups,
     select_valid_counts,
+)
+from langgraph_om.core.record.sharing import drop_deleted_part, join_or_leave, take_over_log
+from langgraph_om.core.record.standing import end_rules, note_tool, set_left_out, take_left_out
+from langgraph_om.core.record.steering import do_act, drop_acts, note_acts_told
+from langgraph_om.core.record.titles import (
+    note_asked,
+    note_title_told,
+    note_words,
+    set_title,
+    take_buffered_title,
+    take_hints,
 )
 from langgraph_om.core.wire import (
     Attempt,
@@ -44,6 +62,7 @@ from langgraph_om.core.wire import (
     BufferingStart,
     Counted,
     CycleEnded,
+    DeletionFound,
     Event,
     Group,
     JobResult,
@@ -53,12 +72,14 @@ from langgraph_om.core.wire import (
     ObservationEnd,
     ObservationFailed,
     Opened,
+    OthersBuffered,
+    OthersDescribed,
+    OthersEnd,
     PendingJob,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
-    ThreadDeleted,
     Trip,
     Tripped,
     Usage,
@@ -138,16 +159,33 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
     record["usage"] = {**record["usage"], operation: cast("Usage", total)}
 
 
-def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd) -> None:
+def note_observed(
+    record: MemoryRecord, event: ObservationEnd | ObservationActivated | OthersEnd | OthersBuffered
+) -> None:
+    """Take over what an observation found beside its items, once these are in the log."""
+    take_hints(record, event)
+    if event["operation"] == "observation" and is_shared(record):
+        send_observation(record, event)
+    set_values(record, event)
+    end_rules(record, event)
+
+
+def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
     """Put what a cycle of the turn came to into the log, where that is still as it was then."""
-    added = added_operations.get(event["operation"])
-    if added is not None:
-        added.finish(record, event)
+    if event["operation"] == "others":
+        finish_others(record, event)
     elif event["operation"] == "observation":
         if _extend_log(record, event, event["groups"]):
-            run_beside("observed", record, event)
+            note_observed(record, event)
             note_success(record, event)
     elif _replace_groups(record, event):
+        note_success(record, event)
+
+
+def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
+    """Send observations of other threads' messages to the shared log."""
+    if send_others(record, event):
+        note_observed(record, event)
         note_success(record, event)
 
 
@@ -163,7 +201,7 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
         return
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
-        run_beside("observed", record, event)
+        note_observed(record, event)
 
 
 def _extend_log(
@@ -220,7 +258,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
         return False
     record["log"], groups = replaced
     record["generation"] += 1
-    run_beside("reflected", record, {**event, "groups": groups})
+    send_reflection(record, event, groups, find_rest(event))
     return True
 
 
@@ -248,10 +286,9 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    held = cast("dict[str, Any]", record)
-    for key, note in told_keys.items():
-        if key in held:
-            held[key] = note(held[key])
+    note_title_told(record)
+    note_acts_told(record)
+    note_pins_told(record)
 
 
 def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
@@ -280,17 +317,18 @@ def start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
         waive(record, {"type": "waived", "operation": operation, "turn": covers["turn"]})
 
 
-def end_buffering(record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered) -> None:
+def end_buffering(
+    record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered | OthersBuffered
+) -> None:
     """Keep a job's result until it is needed."""
     if not _take_pending(record, event):
         return
-    added = added_operations.get(event["operation"])
-    if added is not None:
-        added.finish(record, event)
+    if event["operation"] == "others":
+        finish_others(record, event)
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
-        run_beside("buffered", record, event)
+        take_buffered_title(record, event)
     else:
         record["reflection"] = event["reflection"]
     note_success(record, event)
@@ -321,7 +359,10 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    run_beside("opened", record, event)
+    begin_anew(record, event)
+    join_or_leave(record, event)
+    note_tool(record, event)
+    leave_recalled(record, event)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]
     record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
@@ -331,9 +372,20 @@ def note_zone(record: MemoryRecord, event: ZoneKnown) -> None:
     record["timezone"] = event["timezone"]
 
 
-def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
-    """Forget what the thread had when it was deleted."""
-    run_beside("deleted", record, event)
+def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
+    """Note how often the thread was deleted, and forget what it had then."""
+    if not note_number(record, event):
+        return
+    drop_deleted_part(record, event)
+    if is_shared(record):
+        set_left_out(record, [])
+    record.pop("pinned", None)  # and what was found, as that may be deleted
+    record.pop("recalled", None)
+
+
+def note_others(record: MemoryRecord, event: OthersDescribed) -> None:
+    """Note what is unobserved in other threads."""
+    record["others"] = event["others"]
 
 
 # A record that somebody puts in force again, such as one of the history: whether it can be read.
@@ -356,7 +408,7 @@ def check_record(record: Mapping[Any, Any]) -> None:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    return {**get_type_hints(MemoryRecord), **added_types()}
+    return get_type_hints(MemoryRecord)
 
 
 @cache
@@ -421,10 +473,9 @@ def _apply(record: MemoryRecord, event: object) -> None:
         raise ConfigurationError(msg)
     if "type" in event:
         kind = str(event["type"])
-        reducer = _REDUCERS.get(kind) or added_reducers.get(kind)
-        if reducer is not None:
-            reducer(record, event)
-        elif kind not in added_reducers:
+        if kind in _REDUCERS:
+            _REDUCERS[kind](record, event)
+        elif kind not in _STREAMED:
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
         return
@@ -447,10 +498,6 @@ _CALLS: Final = (
 )
 
 
-def _ignore(record: MemoryRecord, event: Event) -> None:
-    """Change nothing; the event is only streamed."""
-
-
 _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "opened": open_record,
     "zone-known": note_zone,
@@ -465,13 +512,26 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "activation": activate,
     "tripped": trip,
     "waived": waive,
+    "archived": note_archived,
+    "deletion": note_deletion,
+    "evicted": note_evicted,
+    "synced": take_over_log,
+    "others": note_others,
+    "left-out": take_left_out,
+    "steered": do_act,
+    "acts-gone": drop_acts,
+    "titled": set_title,
+    "title-words": note_words,
+    "title-asked": note_asked,
+    "messages-pinned": pin_messages,
+    "recalled": set_recalled,
 }
-_FOLDED = frozenset(_REDUCERS)
-_STREAMED = ("observation-start", "extracted", "status", "view-trimmed", "tripwire")
-_REDUCERS |= dict.fromkeys(_STREAMED, _ignore)
+_STREAMED = frozenset(
+    {"observation-start", "extracted", "status", "view-trimmed", "tripwire"}
+    | {"thread-update", "standing", "steering", "pinned"}
+)
 
 
 def is_folded(event: Event) -> bool:
     """Return whether an event changes memory and therefore goes into the channel."""
-    kind = event["type"]
-    return kind in _FOLDED or added_reducers.get(kind) is not None
+    return event["type"] in _REDUCERS

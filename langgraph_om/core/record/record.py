@@ -11,13 +11,6 @@ from itertools import takewhile
 from operator import eq, itemgetter
 from typing import Any, Final, NamedTuple, cast
 
-from langgraph_om.core.additions import (
-    added_types,
-    blank_keys,
-    find_deletions,
-    find_sharing_owner,
-    is_shared,
-)
 from langgraph_om.core.content.message_keys import Keyed, derive_id
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import keep_protected
@@ -33,6 +26,12 @@ from langgraph_om.errors import ConfigurationError
 
 RECORD_VERSION: Final = 1
 """Of the form of a record, and of what an archive keeps for a resource; another one is refused."""
+
+TASK: Final = "current_task"
+RESPONSE: Final = "suggested_response"
+TITLE: Final = "thread_title"
+HINTS: Final = (TASK, RESPONSE, TITLE)
+"""What the Observer may state beside its items; a record has each under its name."""
 
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
@@ -62,18 +61,17 @@ def blank_record() -> MemoryRecord:
         "observed": None,
         "stamps": {},
         "token_cache": {"counter": "", "counts": {}},
-        **cast("MemoryRecord", blank_keys),
+        TASK: None,
+        RESPONSE: None,
+        TITLE: None,
     }
 
 
 FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"timezone", "head", "windows"})
-"""What a record has only once there is something to note."""
-
-RECORD_KEYS = FIRST_KEYS | LATER_KEYS
-"""The keys of the core; those of features are in `additions`."""
+RECORD_KEYS = frozenset(MemoryRecord.__annotations__)
+"""What a record can have."""
 
 
 def forget_wait(record: MemoryRecord) -> None:
@@ -120,10 +118,9 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     check_version("`om.version`", value)
-    added = value.keys() - RECORD_KEYS
-    if not added <= added_types().keys():
-        unknown = min(map(str, added - added_types().keys()))
-        msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
+    unknown = value.keys() - RECORD_KEYS
+    if unknown:
+        msg = f"`om` has the key {min(map(str, unknown))!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
     if value.keys() >= FIRST_KEYS:
         return cast("MemoryRecord", value)
@@ -145,9 +142,25 @@ def check_version(name: str, stored: Mapping[str, Any]) -> None:
         raise ConfigurationError(msg)
 
 
+def is_shared(record: MemoryRecord) -> bool:
+    """Return whether the log of a record is about other threads, too."""
+    return record["scope"] == "resource"
+
+
 def find_log_owner(record: MemoryRecord) -> str:
     """Return the id of the log's owner: the record itself, where the log is not shared."""
-    return find_sharing_owner(record) or record["id"]
+    return str(record["resource_id"]) if is_shared(record) else record["id"]
+
+
+def find_label(record: Mapping[str, Any]) -> str | None:
+    """Return what lists call the thread of a record; `None` where nothing was noted."""
+    label: str | None = record.get(TITLE) or record.get("title", {}).get("words")
+    return label
+
+
+def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hints behind the log of a record, by name; none that is empty."""
+    return {name: record[name] for name in (TASK, RESPONSE) if record.get(name)}
 
 
 def select_own_groups(record: MemoryRecord) -> list[Group]:
@@ -157,9 +170,15 @@ def select_own_groups(record: MemoryRecord) -> list[Group]:
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
+def find_deleted(record: MemoryRecord) -> str | None:
+    """Return the newest message that the thread had when it was deleted; `None` for none."""
+    floor = record.get("floor")
+    return floor["message"] if floor is not None else None
+
+
 def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
     """Leave out the messages that the thread had when it was deleted."""
-    last = find_deletions(record).last
+    last = find_deleted(record)
     places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
     return entries[places[-1] + 1 :] if places else entries
 

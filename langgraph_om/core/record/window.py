@@ -17,7 +17,6 @@ from zlib import crc32
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.additions import find_removed, is_shared
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
@@ -33,6 +32,7 @@ from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     has_strays,
+    is_shared,
     select_own_groups,
     select_valid_counts,
 )
@@ -518,7 +518,7 @@ def check_observed(
         return {**old, "last": newest, "index": last, "count": old["count"] + moved}, 0
     keyed = keyed_conversation(messages[:start])
     before = [key for key, _ in keyed]
-    removed = find_removed(record).last
+    removed = record.get("evicted")
     if removed in before:  # the caller kept what may be removed
         del before[: before.index(removed) + 1]
     count = len(before)

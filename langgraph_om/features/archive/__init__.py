@@ -28,13 +28,11 @@ from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.archive.archiving import (
-    ADDITIONS,
     StepArchive,
     archive_new,
     complete_thread,
     is_survivor,
     look_for_deletion,
-    view,
 )
 from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.runtime.executors import BackgroundBuffering
@@ -83,7 +81,6 @@ class Archiving:
     """Archives messages and observations."""
 
     name = "archive"
-    additions = ADDITIONS
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -146,13 +143,13 @@ class Archiving:
 
     def kept_until(self, record: MemoryRecord) -> str | None:
         """Return the key of the last message that is archived."""
-        return view(record).get("archived")
+        return record.get("archived")
 
     def name_messages(
         self, record: MemoryRecord, messages: Sequence[BaseMessage]
     ) -> list[str] | None:
         """Return the keys of messages; `None` after a deletion, as it has not archived these."""
-        if not record["thread_id"] or view(record).get("floor"):
+        if not record["thread_id"] or record.get("floor"):
             return None
         said = [message for message in messages if is_conversation(message)]
         return [key for key, _ in keyed_messages(said)]
@@ -161,7 +158,7 @@ class Archiving:
         self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
     ) -> EffectFlow[Sequence[BaseMessage]]:
         """Read messages of a thread by their keys."""
-        branch = view(record).get("branch")
+        branch = record.get("branch")
         archive = self._archive
         return (yield from call_storage(archive.branch, thread_id, keys, branch=branch))
 

@@ -15,19 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
-from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import (
-    Additions,
-    Deletions,
-    as_event,
-    find_label,
-    find_removed,
-    has_sent,
-)
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -41,14 +32,14 @@ from langgraph_om.core.effects import (
     call_storage,
     find_part,
 )
-from langgraph_om.core.record.fold import Draft, fold, forget_deleted
+from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
-    CURSOR_TAIL,
-    blank_record,
     drop_deleted,
+    find_deleted,
+    find_label,
     select_own_groups,
 )
-from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, ThreadDeleted
+from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
 from langgraph_om.features.archive.writer import (
     ArchiveWriter,
@@ -56,121 +47,6 @@ from langgraph_om.features.archive.writer import (
     find_archive,
     warn_of_outage,
 )
-
-
-class Floor(TypedDict):
-    """What a record had when its thread was deleted; nothing of it is archived again."""
-
-    message: str | None
-    """The last message that was archived then; `None` for none."""
-
-
-class ArchiveKeys(TypedDict, total=False):
-    """The keys that the archive adds to a record."""
-
-    archived: str | None
-    """The last message that the archive has; missing or `None` without any."""
-    branch: str
-    """The archive's name for the conversation as this record knows it, which no other branch
-    changes; missing before something is archived."""
-    deletion: int | None
-    """How often thread and resource had been deleted when the record last looked; 0 if missing,
-    `None` where it has another owner since."""
-    floor: Floor
-    """Missing but after a deletion that the record survived."""
-
-
-class Archived(TypedDict):
-    """The archive has the conversation up to this message."""
-
-    type: Literal["archived"]
-    last: str
-    branch: str | None
-    """The archive's name for the conversation up to there."""
-
-
-class DeletionFound(ThreadDeleted):
-    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
-
-    type: Literal["deletion"]
-    number: int
-    """How often they were deleted so far."""
-    floor: Floor | None
-    """`None` where the record had nothing there that was deleted."""
-
-
-def view(record: MemoryRecord) -> ArchiveKeys:
-    """Return a record as one that has the archive's keys."""
-    return cast("ArchiveKeys", record)
-
-
-def note_archived(record: MemoryRecord, event: Archived) -> None:
-    """Note up to where the archive has the conversation."""
-    view(record)["archived"] = event["last"]
-    if event["branch"] is not None:
-        view(record)["branch"] = event["branch"]
-
-
-def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
-    """Note how often the thread was deleted, and what the record had then."""
-    is_news = event["number"] != view(record).get("deletion", 0)
-    view(record)["deletion"] = event["number"]
-    if event["floor"] is None:
-        return
-    view(record)["floor"] = event["floor"]
-    if is_news:  # or what it had then has another end by now
-        if record["scope"] != "resource":
-            _forget_all(record, event["floor"]["message"])
-        forget_deleted(record, event)
-
-
-_IDENTITY: Final = ("thread_id", "resource_id", "scope", "id", "version", "generation", "usage")
-_PLACE: Final = ("turn", "head", "stamps", "token_cache", "windows", "deletion", "floor")
-_KEPT: Final = frozenset({*_IDENTITY, *_PLACE})
-"""What a record keeps when its thread is deleted: whose it is, and where the conversation is."""
-
-
-def _forget_all(record: MemoryRecord, last: str | None) -> None:
-    """Forget what memory has of a thread; what was said up to a message is not observed again."""
-    draft, before = cast("Draft", record), [*record["cursor"], *record["token_cache"]["counts"]]
-    for key in draft.keys() - _KEPT:
-        del draft[key]
-    for key, value in blank_record().items():
-        draft.setdefault(key, value)
-    # With some before that one, as it may be removed.
-    before = before[: before.index(last) + 1] if last in before else [*filter(None, [last])]
-    draft["cursor"] = before[-CURSOR_TAIL:]
-
-
-def begin_anew(record: MemoryRecord, event: Opened) -> None:
-    """Forget what the archive has of another thread, and what was deleted of another resource."""
-    gone: tuple[str, ...] = ()
-    if record["thread_id"] != event["thread_id"]:  # nothing is archived under its new id yet
-        gone = ("archived", "branch", "deletion", "floor")
-    elif record["resource_id"] != event["resource_id"]:
-        if view(record).get("archived") is None:
-            gone = ("deletion", "floor")
-        else:
-            view(record)["deletion"] = None
-    for key in gone:
-        cast("Draft", record).pop(key, None)
-
-
-def read_deletions(record: MemoryRecord) -> Deletions:
-    """Return what a record knows of deletions of its thread."""
-    number, floor = view(record).get("deletion") or 0, view(record).get("floor")
-    if floor is None:
-        return Deletions(number)
-    return Deletions(number, floor["message"])
-
-
-ADDITIONS = Additions(
-    keys=ArchiveKeys,
-    reducers={"archived": note_archived, "deletion": note_deletion},
-    beside={"opened": begin_anew},
-    deletions=read_deletions,
-)
-
 
 # Tell a thread that was deleted from an archive that lost it.
 #
@@ -186,7 +62,7 @@ def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
     """
     archive = yield from find_archive()
     found = yield from call_storage(archive.deletions, record["resource_id"], [record["thread_id"]])
-    number, own = sum(found.values()), view(record)
+    number, own = sum(found.values()), record
     seen, last = own.get("deletion", 0), own.get("archived")
     if number == seen:
         return []
@@ -195,7 +71,7 @@ def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
             (yield from call_storage(archive.contains, record["thread_id"], [last])) if last else ()
         )
         seen = number if last in kept else 0
-    has_taken_part = last is not None or has_sent(record)
+    has_taken_part = last is not None or record.get("revision", 0) > 0
     floor: Floor | None = None
     if number > seen and has_taken_part:
         floor = {"message": last}
@@ -206,7 +82,7 @@ def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
         "floor": floor,
         "of_resource": is_all,
     }
-    return [as_event(found_now)]
+    return [found_now]
 
 
 def is_survivor(events: Sequence[Event]) -> bool:
@@ -238,7 +114,7 @@ def find_unarchived(
     Returns:
         The key of the message before the first one, `None` at the start, and the messages.
     """
-    last, missing = view(record).get("archived"), set(changed)
+    last, missing = record.get("archived"), set(changed)
     found: dict[str, BaseMessage] = {}
     for message in reversed(messages):
         if last is None or not message.id or (key := key_of(message)) in found:
@@ -250,7 +126,7 @@ def find_unarchived(
             found[key] = message
     # From the start: the archive knows what it has already.
     entries = keyed_conversation(messages)
-    return find_removed(record).last, drop_deleted(record, _drop_kept(record, entries))
+    return record.get("evicted"), drop_deleted(record, _drop_kept(record, entries))
 
 
 def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
@@ -258,7 +134,7 @@ def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
 
     Where it came back while nobody could tell, behind that, the last one keeps its place.
     """
-    removed = find_removed(record).last
+    removed = record.get("evicted")
     for at, (key, _) in enumerate(entries):
         if key == removed:
             return entries[at + 1 :]
@@ -299,7 +175,7 @@ def archive_new(
     archive = StepArchive.of(settings, record, now)
     writer = yield from find_part(ArchiveWriter)
     memory = writer.recall_thread(
-        thread, select_own_groups(record), deletion=view(record).get("deletion", 0)
+        thread, select_own_groups(record), deletion=record.get("deletion", 0)
     )
     missed = {*changed, *memory.missed}
     try:
@@ -313,7 +189,7 @@ def archive_new(
     if events is None:
         return None, []
     if not memory.is_known or memory.missed:
-        number = view(fold(record, [events])).get("deletion", 0)
+        number = fold(record, [events]).get("deletion", 0)
         writer.note_archived(thread, number)
     return archive, events
 
@@ -337,7 +213,7 @@ class StepArchive:
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
         """Return the archive for the thread of a record."""
         whose = (record["thread_id"], record["resource_id"])
-        own = view(record)
+        own = record
         number = own.get("deletion", 0)
         return cls(settings, *whose, now, record["stamps"], own.get("branch"), number)
 
@@ -405,11 +281,11 @@ class StepArchive:
 
     def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
         """Say up to where it has the conversation, and by which name, where that is news."""
-        is_known = (last, self.branch) == (view(record).get("archived"), view(record).get("branch"))
+        is_known = (last, self.branch) == (record.get("archived"), record.get("branch"))
         if last is None or is_known:
             return []
         archived: Archived = {"type": "archived", "last": last, "branch": self.branch}
-        return [as_event(archived)]
+        return [archived]
 
     def note_failure(self, error: ArchiveError, missed: Collection[str]) -> EffectFlow[None]:
         """Remember what it did not take: messages that are new or edited, by their keys."""
@@ -442,7 +318,7 @@ def _append_new(
         What to note; `None` in a turn that is under way since before its thread was deleted.
     """
     noted: list[Event] = []
-    own = view(record)
+    own = record
     is_believed = memory.is_known and None not in (own.get("archived"), own.get("deletion", 0))
     now = record
     for _ in range(MAX_TRIES):
@@ -483,13 +359,13 @@ def _settle_deletion(
     noted: list[Event],
 ) -> EffectFlow[bool]:
     """Note deletions since the record last looked; return whether the archive has what it says."""
-    last = view(record).get("archived")
+    last = record.get("archived")
     is_there = last is None or last in (yield from archive.archived_keys([last]))
-    is_moved = view(record).get("deletion", 0) is None
+    is_moved = record.get("deletion", 0) is None
     told = record if is_there and is_moved else _take_for_archived(record, messages, changed)
     found = yield from look_for_deletion(told)
     noted += found
-    archive.deletion = view(fold(record, [found])).get("deletion", 0)
+    archive.deletion = fold(record, [found]).get("deletion", 0)
     if not is_there and not is_survivor(found):
         yield from warn_of_loss(record)
     return is_there
@@ -516,7 +392,7 @@ def _choose_new(
     )
     if after is not None and not is_there:
         # An unknown one would stand for the end of whichever branch is current.
-        is_lacking = after == view(record).get("archived")
+        is_lacking = after == record.get("archived")
         is_lacking = is_lacking or not (yield from archive.archived_keys([after]))
         after = None if is_lacking else after
     return after, new, noted
@@ -531,7 +407,7 @@ def _find_new_log(
     """
     log = [group["id"] for group in select_own_groups(record)]
     groups = [group for group in memory.new_groups if group["id"] in log]
-    is_other = memory.has_other_log and (log or view(record).get("archived") is not None)
+    is_other = memory.has_other_log and (log or record.get("archived") is not None)
     return (groups, log) if groups or is_other else None
 
 
@@ -546,7 +422,7 @@ def _take_for_archived(
     Args:
         changed: Keys of messages that are new or edited in this step.
     """
-    head, last = record.get("head"), view(record).get("archived")
+    head, last = record.get("head"), record.get("archived")
     if last is None:
         return record
     seen = head["seen"] if head is not None else None
@@ -583,7 +459,7 @@ def _leave_out_deleted(
     Returns:
         What is left, and what to note: the newest message that was left out.
     """
-    if not new or not is_there or read_deletions(record).last is None:
+    if not new or not is_there or find_deleted(record) is None:
         return new, []
     # Otherwise that message is there still, or the last one that was archived.
     if new[0][0] != next((key_of(each) for each in messages if is_conversation(each)), None):
@@ -600,11 +476,11 @@ def _leave_out_deleted(
         return new, []
     found: DeletionFound = {
         "type": "deletion",
-        "number": read_deletions(record).number,
-        "floor": {**view(record)["floor"], "message": [*gone][-1]},
+        "number": record.get("deletion") or 0,
+        "floor": {**record["floor"], "message": [*gone][-1]},
         "of_resource": False,
     }
-    return [entry for entry in new if entry[0] not in gone], [as_event(found)]
+    return [entry for entry in new if entry[0] not in gone], [found]
 
 
 def complete_thread(
@@ -627,16 +503,16 @@ def complete_thread(
     """
     thread_id, resource_id = identity.thread_id, identity.resource_id
     entries = drop_deleted(record, keyed_conversation(messages))
-    branch = view(record).get("branch") if record["thread_id"] == thread_id else None
+    branch = record.get("branch") if record["thread_id"] == thread_id else None
     if not entries or not thread_id:
         return branch
     archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch, None)
-    keys, archived = [key for key, _ in entries], view(record).get("archived")
+    keys, archived = [key for key, _ in entries], record.get("archived")
     # With a branch, the last message that it has is known; others may have the rest as well.
     is_told = branch is not None and archived in keys
     known = yield from archive.archived_keys([str(archived)] if is_told else keys)
     if known and is_told:
-        archive.deletion = view(record).get("deletion", 0)
+        archive.deletion = record.get("deletion", 0)
         try:
             yield from _append_behind(archive, entries, known)
         except ArchiveLacksError:
@@ -648,7 +524,7 @@ def complete_thread(
         whole = _take_for_archived(cast("MemoryRecord", whose), messages)
         noted = yield from look_for_deletion(whole)
         told = fold(whole, [noted])
-        archive.deletion = view(told).get("deletion", 0)
+        archive.deletion = told.get("deletion", 0)
         entries = drop_deleted(told, entries)
         has_last = archived is not None and (yield from archive.archived_keys([archived]))
         begun = record["turn"]["request"]

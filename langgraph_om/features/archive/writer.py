@@ -18,11 +18,11 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.content.message_keys import Keyed, belongs_to, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.effects import EffectFlow, Warn, find_part
+from langgraph_om.core.record.sharing import without_thread
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import Recent
@@ -225,16 +225,15 @@ class ArchiveWriter:
         """
         known = self.archive.thread(thread_id)
         owner = known.resource_id if known is not None else resource_id
-        form = resource_form()
         self._forget(thread_id)
         for _ in range(MAX_DELETIONS):
-            if owner is not None and form is not None:
+            if owner is not None:
                 self.archive.rewrite_records(
-                    owner, lambda stored: form.erase(stored, thread_id), clock()
+                    owner, lambda stored: without_thread(stored, thread_id), clock()
                 )
             self.archive.delete_thread(thread_id)
             # What was at work on it may have come to the log meanwhile.
-            if owner is None or form is None or not self._tells_of(owner, thread_id, form):
+            if owner is None or not self._tells_of(owner, thread_id):
                 return owner
         msg = (
             f"the log of {owner!r} still tells of the thread {thread_id!r}, which is deleted: "
@@ -242,10 +241,10 @@ class ArchiveWriter:
         )
         raise ArchiveError(msg)
 
-    def _tells_of(self, resource_id: str, thread_id: str, form: ResourceForm) -> bool:
+    def _tells_of(self, resource_id: str, thread_id: str) -> bool:
         """Return whether the newest generations of a log have something of a thread."""
         logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
-        return any(form.erase(log, thread_id) != log for log in logs)
+        return any(without_thread(log, thread_id) != log for log in logs)
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource with all of its threads.

@@ -7,23 +7,18 @@ longer shown left off. So is the Reflector: what they rest on has to stay in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Self, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Advice
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import HintPlace, Setup
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.record.record import RESPONSE, TASK
 
-TASK: Final = "current_task"
-RESPONSE: Final = "suggested_response"
-_STALE: Final = timedelta(days=7)
 _NUMBERED: Final = re.compile(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
 _PROMPTS: Final[Mapping[HintPlace, str]] = {
@@ -74,49 +69,10 @@ class HintOptions(TypedDict, total=False):
     them: a flag, or one for each, such as `{"suggested_response": False}`."""
 
 
-class HintKeys(TypedDict, total=False):
-    """The hints in a record; `None` while none was stated."""
-
-    current_task: str | None
-    suggested_response: str | None
-
-
-def _take_over(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that an event has; the others stay."""
-    stated = event.get("hints", {})
-    new = {name: stated[name] or None for name in (TASK, RESPONSE) if stated.get(name) is not None}
-    cast("dict[str, Any]", record).update(new)
-
-
-def list_advice(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
-    """Yield what to do about a task that nobody has worked on for a week."""
-    task = cast("HintKeys", record).get(TASK)
-    times = [datetime.fromisoformat(g["observed_at"]) for g in record["log"] if g["observed_at"]]
-    if not task or not times:
-        return
-    age = now - max(times)
-    if age > _STALE:
-        yield Advice(
-            "stale-hint",
-            f"the current task is {age.days} days old, and the agent is shown it at every call: "
-            f"{task!r}. If it is done, say so to the agent; continuation_hints=False shows none",
-        )
-
-
 class ContinuationHints:
     """Has the Observer state hints, and the Actor shown them."""
 
     name = "hints"
-    additions = Additions(
-        keys=HintKeys,
-        blank={TASK: None, RESPONSE: None},
-        # An empty task states none, and the former one holds.
-        hints={TASK: lambda said: said or None, RESPONSE: str},
-        closing=(TASK, RESPONSE),
-        beside=dict.fromkeys(("observed", "synced"), _take_over),
-        of_log=(TASK, RESPONSE),
-        advice=list_advice,
-    )
 
     def __init__(self, names: Sequence[str] = (TASK, RESPONSE)) -> None:
         self._names = tuple(names)

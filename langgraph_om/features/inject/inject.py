@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Self, cast
+from typing import Final, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, as_event, name_fields
 from langgraph_om.core.config.settings import Identity, Parts, Settings, Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
-from langgraph_om.core.content.message_keys import content_digest, key_of
+from langgraph_om.core.content.message_keys import RECALLED_ID, content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, find_part
@@ -30,7 +28,7 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import MemoryRecord, Opened
+from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.inject import InjectConfig
 from langgraph_om.features.recall import Recall, read_retrieval
@@ -216,85 +214,10 @@ def _describe(message: RecallMessage, hit: RecallHit, score: float | None) -> Ea
     return EarlierMessage(message, hit.thread.title, read_text(message.message), score)
 
 
-RECALLED_ID = "om-recalled"
-"""Id of what shows the Actor earlier messages that a search for its request has found."""
-
-
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
-
-
-class RecalledKeys(TypedDict, total=False):
-    """What a record has of it."""
-
-    recalled: RecalledBlock
-    """Missing before the first search."""
-
-
-class Recalled(RecalledBlock):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
-def set_recalled(record: RecalledKeys, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    said: Mapping[str, Any] = event
-    kept = {name: said[name] for name in RecalledBlock.__annotations__}
-    record["recalled"] = cast("RecalledBlock", kept)
-
-
-def leave_recalled(record: MemoryRecord, event: Opened) -> None:
-    """Let go of what was found for another thread or user."""
-    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        cast("RecalledKeys", record).pop("recalled", None)
-
-
 class Injecting:
     """Shows the Actor earlier messages that may bear on what the user says."""
 
     name = "inject"
-    additions = Additions(
-        keys=RecalledKeys,
-        reducers={"recalled": set_recalled},
-        streamed={
-            "recalled": {
-                "request": "messageId",
-                **name_fields("hits", "tokens", "error", "record_id", "thread_id", "at"),
-            }
-        },
-        beside={
-            "opened": leave_recalled,
-            # What was found may be deleted.
-            "deleted": lambda record, _: record.pop("recalled", None),
-        },
-        message_ids=(RECALLED_ID,),
-    )
 
     def __init__(self, config: InjectConfig) -> None:
         self._config = config
@@ -323,7 +246,7 @@ class Injecting:
         request = _find_request(window)
         if request is None or window.request is None:
             return
-        digest, known = content_digest(request), cast("RecalledKeys", record).get("recalled")
+        digest, known = content_digest(request), record.get("recalled")
         if known is not None and (known["request"], known["digest"]) == (window.request, digest):
             return
         query = read_text(request)
@@ -346,11 +269,11 @@ class Injecting:
             "record_id": record["id"],
             "thread_id": record["thread_id"],
         }
-        step.apply([as_event(recalled)])
+        step.apply([recalled])
 
     def aside(self, record: MemoryRecord, window: Window) -> BaseMessage | None:
         """Show what was found for the live request."""
-        block = cast("RecalledKeys", record).get("recalled")
+        block = record.get("recalled")
         if block is None or block["request"] != window.request or not block["text"]:
             return None
         return HumanMessage(block["text"], id=RECALLED_ID)

@@ -24,7 +24,6 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -339,7 +338,7 @@ class Meaning:
             for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
                 of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
                 is_own = thread_id == who.thread_id
-                number = find_deletions(record).number if is_own else None
+                number = (record.get("deletion") or 0) if is_own else None
                 task = IndexTask(store, of, its, said if is_own else [], number)
                 self._waiting.append(task)
             if self._waiting and not self._is_working:

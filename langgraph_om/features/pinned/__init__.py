@@ -5,27 +5,20 @@ What they say is kept in the record: it outlasts observation and eviction, and f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NotRequired, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
-from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import (
-    Additions,
-    ShownValue,
-    as_event,
-    name_fields,
-)
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, escape_attribute, truncate_to_tokens
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.kept import list_pinned
 from langgraph_om.core.search import read_text
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, MessagesPinned, PinnedMessage, PinnedTold
 from langgraph_om.errors import ItemError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
@@ -36,86 +29,8 @@ _LEAST: Final = 50
 """Tokens of a preview that is worth showing."""
 
 
-class PinnedMessage(TypedDict):
-    """A message that a person pinned."""
-
-    id: str
-    role: str
-    text: str
-    """Its words, or their beginning and end where they have no room."""
-    digest: str
-    """Changes when what it says does."""
-    is_whole: bool
-    is_evicted: NotRequired[bool]
-    """Whether memory removed it from the conversation, as the archive has it."""
-
-
-class Pins(TypedDict):
-    """The messages that a person pinned in a thread."""
-
-    messages: list[PinnedMessage]
-    """In the order in which they were pinned."""
-    act: str
-    """The id of the last act."""
-    is_new: NotRequired[bool]
-    """Whether the stream was not told of them as they are now."""
-
-
-class PinKeys(TypedDict, total=False):
-    """The key of a record."""
-
-    pinned: Pins
-    """Missing where nobody pinned a message."""
-
-
-class MessagesPinned(TypedDict):
-    """A person pins a message or lets go of one, or one has changed."""
-
-    type: Literal["messages-pinned"]
-    id: str
-    """Of the act."""
-    at: str
-    pin: list[PinnedMessage]
-    """Those that are pinned, or that say something else now."""
-    unpin: list[str]
-    """Ids of those that are not pinned any more."""
-
-
-def list_pinned(record: Mapping[str, Any]) -> list[PinnedMessage]:
-    """Return the messages that a person pinned, in the order in which that was done."""
-    pins: Pins | None = record.get("pinned")
-    return pins["messages"] if pins is not None else []
-
-
-def _change(record: MemoryRecord, event: MessagesPinned) -> None:
-    new = {message["id"]: message for message in event["pin"]}
-    kept = [new.pop(message["id"], message) for message in list_pinned(record)]
-    messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    former = cast("PinKeys", record).get("pinned")
-    pins: Pins = {"messages": messages, "act": event["id"]}
-    is_same = former is not None and _list_shown(former) == _list_shown(pins)
-    if former is None or former.get("is_new") or not is_same:
-        pins["is_new"] = True
-    cast("PinKeys", record)["pinned"] = pins
-
-
 def _write_change(act: str, at: str, pin: list[PinnedMessage], unpin: list[str]) -> MessagesPinned:
     return {"type": "messages-pinned", "id": act, "at": at, "pin": pin, "unpin": unpin}
-
-
-def _list_shown(pins: Pins) -> list[Any]:
-    return [{**each, "is_evicted": None} for each in pins["messages"]]
-
-
-def _note_told(pins: Pins) -> Pins:
-    """Return them as those of which the stream knows."""
-    return {"messages": pins["messages"], "act": pins["act"]}
-
-
-def _show(record: MemoryRecord) -> Iterator[ShownValue]:
-    for message in list_pinned(record):
-        notes = () if message["is_whole"] else ("shown in part: no room",)
-        yield ShownValue(f"pinned message {message['id']}", message["text"], notes)
 
 
 def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedMessage | None:
@@ -150,18 +65,6 @@ class Pinning:
     """Shows the messages that a person pinned."""
 
     name = "pinned"
-    additions = Additions(
-        keys=PinKeys,
-        reducers={"messages-pinned": _change},
-        streamed={
-            "pinned": name_fields(
-                "id", "messages", "tokens", "room", "at", "record_id", "thread_id"
-            )
-        },
-        told={"pinned": _note_told},
-        beside={"deleted": lambda record, _: record.pop("pinned", None)},
-        shown=_show,
-    )
 
     def follow(self, step: Step) -> None:
         """Follow messages that were edited, and let go of those that a user removed."""
@@ -187,17 +90,17 @@ class Pinning:
             if new != each:
                 changed.append(new)
         if gone or changed:
-            act, at = cast("PinKeys", step.record)["pinned"]["act"], iso(step.now)
-            step.apply([as_event(_write_change(act, at, changed, gone))])
+            act, at = step.record["pinned"]["act"], iso(step.now)
+            step.apply([_write_change(act, at, changed, gone)])
 
     def tell(self, step: Step) -> None:
         """Tell which messages are pinned, where a person or an edit has changed that."""
-        if "pinned" in step.record and cast("PinKeys", step.record)["pinned"].get("is_new"):
+        if "pinned" in step.record and step.record["pinned"].get("is_new"):
             pinned = list_pinned(step.record)
             count = step.settings.counter.count_text
-            event = {
+            told: PinnedTold = {
                 "type": "pinned",
-                "id": cast("PinKeys", step.record)["pinned"]["act"],
+                "id": step.record["pinned"]["act"],
                 "at": iso(step.now),
                 "messages": [
                     {"id": each["id"], "role": each["role"], "isWhole": each["is_whole"]}
@@ -208,7 +111,7 @@ class Pinning:
                 "record_id": step.record["id"],
                 "thread_id": step.record["thread_id"],
             }
-            step.events.append(cast("Event", event))
+            step.events.append(told)
 
     def memory_block(self, record: MemoryRecord) -> str:
         """Return the messages for the system message."""

@@ -24,7 +24,6 @@ from langgraph.store.base import BaseStore
 from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import (
     DefaultText,
     Hint,
@@ -43,7 +42,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_messages,
 )
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
+from langgraph_om.core.record.record import Ends, find_label, list_ranges, write_ranges
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord, Scope

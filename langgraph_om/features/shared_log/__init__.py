@@ -18,10 +18,16 @@ from typing_extensions import TypedDict
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.options import Preset, one_of
 from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.content.message_keys import OTHERS_ID
 from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
 from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.record.outbox import count_others, read_sharing
+from langgraph_om.core.record.sharing import (
+    complete_log,
+    to_record,
+)
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.step import Step
@@ -29,17 +35,9 @@ from langgraph_om.core.wire import OTHERS, Group, MemoryRecord, Operation, Scope
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
-from langgraph_om.features.shared_log.log import complete_log, to_record
 from langgraph_om.features.shared_log.observing import (
     begin_others_ahead,
     observe_others_cycle,
-)
-from langgraph_om.features.shared_log.reducers import (
-    ADDITIONS,
-    OTHERS_ID,
-    count_others,
-    read_sharing,
-    write_others,
 )
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
 from langgraph_om.features.shared_log.threads import claim_reflection, release_log
@@ -64,7 +62,6 @@ class SharedLogs:
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
-    additions = ADDITIONS
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
@@ -208,3 +205,13 @@ class SharedLogs:
                 return to_record(record, resource_id, revision + 1)
         msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
         raise ArchiveError(msg)
+
+
+def write_others(record: MemoryRecord) -> str:
+    """Return what shows the excerpts of other threads, with a line on those that have no room."""
+    others = read_sharing(record)["others"]
+    texts = [thread["text"] for thread in others if thread["text"]]
+    hidden = len(others) - len(texts)
+    if hidden:
+        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
+    return fill("other_conversations", conversations="\n\n".join(texts)) if texts else ""

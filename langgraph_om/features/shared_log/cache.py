@@ -11,7 +11,10 @@ from weakref import WeakValueDictionary
 
 from langgraph_om.archive import ArchivedThread, ThreadEnd
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.features.shared_log.log import SharedLog, complete_log
+from langgraph_om.core.record.sharing import (
+    complete_log,
+)
+from langgraph_om.core.wire import SharedLog
 from langgraph_om.runtime.state import Recent
 
 if TYPE_CHECKING:

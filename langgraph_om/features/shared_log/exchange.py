@@ -15,26 +15,19 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import as_event, find_deletions, find_label, find_removed
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, call_storage, find_part
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed, select_own_groups
-from langgraph_om.core.record.window import Window, check_observed, open_window
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Counted, Event, Group
-from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
-from langgraph_om.features.archive.writer import find_archive, warn_of_outage
-from langgraph_om.features.shared_log.cache import LogCache
-from langgraph_om.features.shared_log.log import (
-    Extension,
-    LogChange,
-    OthersDescribed,
-    SharedLog,
-    SharedThread,
-    SharingRecord,
+from langgraph_om.core.record.outbox import read_sharing
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    find_deleted,
+    find_label,
+    find_newest_observed,
+    select_own_groups,
+)
+from langgraph_om.core.record.sharing import (
     apply_changes,
     complete_log,
     diff_record,
@@ -45,7 +38,23 @@ from langgraph_om.features.shared_log.log import (
     make_blank_log,
     without_groups,
 )
-from langgraph_om.features.shared_log.reducers import read_sharing
+from langgraph_om.core.record.window import Window, check_observed, open_window
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import (
+    Counted,
+    Event,
+    Extension,
+    Group,
+    LogChange,
+    MemoryRecord,
+    OthersDescribed,
+    SharedLog,
+    SharedThread,
+)
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
+from langgraph_om.features.archive.writer import find_archive, warn_of_outage
+from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.threads import (
     build_excerpts,
     count_in_others,
@@ -66,7 +75,7 @@ class _BusyLogError(ArchiveError):
 class ExchangeOutcome(NamedTuple):
     """What came of an exchange."""
 
-    record: SharingRecord
+    record: MemoryRecord
     """The memory, with the events folded in it."""
     events: list[Event]
     named: Sequence[str] = ()
@@ -75,7 +84,7 @@ class ExchangeOutcome(NamedTuple):
 
 def exchange(
     settings: Settings,
-    record: SharingRecord,
+    record: MemoryRecord,
     messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
@@ -114,7 +123,7 @@ def exchange(
 
 
 def select_refused(
-    known: SharingRecord, record: SharingRecord, observed: Sequence[BaseMessage]
+    known: MemoryRecord, record: MemoryRecord, observed: Sequence[BaseMessage]
 ) -> list[str]:
     """Return the keys behind the place from which the log did not take the thread's observations.
 
@@ -167,7 +176,7 @@ def note_left_behind(
 
 
 def find_left_behind(
-    record: SharingRecord,
+    record: MemoryRecord,
     messages: Sequence[BaseMessage],
     start: int,
     waiting: AbstractSet[str],
@@ -183,7 +192,7 @@ def find_left_behind(
         named: The cursor as the observation left it that wrote it.
     """
     keys = [key for key, _ in keyed_conversation(messages[:start])]
-    deleted = find_deletions(record).last
+    deleted = find_deleted(record)
     if deleted in keys:  # what a copy still has of the time before is not observed once more
         del keys[: keys.index(deleted) + 1]
     if waiting.isdisjoint(keys):
@@ -212,7 +221,7 @@ def find_left_behind(
 
 def _exchange_log(
     settings: Settings,
-    record: SharingRecord,
+    record: MemoryRecord,
     messages: Sequence[BaseMessage],
     now: datetime,
 ) -> EffectFlow[ExchangeOutcome]:
@@ -221,7 +230,7 @@ def _exchange_log(
     kept = read_sharing(fold(record, [noted]))
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
-    events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
+    events = [*noted, diff_record(kept, shared, revision, changes)]
     parts = settings.parts
     if parts.standing is not None:
         events += parts.standing.sync(kept, shared)
@@ -234,7 +243,7 @@ def _exchange_log(
 
 
 def _commit_changes(
-    settings: Settings, record: SharingRecord, messages: Sequence[BaseMessage], now: datetime
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
 ) -> EffectFlow[tuple[SharedLog, int, list[Event], Sequence[str]]]:
     """Put the thread's changes into the log, whatever that is by now.
 
@@ -284,7 +293,7 @@ def _commit_changes(
 
 
 def drop_deleted_threads(
-    record: SharingRecord, changes: Sequence[LogChange]
+    record: MemoryRecord, changes: Sequence[LogChange]
 ) -> EffectFlow[tuple[list[LogChange], list[Extension]]]:
     """Part what was observed of other threads that are deleted by now from what is left."""
     archive = yield from find_archive()
@@ -301,7 +310,7 @@ def drop_deleted_threads(
 
 
 def _archive_groups(
-    resource: str, record: SharingRecord, shared: SharedLog, now: datetime
+    resource: str, record: MemoryRecord, shared: SharedLog, now: datetime
 ) -> EffectFlow[None]:
     """Archive what the log took of other threads; of its own the thread archives it itself.
 
@@ -338,7 +347,7 @@ def _archive_groups(
 
 def rewind_if_forked(
     shared: SharedLog,
-    record: SharingRecord,
+    record: MemoryRecord,
     messages: Sequence[BaseMessage],
     counter: TokenCounter,
 ) -> SharedLog:
@@ -363,14 +372,14 @@ def rewind_if_forked(
     keys = [key for key, _ in keyed_conversation(messages)]
     places = {key: at for at, key in enumerate(keys)}
     if places.keys().isdisjoint(record["cursor"]):
-        record = cast("SharingRecord", {**record, "log": own, "cursor": known["cursor"]})
+        record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
     stop = max(
         _find_own_end(record, messages, places, counter, {group["id"] for group in own}),
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
     if (stop and keys[stop - 1] == newest) or (
-        not stop and find_removed(record).last in known["cursor"]
+        not stop and record.get("evicted") in known["cursor"]
     ):
         return shared
     cursor = keys[:stop][-CURSOR_TAIL:]
@@ -378,7 +387,7 @@ def rewind_if_forked(
     return {**shared, "threads": {**shared["threads"], thread_id: thread}}
 
 
-def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:
+def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
     """Return the newest message that the thread knows as observed, where its copy still holds.
 
     In a fork it may lie within a range that goes on in the other conversation. Groups that were
@@ -409,7 +418,7 @@ def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str
 
 
 def _find_own_end(
-    record: SharingRecord,
+    record: MemoryRecord,
     messages: Sequence[BaseMessage],
     places: Mapping[str, int],
     counter: TokenCounter,
@@ -447,7 +456,7 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 
 
 def _describe_others(
-    settings: Settings, record: SharingRecord, now: datetime
+    settings: Settings, record: MemoryRecord, now: datetime
 ) -> EffectFlow[list[Event]]:
     """Describe the other threads, when that is news."""
     threads, rest = yield from read_other_threads(settings, record)
@@ -460,4 +469,4 @@ def _describe_others(
     if found == record["others"]:
         return []
     event: OthersDescribed = {"type": "others", "others": found}
-    return [as_event(event)]
+    return [event]

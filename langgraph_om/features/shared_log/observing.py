@@ -46,6 +46,7 @@ from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, To
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import Transcript, says_much
+from langgraph_om.core.record.outbox import count_others, read_sharing
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
@@ -53,10 +54,16 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window, digest_entries
-from langgraph_om.core.wire import OTHERS, CycleEnded, Found, Group, MemoryRecord
+from langgraph_om.core.wire import (
+    OTHERS,
+    CycleEnded,
+    Found,
+    Group,
+    MemoryRecord,
+    OthersEnd,
+    Section,
+)
 from langgraph_om.errors import ObserverError
-from langgraph_om.features.shared_log.log import OthersEnd, Section
-from langgraph_om.features.shared_log.reducers import count_others, read_sharing
 from langgraph_om.features.shared_log.sections import (
     ThreadInput,
     ThreadsInput,

@@ -25,18 +25,12 @@ from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow, Storage, call_storage, find_part
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import find_newest_observed, log_tokens
+from langgraph_om.core.record.sharing import apply_changes
 from langgraph_om.core.record.window import Entry, find_safe_cuts
-from langgraph_om.core.wire import OTHERS, MemoryRecord, Operation
+from langgraph_om.core.wire import OTHERS, Excerpt, LogChange, MemoryRecord, Operation, SharedLog
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.writer import find_archive, warn_of_outage
 from langgraph_om.features.shared_log.cache import LogCache
-from langgraph_om.features.shared_log.log import (
-    Excerpt,
-    LogChange,
-    SharedLog,
-    SharingRecord,
-    apply_changes,
-)
 
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""
@@ -403,7 +397,7 @@ MAX_ENDS = 4
 
 
 def read_other_threads(
-    settings: Settings, record: SharingRecord
+    settings: Settings, record: MemoryRecord
 ) -> EffectFlow[tuple[list[OtherThread], Any]]:
     """Read the other threads of a resource with their unobserved messages.
 
@@ -456,7 +450,7 @@ def read_other_threads(
 
 
 def read_other_threads_if_possible(
-    settings: Settings, record: SharingRecord
+    settings: Settings, record: MemoryRecord
 ) -> EffectFlow[list[OtherThread]]:
     """Read the other threads of a resource; none when the archive fails."""
     try:

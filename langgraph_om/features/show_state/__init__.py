@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.additions import ShownValue
 from langgraph_om.core.config.settings import Settings, Texts
+from langgraph_om.core.content.message_keys import STATE_ID
 from langgraph_om.core.content.text import (
     as_label,
     escape,
@@ -21,12 +21,11 @@ from langgraph_om.core.content.text import (
     truncate_to_tokens,
     write_json,
 )
+from langgraph_om.core.page import ShownValue
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.runtime.state import channel_of
 
-STATE_ID: Final = "om-state"
-"""Id of what shows the Actor parts of the graph's state."""
 SHOWN: Final = ("todos",)
 """The channels: the plan of LangChain's to-do list, which deep agents have."""
 MOST_TOKENS: Final = 1000

@@ -13,17 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
-from unicodedata import category, normalize
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.items import LineSpan, find_spans, read_head, replace_spans
 from langgraph_om.core.observe.transcript import format_day
+from langgraph_om.core.record.standing import fold_letter, fold_text, is_same
 
 MARK: Final = "📌"
 FACT: Final = "🔴"
 
-_MARKS_OF_QUOTES: Final = frozenset("\"'`´‘’‚‛“”„‟«»‹›「」『』*_")
-"""Characters that are passed over when words are compared."""
 _OPEN: Final = "\"“„«‹「『‘'"
 _CLOSE: Final = "\"”“»›」』’'"
 _END: Final = re.compile(
@@ -166,31 +164,6 @@ def _read_turn(text: str, at: int, *, is_within: bool) -> str:
     return "opens" if opens else "closes"
 
 
-def fold_text(text: str) -> str:
-    """Return a text in the form in which words are compared.
-
-    Spaces, quotation marks, invisible characters and letter case do not count, nor in which of
-    Unicode's ways a letter is written. A letter of another script is another letter.
-    """
-    return "".join(map(_fold, text))
-
-
-def _fold(letter: str) -> str:
-    if letter in _MARKS_OF_QUOTES or letter.isspace():
-        return ""
-    if letter.isascii():
-        return letter.lower()
-    if category(letter) == "Cf":
-        return ""
-    folded = normalize("NFKD", normalize("NFKD", letter).casefold())
-    return "".join(part for part in folded if not part.isspace())
-
-
-def is_same(words: str, others: str) -> bool:
-    """Return whether two texts have the same words, spaces and quotation marks aside."""
-    return fold_text(words) == fold_text(others)
-
-
 @dataclass(frozen=True, slots=True)
 class OwnWords:
     """What the user wrote of a message."""
@@ -213,7 +186,7 @@ def read_own(said: Sequence[str]) -> list[OwnWords]:
     read: list[OwnWords] = []
     for message in reversed(said):
         text = cut_pasted(message)
-        letters = [*map(_fold, text)]
+        letters = [*map(fold_letter, text)]
         places = [place for place, folded in enumerate(letters) for _ in folded]
         quoted: list[tuple[int, int]] = []
         for start, stop in sorted(find_quotations(text)):
@@ -320,13 +293,6 @@ def _unquote(words: str) -> str:
     start = next((at for at, letter in enumerate(words) if letter in _OPEN), -1)
     stop = max(map(words.rfind, _CLOSE))
     return words[start + 1 : stop] if 0 <= start < stop - 1 else words
-
-
-def read_words(text: str) -> str:
-    """Return the user's words of an instruction as the log has it."""
-    item = text.rpartition("\n")[2]
-    words = item[read_head(item).end :]
-    return words.strip().removeprefix('"').removesuffix('"')
 
 
 def _find_ended(first_words: str, held: Sequence[str]) -> str | None:

@@ -8,40 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from langgraph_om.core.additions import (
-    AddedChange,
-    Additions,
-    Log,
-    as_event,
-    name_fields,
-    run_beside,
-)
-from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page import write_words
+from langgraph_om.core.record.sharing import list_threads
+from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, list_acts, write_item
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, Group, MemoryRecord
-from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.steering.acts import (
-    CORRECTED,
-    MAX_ACTS,
-    NOTED,
+from langgraph_om.core.wire import (
     ActsGone,
-    Steered,
-    SteeredItem,
+    Event,
+    Group,
+    MemoryRecord,
+    SharedLog,
     SteeringAction,
-    SteeringChange,
-    SteeringKeys,
-    apply_steering,
-    find_item,
-    list_acts,
-    steer,
-    write_item,
+    SteeringTold,
 )
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
 
@@ -118,69 +103,6 @@ def _read_day(value: date | str | None) -> date | None:
 
 MAX_SHOWN: Final = 20
 """Acts on the page of a memory."""
-MAX_UNDONE: Final = 20
-"""How many acts a shared log keeps to be undone, as each turn of each thread reads them."""
-
-
-def _do(record: MemoryRecord, event: Steered) -> None:
-    """Do to the log what a person wants."""
-    acts = list_acts(record)
-    if any(act["id"] == event["id"] for act in acts):
-        return
-    thread_id = record["thread_id"]
-    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"] = done.log, done.chunks
-    cast("SteeringKeys", record)["steered"] = done.acts
-    act = done.acts[-1]
-    change = {"id": event["id"], "kind": "steer", "replaced": done.replaced, "groups": done.groups}
-    run_beside("changed", record, {**change, "before": act["before"], "after": act["after"]})
-
-
-def _drop(record: MemoryRecord, event: ActsGone) -> None:
-    """Let go of acts on threads that are gone."""
-    kept = [act for act in list_acts(record) if act["id"] not in event["ids"]]
-    cast("SteeringKeys", record)["steered"] = kept
-
-
-def _note_told(acts: Sequence[SteeredItem]) -> list[SteeredItem]:
-    """Return the acts as those of which the stream knows."""
-    return [{**act, "is_new": False} if act["is_new"] else act for act in acts]
-
-
-# The log that threads share.
-
-
-def _apply(log: Log, change: SteeringChange) -> Log:
-    """Do what a person did to a thread's copy; once, though the thread may send it again."""
-    done = log.get("steered", [])
-    if change["id"] in done:
-        return log
-    changed = apply_steering(log["log"], change)
-    return {**log, "log": changed, "steered": [*done, change["id"]][-MAX_ACTS:]}
-
-
-def _write(log: Log, event: Steered) -> Log:
-    """Do what a person wants within no thread."""
-    done = steer(log["log"], [], log.get("acts", []), event, thread_id="")
-    kept = [{**act, "is_new": False} for act in done.acts[-MAX_UNDONE:]]
-    ids = [*log.get("steered", []), event["id"]][-MAX_ACTS:]
-    return {**log, "log": done.log, "steered": ids, "acts": kept}
-
-
-def _erase(log: Log, thread_id: str) -> dict[str, Any]:
-    """Return the log without acts on a thread, and on what runs within it."""
-    if "acts" not in log:
-        return dict(log)
-    kept = [
-        act
-        for act in log["acts"]
-        if not any(belongs_to(key, thread_id) for key in _threads_of(act))
-    ]
-    return {**log, "acts": kept}
-
-
-def _threads_of(act: SteeredItem) -> set[str | None]:
-    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
 
 
 def describe_act(record: Mapping[str, Any], act_id: str) -> str:
@@ -198,36 +120,22 @@ class Steering:
     """Does what a person wants, and tells the stream of it, once."""
 
     name = "steering"
-    additions = Additions(
-        keys=SteeringKeys,
-        reducers={"steered": _do, "acts-gone": _drop},
-        streamed={
-            "steering": name_fields(
-                "id", "action", "at", "before", "after", "record_id", "thread_id"
-            )
-        },
-        told={"steered": _note_told},
-        of_log=("steered",),
-        changes={"steer": AddedChange(SteeringChange, _apply)},
-        written={"steered": _write},
-        erase=_erase,
-    )
 
     def tell(self, step: Step) -> None:
         """Tell of the acts that nobody was told of."""
         step.events += _tell_of_acts(step.record)
 
-    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+    def sync(self, record: MemoryRecord, log: SharedLog) -> Sequence[Event]:
         """Let go of acts on threads that the log has no more."""
         known = {None, record["thread_id"], *log["threads"]}
-        gone = [act["id"] for act in list_acts(record) if not known.issuperset(_threads_of(act))]
+        gone = [act["id"] for act in list_acts(record) if not known.issuperset(list_threads(act))]
         event: ActsGone = {"type": "acts-gone", "ids": gone}
-        return [as_event(event)] if gone else []
+        return [event] if gone else []
 
 
 def _tell_of_acts(record: MemoryRecord) -> list[Event]:
     """Tell of what a person did to the log since the last step."""
-    told = [
+    told: list[SteeringTold] = [
         {
             "type": "steering",
             "id": act["id"],
@@ -241,7 +149,7 @@ def _tell_of_acts(record: MemoryRecord) -> list[Event]:
         for act in list_acts(record)
         if act["is_new"]
     ]
-    return cast("list[Event]", told)
+    return [*told]
 
 
 # What the page of a memory says of it.

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
 from langgraph_om.core.config.settings import HintPlace, Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
@@ -19,19 +18,16 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
+from langgraph_om.core.record.record import TITLE, find_label
+from langgraph_om.core.record.titles import is_named, read_title, read_title_state
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.writer import find_archive
 from langgraph_om.features.titles.title import (
-    ADDITIONS,
-    TITLE,
     TitleJob,
     describe_title,
-    is_named,
     note_words,
-    read_title,
-    read_title_state,
     take_in_title,
     tell_found,
     tell_title,
@@ -128,7 +124,6 @@ class AskedTitles:
     """Gives each thread a title after its first answer."""
 
     name = "asked_titles"
-    additions = ADDITIONS
     configs: ClassVar[Mapping[str, type]] = {"thread_title": TitleConfig}
 
     def __init__(self, config: TitleConfig) -> None:

@@ -13,13 +13,12 @@ from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Setup, Texts
+from langgraph_om.core.content.message_keys import WORKING_ID
 from langgraph_om.core.effects import call_storage, find_part
 from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.features.working.memory import (
-    MESSAGE_ID,
     SHOWN_KEY,
     UPDATE_TOOL,
     VALUE_KEY,
@@ -52,7 +51,6 @@ class KnownOfUser:
     """Reads the working memory where a turn begins, and shows it."""
 
     name = WORKING_NAME
-    additions = Additions(message_ids=(MESSAGE_ID,))
     writing_tools = (UPDATE_TOOL,)
     store_use: ClassVar[StoreUse] = "working"
 
@@ -125,7 +123,7 @@ class KnownOfUser:
     def aside(self, texts: Texts) -> BaseMessage | None:
         """Show the block before the live request."""
         text = texts.get(WORKING_NAME)
-        return HumanMessage(text, id=MESSAGE_ID) if text else None
+        return HumanMessage(text, id=WORKING_ID) if text else None
 
 
 def find_working_memory(runner: StepRunner) -> WorkingMemory | None:

@@ -13,7 +13,6 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.forms import (
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
 WORKING_NAME = "working_memory"
 """The feature's name, and the state's key of the value."""
 
-MESSAGE_ID: Final = "om-working-memory"
-"""Id of the message that shows the Actor the memory."""
 
 PATCH = "om_patch"
 """The key of an update in a graph's state that is merged; any other value replaces what is there.
@@ -395,7 +392,7 @@ class Working:
             else:
                 who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
                 before = self._count_deletions(record)
-                if before is not None and sum(before.values()) > find_deletions(record).number:
+                if before is not None and sum(before.values()) > (record.get("deletion") or 0):
                     return _DELETED, None
                 update_stored(form, there, who, patch, seen)
                 after, kind = self._count_deletions(record), ("resource", who)

@@ -20,12 +20,13 @@ from langgraph_om import (
     SQLAlchemyArchive,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.content.message_keys import OTHERS_ID, hidden_id
+from langgraph_om.core.record.sharing import (
+    make_blank_log,
+)
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.shared_log.exchange import OTHERS_PART
-from langgraph_om.features.shared_log.log import make_blank_log
-from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ScriptedChatModel

@@ -11,13 +11,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.effects import AskModel
-from langgraph_om.core.record.fold import _REDUCERS
-from langgraph_om.core.record.record import RECORD_KEYS, blank_record
-from langgraph_om.core.wire import Event, MemoryRecord, ReflectionEnd
+from langgraph_om.core.record.fold import _REDUCERS, _STREAMED
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.wire import Event, ReflectionEnd
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, answer_well, settings
-from support.wire import check_all, check_record, take_turn
+from support.wire import RECORD, check, check_all, take_turn
 
 
 def kinds(hints: Iterable[Any]) -> set[str]:
@@ -28,12 +28,11 @@ def kinds(hints: Iterable[Any]) -> set[str]:
 
 def test_each_kind_of_event_has_a_type() -> None:
     types = [get_type_hints(event)["type"] for event in get_args(Event)]
-    assert kinds(types) == set(_REDUCERS)
+    assert kinds(types) == {*_REDUCERS, *_STREAMED}
 
 
-def test_keys_of_the_record_are_declared() -> None:
-    assert set(get_type_hints(MemoryRecord)) == RECORD_KEYS
-    check_record(blank_record())
+def test_a_blank_record_has_its_form() -> None:
+    check(RECORD, blank_record())
 
 
 def test_which_keys_are_required_is_known_at_run_time() -> None:

@@ -9,11 +9,10 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.config.settings import Parts
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, is_reminder
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from support.edits import edited
 from support.groups import group
 from support.views import assemble

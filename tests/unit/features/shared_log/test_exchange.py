@@ -14,8 +14,12 @@ from langgraph_om.archive.protocol import ThreadEnd
 from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.sharing import (
+    complete_log,
+    make_blank_log,
+)
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, SharedLog
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.shared_log.exchange import (
@@ -25,7 +29,6 @@ from langgraph_om.features.shared_log.exchange import (
     find_left_behind,
     rewind_if_forked,
 )
-from langgraph_om.features.shared_log.log import SharedLog, complete_log, make_blank_log
 from langgraph_om.features.shared_log.threads import (
     claim_reflection,
     read_other_threads,

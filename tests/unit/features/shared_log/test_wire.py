@@ -9,13 +9,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.features.shared_log.log import OthersBuffered, OthersEnd, SharedLog
-from langgraph_om.features.shared_log.reducers import OTHERS
+from langgraph_om.core.wire import SharedLog
 from support.clock import Clock
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn
 
-FORMS = {("observation-end", OTHERS): OthersEnd, ("buffering-end", OTHERS): OthersBuffered}
 LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
 
 
@@ -34,7 +32,7 @@ def test_shared_log(*, buffers: bool) -> None:
         clock.advance(hours=1)
         talks[thread].append(said(thread, at))
         outcome = take_turn(memory, records[thread], talks[thread], thread)
-        seen |= check_all(outcome.events, records[thread], FORMS)
+        seen |= check_all(outcome.events, records[thread])
         records[thread] = outcome.record
         talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
     assert memory.archive is not None

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langgraph_om.core.record.standing import read_words
 from langgraph_om.features.standing.words import (
     LEAST_WORDS,
     MOST_WORDS,
@@ -13,7 +14,6 @@ from langgraph_om.features.standing.words import (
     fold_text,
     read_marks,
     read_own,
-    read_words,
 )
 from support.examples import examples
 

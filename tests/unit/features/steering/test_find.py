@@ -6,7 +6,7 @@ import pytest
 
 from langgraph_om import ItemError
 from langgraph_om.core.items import list_items
-from langgraph_om.features.steering.acts import find_item
+from langgraph_om.core.record.steering import find_item
 from support.groups import day_log, group
 
 

@@ -1,192 +1,56 @@
-"""The log that all threads of a resource share: its stored forms, a thread's changes, and its copy.
+"""The log that the threads of a resource share, as an archive keeps it, and a thread's copy of it.
 
-Rules of this file:
-
-1. A change names what it was computed from: observations name the newest observed message of their
-   thread, reflections the groups they read. A change that does not match the log any more is
-   dropped; its messages are then observed by another worker, or still unobserved.
-2. Changes are applied to the log as it is by now, so that of two workers the later one loses
-   nothing of the earlier one's.
-3. A thread that the log does not know has nothing observed, whatever its own record says: it was
-   deleted, or never took part.
+A change names what it continues or replaces; one that does not fit the log any more is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, NotRequired, cast
+from typing import Any, cast
 
-from typing_extensions import TypedDict
-
-from langgraph_om.core.additions import LogChange as AnyChange
-from langgraph_om.core.additions import added_changes, added_hints, erase_thread
 from langgraph_om.core.content.message_keys import belongs_to, derive_id
+from langgraph_om.core.record.outbox import add_to_outbox, read_sharing
 from langgraph_om.core.record.record import (
+    HINTS,
     RECORD_VERSION,
+    RESPONSE,
+    TASK,
+    TITLE,
     blank_record,
     check_version,
+    drop_misfits,
+    find_deleted,
     find_newest_observed,
+    is_shared,
     replace_groups,
     select_own_groups,
 )
-from langgraph_om.core.wire import Attempt, CycleEnd, Found, Group, Hints, MemoryRecord, Observed
+from langgraph_om.core.record.standing import add_left_out
+from langgraph_om.core.record.steering import MAX_ACTS, apply_steering, steer
+from langgraph_om.core.record.titles import take_hints
+from langgraph_om.core.wire import (
+    Attempt,
+    DeletionFound,
+    Extension,
+    Group,
+    Hints,
+    Joining,
+    LogChange,
+    MemoryRecord,
+    Opened,
+    Replacement,
+    SharedLog,
+    SharedThread,
+    Steered,
+    SteeredItem,
+    SteeringChange,
+    Synced,
+    TitleFixed,
+)
 
-# --- What a record has ---------------------------------------------------------------------------
-
-
-class Excerpt(TypedDict):
-    """What is unobserved in another thread of the resource."""
-
-    thread_id: str
-    messages: int
-    """Its unobserved messages."""
-    rest: int
-    """How many of these were not read, because there are too many."""
-    tokens: int
-    """Of all that were read."""
-    observable: int
-    """How many messages would be observed now."""
-    text: str
-    """The block that the Actor is shown: the newest messages, or nothing where no room is left."""
-
-
-class Section(TypedDict):
-    """What was observed of one thread, as the shared log takes it in."""
-
-    thread_id: str
-    after: str | None
-    """The newest message that was observed before; another one in the log, and it is dropped."""
-    cursor: list[str]
-    """The newest observed messages then, newest last."""
-    groups: list[Group]
-    hints: Hints
-
-
-class Extension(AnyChange, Section):
-    """A change of the shared log: observations of a thread's messages.
-
-    Its id is that of the cycle, or of the group for another thread's messages.
-    """
-
-    kind: Literal["extend"]
-
-
-class Joining(AnyChange):
-    """A change of the shared log: a thread takes part in it from now on, with what it observed."""
-
-    kind: Literal["join"]
-    thread_id: str
-    is_newer: NotRequired[bool]
-    """Whether it goes before what the log has of the thread, because the log lost something."""
-
-
-class Replacement(AnyChange):
-    """A change of the shared log: a reflection, whose `groups` stand for those that it read."""
-
-    kind: Literal["replace"]
-    group_ids: list[str]
-    """Those; where the log has them no more, it is dropped."""
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, where this one left the log as large as it was."""
-
-
-LogChange = Extension | Joining | Replacement
-"""A change of the log that the shared one does not have yet."""
-
-
-class SharingKeys(TypedDict, total=False):
-    """What the record of a thread has that shares its log."""
-
-    others: list[Excerpt]
-    """The other threads of the resource that have unobserved messages."""
-    revision: int
-    """The revision of the shared log that `log` is a copy of."""
-    outbox: list[LogChange]
-    """Changes of the log that the shared one does not have yet, oldest first."""
-
-
-class SharingRecord(MemoryRecord, SharingKeys, total=False):
-    """The record of a thread that shares its log."""
-
-
-# --- The shared log, as the archive keeps it -----------------------------------------------------
-
-
-class SharedThread(TypedDict):
-    """What the shared log knows of one thread."""
-
-    cursor: list[str]
-    """Ids of its newest observed messages, newest last."""
-    hints: Hints
-    """Those of its newest observation."""
-    is_own: NotRequired[bool]
-    """Whether the thread itself set the cursor, to what stood before in its conversation, observed
-    or not; otherwise it ends with what was observed last."""
-
-
-class SharedLog(TypedDict):
-    """The memory of a resource."""
-
-    version: int
-    """Of the record's form."""
-    generation: int
-    """How many reflections have replaced groups of it."""
-    log: list[Group]
-    threads: dict[str, SharedThread]
-    """By thread id."""
-    fixed: NotRequired[dict[str, Hints]]
-    """Hints that persons set, by thread id, which no observation replaces; missing where nobody set
-    one."""
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, in any thread; missing where it waits for nothing."""
-
-
-# --- Events --------------------------------------------------------------------------------------
-
-
-class OthersEnd(CycleEnd, Observed):
-    """Messages of other threads are observed."""
-
-    type: Literal["observation-end"]
-    operation: Literal["others"]
-    sections: list[Section]
-    found: NotRequired[Found]
-
-
-class OthersBuffered(CycleEnd, Observed):
-    """A job observed messages of other threads, for the shared log."""
-
-    type: Literal["buffering-end"]
-    operation: Literal["others"]
-    sections: list[Section]
-    found: NotRequired[Found]
-
-
-class Synced(TypedDict):
-    """The thread's copy of the shared log is brought up to date."""
-
-    type: Literal["synced"]
-    revision: int
-    generation: int
-    order: list[str]
-    """Ids of all groups of the log."""
-    groups: list[Group]
-    """Those that the copy has not, or otherwise."""
-    cursor: list[str]
-    sent: list[str]
-    """Ids of the changes in the outbox that the log took in or refused."""
-    rest: Attempt | None
-    """What the log's next reflection waits for."""
-    hints: NotRequired[Hints]
-    """Only where another thread observed messages of this one."""
-
-
-class OthersDescribed(TypedDict):
-    """What is unobserved in the other threads of the resource."""
-
-    type: Literal["others"]
-    others: list[Excerpt]
+MAX_UNDONE = 20
+"""How many acts a shared log keeps to be undone, as each turn of each thread reads them."""
 
 
 def make_blank_log() -> SharedLog:
@@ -208,15 +72,23 @@ def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
 def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
-        added = added_changes.get(change["kind"])
-        if added is not None:
-            shared = cast("SharedLog", added.apply(shared, change))
-        elif change["kind"] == "extend":
-            shared = _extend(shared, change)
-        elif change["kind"] == "join":
-            shared = _join(shared, change)
-        elif change["kind"] == "replace":
-            shared = _replace(shared, change)
+        match change["kind"]:
+            case "extend":
+                shared = _extend(shared, change)
+            case "join":
+                shared = _join(shared, change)
+            case "replace":
+                shared = _replace(shared, change)
+            case "steer":
+                shared = _steer(shared, change)
+            case "fix":
+                shared = _fix_title(shared, change)
+            case "rule-ended":
+                log = [group for group in shared["log"] if group["id"] != change["group"]]
+                shared = {**shared, "log": log}
+            case "rule-left-out":
+                left_out = add_left_out(shared.get("left_out", []), change["left_out"])
+                shared = {**shared, "left_out": left_out}
     return shared
 
 
@@ -227,11 +99,33 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     for name in ("threads", "fixed"):
         if name in kept:
             kept[name] = {k: own for k, own in kept[name].items() if not belongs_to(k, thread_id)}
-    return erase_thread(kept, thread_id)
+    if "left_out" in kept:
+        left = kept["left_out"]
+        kept["left_out"] = [each for each in left if not belongs_to(each["thread_id"], thread_id)]
+    if "acts" in kept:
+        kept["acts"] = [
+            act
+            for act in kept["acts"]
+            if not any(belongs_to(key, thread_id) for key in list_threads(act))
+        ]
+    return kept
+
+
+def list_threads(act: SteeredItem) -> set[str | None]:
+    """Return the threads that hold the item of an act, before it and after it."""
+    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
+
+
+def write_act(log: SharedLog, event: Steered) -> SharedLog:
+    """Return a log after what a person does within no thread."""
+    done = steer(log["log"], [], log.get("acts", []), event, thread_id="")
+    kept = [cast("SteeredItem", {**act, "is_new": False}) for act in done.acts[-MAX_UNDONE:]]
+    ids = [*log.get("steered", []), event["id"]][-MAX_ACTS:]
+    return {**log, "log": done.log, "steered": ids, "acts": kept}
 
 
 def diff_record(
-    record: SharingRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
 ) -> Synced:
     """Return the event that brings a thread's copy of the log up to date.
 
@@ -256,7 +150,7 @@ def diff_record(
     return event
 
 
-def list_own_groups(record: SharingRecord) -> set[str]:
+def list_own_groups(record: MemoryRecord) -> set[str]:
     """Return the ids of all groups that a thread has, sent or not."""
     sent = [group for change in record["outbox"] for group in change["groups"]]
     return {group["id"] for group in [*record["log"], *sent]}
@@ -278,7 +172,7 @@ def without_groups(shared: SharedLog, thread_id: str, ids: AbstractSet[str]) -> 
     return {**shared, "log": log, "threads": threads}
 
 
-def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
+def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
     """Return whether a log lost what a thread's copy has: it is another one, or an older one."""
     if revision < record["revision"]:
         return True
@@ -293,7 +187,7 @@ def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> boo
     return any(group["id"] not in present for group in record["log"])
 
 
-def join_again(record: SharingRecord) -> list[LogChange]:
+def join_again(record: MemoryRecord) -> list[LogChange]:
     """Return the changes with which a thread brings what it has to a log that lost it."""
     copy: Mapping[str, Any] = record
     own: Joining = {
@@ -303,7 +197,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy.get(name) for name in added_hints},
+        "hints": {name: copy.get(name) for name in HINTS},
     }
     others = [
         change
@@ -313,7 +207,7 @@ def join_again(record: SharingRecord) -> list[LogChange]:
     return [own, *others]
 
 
-def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
+def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | None:
     """Return the first of a thread's observations of its own messages that a log does not have."""
     for change in record["outbox"]:
         if change["groups"] and all(group["id"] in present for group in change["groups"]):
@@ -379,7 +273,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(added_hints)
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":
@@ -419,3 +313,117 @@ def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
         "generation": shared["generation"] + 1,
         "log": replaced[0],
     }
+
+
+def _steer(shared: SharedLog, change: SteeringChange) -> SharedLog:
+    """Do what a person did to a thread's copy; once, though the thread may send it again."""
+    done = shared.get("steered", [])
+    if change["id"] in done:
+        return shared
+    changed = apply_steering(shared["log"], change)
+    return {**shared, "log": changed, "steered": [*done, change["id"]][-MAX_ACTS:]}
+
+
+def _fix_title(shared: SharedLog, change: TitleFixed) -> SharedLog:
+    """Keep a person's title, so that what other threads observe never replaces it."""
+    fixed = shared.get("fixed", {})
+    own = {**fixed.get(change["thread_id"], {}), **change["fixed"]}
+    kept: Hints = {name: hint for name, hint in own.items() if hint is not None}
+    return {**shared, "fixed": {**fixed, change["thread_id"]: kept}}
+
+
+# --- A thread's copy -----------------------------------------------------------------------------
+
+
+def join_or_leave(record: MemoryRecord, event: Opened) -> None:
+    """Let a thread take part in a shared log from now on, or have a log of its own again."""
+    if event["scope"] == "resource":
+        _join_log(record, event)
+    elif is_shared(record):
+        _leave_log(record)
+
+
+def _join_log(record: MemoryRecord, event: Opened) -> None:
+    """Let the thread take part, and send its own observations."""
+    was_shared = is_shared(record)
+    record["observed"] = None  # the shared log says what is observed
+    record.setdefault("others", [])
+    record["outbox"] = []
+    record["revision"] = 0
+    if was_shared and record["resource_id"] != event["resource_id"]:
+        # Log and pending work belong to another resource.
+        _forget_log(record)
+        kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
+        former: Mapping[str, Any] = record
+        blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
+        record.update(cast("MemoryRecord", blank))
+        record["others"] = []
+    elif record["cursor"]:
+        groups = select_own_groups(record)
+        own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
+        thread_id = event["thread_id"]  # which the record does not have yet
+        add_to_outbox(record, event["id"], kind="join", groups=own, thread_id=thread_id)
+
+
+def _leave_log(record: MemoryRecord) -> None:
+    """Keep the observations of the thread's own messages."""
+    record["log"] = select_own_groups(record)
+    for key in ("others", "revision", "outbox"):
+        cast("dict[str, Any]", record).pop(key, None)
+    pending = record["pending"]
+    record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
+
+
+def _forget_log(record: MemoryRecord) -> None:
+    """Let go of what tells of a log that is deleted, or left for another one."""
+    record.pop("title", None)
+    record.pop("steered", None)
+    record[TITLE] = record[TASK] = record[RESPONSE] = None
+
+
+def take_over_log(record: MemoryRecord, event: Synced) -> None:
+    """Take over the shared log; the changes that it has taken in or refused are done."""
+    bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
+    record["log"] = [bodies[key] for key in event["order"] if key in bodies]
+    if record["reflection"] is not None:  # what it says of a deleted thread is not kept
+        record["reflection"] = drop_misfits(record["log"], record["reflection"])
+    outbox = read_sharing(record)["outbox"]
+    record["outbox"] = [change for change in outbox if change["id"] not in event["sent"]]
+    record["generation"], record["revision"] = event["generation"], event["revision"]
+    record["cursor"] = event["cursor"]
+    take_hints(record, event)
+    _set_rest(record, event["rest"])
+
+
+def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
+    """Take over what the log's next reflection waits for; a failure of this thread's own stays."""
+    own = record["attempts"].get("reflection")
+    if own is not None and own["failures"]:
+        return
+    attempts = dict(record["attempts"])
+    attempts.pop("reflection", None)
+    if rest is not None:
+        attempts["reflection"] = rest
+    record["attempts"] = attempts
+
+
+def drop_deleted_part(record: MemoryRecord, event: DeletionFound) -> None:
+    """Drop what the thread had in the shared log when it was deleted."""
+    if not is_shared(record):
+        return
+    own, is_all = record["thread_id"], event["of_resource"]
+    draft = cast("dict[str, Any]", record)
+    for key in ("log", "outbox"):
+        draft[key] = [
+            item
+            for item in draft.get(key, ())
+            if not is_all and item.get("thread_id") not in (None, own)
+        ]
+    _forget_log(record)
+    draft.update(cursor=[], observed=None, chunks=[], reflection=None, pending={}, revision=0)
+    last = find_deleted(record)
+    if last is not None:  # what the copy still has of the time before is not observed
+        record["cursor"] = [last]
+        key = derive_id("deleted", record["id"], record.get("deletion") or 0)
+        blank = dict.fromkeys(HINTS)
+        add_to_outbox(record, key, kind="join", thread_id=own, groups=[], hints=blank)

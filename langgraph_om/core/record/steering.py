@@ -11,106 +11,30 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final, Literal, NotRequired, cast
+from typing import Any, Final, cast
 
-from typing_extensions import TypedDict
-
-from langgraph_om.core.additions import LogChange
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
-from langgraph_om.core.wire import Chunk, Group
+from langgraph_om.core.record.outbox import add_to_outbox
+from langgraph_om.core.wire import (
+    ActsGone,
+    Chunk,
+    Group,
+    ItemPlace,
+    MemoryRecord,
+    Steered,
+    SteeredItem,
+    SteeringChange,
+)
 from langgraph_om.errors import ItemError
-
-# What is stored and streamed of it.
-
-
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
-"""What a person does to an item of the log."""
-
-
-class ItemPlace(TypedDict):
-    """Where an item stood that was forgotten."""
-
-    group: str
-    """The id of its group."""
-    rest: str
-    """The id of what was left of that."""
-    line: int
-    """How many lines of what is left stand before it."""
-    text: str
-    """Its lines, with the heading that went with it."""
-
-
-class SteeredItem(TypedDict):
-    """What a person did to an item, and how it is undone."""
-
-    id: str
-    """Of the act."""
-    action: SteeringAction
-    at: str
-    """When."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it was then; `None` where it was forgotten."""
-    place: NotRequired[ItemPlace]
-    """Where it stood, if it was forgotten and its group is there without it."""
-    undone: bool
-    is_new: bool
-    """Whether no part of the stream has told of it yet."""
-
-
-class SteeringKeys(TypedDict, total=False):
-    """The key of a record."""
-
-    steered: list[SteeredItem]
-    """What a person did to the log, oldest first; missing where nobody did anything."""
 
 
 def list_acts(record: Mapping[str, Any]) -> list[SteeredItem]:
     """Return what a person did to the log of a record, oldest first."""
     acts: list[SteeredItem] = record.get("steered", [])
     return acts
-
-
-class SteeringChange(LogChange):
-    """A change of the shared log: what a person did to an item."""
-
-    kind: Literal["steer"]
-    replaced: str | None
-    """The group that held the item, for which `groups` stand; `None` for a new item."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it is since; `None` where there is none."""
-
-
-class Steered(TypedDict):
-    """A person changes what is remembered."""
-
-    type: Literal["steered"]
-    id: str
-    """Of the act; one that was folded already changes nothing."""
-    action: SteeringAction
-    at: str
-    item: NotRequired[str | None]
-    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
-    text: NotRequired[str]
-    """Of a new item: its lines."""
-    day: NotRequired[str]
-    """Of a new item: its date heading."""
-    tokens: NotRequired[int]
-    """Of the new item, with its heading where it has one."""
-
-
-class ActsGone(TypedDict):
-    """The log has some threads no more."""
-
-    type: Literal["acts-gone"]
-    ids: list[str]
-    """Of what persons did here to items of these threads."""
 
 
 # Find the item that is meant, by its id or by words of it.
@@ -457,6 +381,42 @@ def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
     known = "".join(f"\n  {act['id']}  {act['action']} at {act['at']}" for act in open_ones[-8:])
     msg = f"no act {wanted!r} is there to undo" + (f"; the newest are:{known}" if known else "")
     raise ItemError(msg)
+
+
+# --- In a record ---------------------------------------------------------------------------------
+
+
+def do_act(record: MemoryRecord, event: Steered) -> None:
+    """Do to the log what a person wants."""
+    acts = list_acts(record)
+    if any(act["id"] == event["id"] for act in acts):
+        return
+    thread_id = record["thread_id"]
+    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
+    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
+    act = done.acts[-1]
+    add_to_outbox(
+        record,
+        event["id"],
+        kind="steer",
+        replaced=done.replaced,
+        groups=done.groups,
+        before=act["before"],
+        after=act["after"],
+    )
+
+
+def drop_acts(record: MemoryRecord, event: ActsGone) -> None:
+    """Let go of acts on threads that are gone."""
+    record["steered"] = [act for act in list_acts(record) if act["id"] not in event["ids"]]
+
+
+def note_acts_told(record: MemoryRecord) -> None:
+    """Note that the stream was told of all acts."""
+    if "steered" in record:
+        record["steered"] = [
+            {**act, "is_new": False} if act["is_new"] else act for act in record["steered"]
+        ]
 
 
 # --- What several acts do ------------------------------------------------------------------------
