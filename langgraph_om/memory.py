@@ -238,7 +238,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         runner = self._runner
         messages, is_on = runner.conversation(state), runner.runs.is_on(config)
         if is_on:
-            look = runner.look(runner.record(state), messages, runner.read_texts(state), config)
+            look = runner.look(runner.record(state), messages, runner.read_state(state), config)
             if look.record["id"]:
                 return runner.actor_input(look, system)
         if is_on and messages:

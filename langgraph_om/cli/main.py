@@ -349,7 +349,7 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     record = runner.take_in(runner.record(state), messages)
     status = cast("StatusData", memory.status(state))
     apart = runner.list_apart(record)
-    step = runner.look(record, messages, runner.read_texts(state))
+    step = runner.look(record, messages, runner.read_state(state))
     step.settings = runner.read_window(record)[0]
     found = diagnose(step)
     pool = runner.models if args.memory else _UNNAMED

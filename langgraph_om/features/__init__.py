@@ -21,7 +21,6 @@ from langgraph_om.features.pinned import Pinning
 from langgraph_om.features.previews import Previews
 from langgraph_om.features.recall import Recall, RecallOptions
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
-from langgraph_om.features.show_state import ShowState
 from langgraph_om.features.standing import Standing
 from langgraph_om.features.steering import Steering
 from langgraph_om.features.titles import (
@@ -103,7 +102,6 @@ def choose_parts(setup: Setup) -> Parts:
         pinned=Pinning(),
         previews=Previews.build(setup, reads_on=recall is not None),
         gaps=Gaps.build(setup),
-        show_state=ShowState(),
         inject=Injecting.build(setup),
         steering=Steering(),
         named_threads=NamedThreads(),

@@ -6,6 +6,7 @@ The rules are the core's; here they meet the run's configuration, the executor a
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,9 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
+from langgraph_om.core.actor.in_sight import SHOWN
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
-from langgraph_om.core.config.settings import Identity, Parts, Settings
+from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Parts, Settings
 from langgraph_om.core.config.thresholds import (
     ANY_MODEL,
     find_smallest,
@@ -26,6 +28,7 @@ from langgraph_om.core.config.thresholds import (
     select_learned,
 )
 from langgraph_om.core.content.parts import is_summary
+from langgraph_om.core.content.text import write_json
 from langgraph_om.core.cycles.carry_out import (
     build_deferred,
     carry_out,
@@ -67,6 +70,7 @@ from langgraph_om.runtime.run import ResourceId, Runs, find_acting
 from langgraph_om.runtime.state import (
     MAX_SPANS,
     Recent,
+    channel_of,
     conversation_of,
     read_stored_record,
     record_seen_from_outside,
@@ -518,7 +522,7 @@ class StepRunner:
             scope=around,
             is_final=is_final,
             windows=self.list_windows(record),
-            texts={} if around.state is None else self.read_texts(around.state),
+            in_state=self.read_state(around.state),
         )
         yield from inspect(
             step,
@@ -709,19 +713,19 @@ class StepRunner:
         self,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        texts: Mapping[str, str] | None = None,
+        in_state: InState = NOTHING_IN_STATE,
         config: RunnableConfig | None = None,
     ) -> Step:
         """Return a step from which a view is made, and that changes nothing.
 
         Args:
-            texts: By part, what it shows that no record holds.
+            in_state: What the Actor is shown that no record holds.
         """
         who = self.identity(config) if self.runs.is_read_only(config) else None
         settings, now = self.settings_for(record, messages, who), self.clock()
-        today, shown = now.astimezone(settings.timezone).date(), dict(texts or {})
+        today = now.astimezone(settings.timezone).date()
         if who is not None:  # nothing was inspected
-            step = Step(settings, record, messages, who, now, texts=shown)
+            step = Step(settings, record, messages, who, now, in_state=in_state)
             count_and_collect(step)
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
@@ -732,7 +736,7 @@ class StepRunner:
             messages,
             Identity(record["thread_id"], record["resource_id"]),
             now,
-            texts=shown,
+            in_state=in_state,
             is_counted=True,
             day=find_day(record, today),
         )
@@ -758,15 +762,15 @@ class StepRunner:
         if step.settings.parts.archive is not None:
             yield from step.settings.parts.archive.before_tool(step)
 
-    def read_texts(self, state: Any) -> dict[str, str]:
-        """Return, by part, what it shows that a graph's state holds."""
-        parts = self.settings.parts
-        texts = {
-            part.name: part.read_text(state)
-            for part in (parts.working, parts.show_state)
-            if part is not None
-        }
-        return {name: text for name, text in texts.items() if text}
+    def read_state(self, state: Any) -> InState:
+        """Return what the Actor is shown that a graph's state holds."""
+        if state is None:
+            return NOTHING_IN_STATE
+        values, working = values_of(state, self.messages_key), self.settings.parts.working
+        found = {name: value for name in SHOWN if (value := channel_of(values, name))}
+        return InState(
+            "" if working is None else working.read_text(values), json.loads(write_json(found))
+        )
 
     # --- Background work -------------------------------------------------------------------------
 

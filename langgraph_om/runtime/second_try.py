@@ -165,9 +165,9 @@ class SecondTries:
     def _open(self) -> Step:
         if self._look is None:
             runner, state = self._runner, self._state
-            texts = runner.read_texts(state)
+            in_state = runner.read_state(state)
             messages = runner.conversation(state)
-            self._look = runner.look(record_of(state), messages, texts, self._config)
+            self._look = runner.look(record_of(state), messages, in_state, self._config)
         return self._look
 
     def _shorten(

@@ -8,7 +8,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import complete_record
@@ -129,8 +129,8 @@ def take_step(
         return StepResult(memory, [], list(conversation), aborted=False)
     identity = runner.identity(scope.config, thread_id=thread_id)
     if access == "read":
-        texts = (yield from runner.read(scope, memory, conversation, identity)).texts
-        view = runner.actor_input(runner.look(memory, conversation, texts, scope.config))
+        shown = (yield from runner.read(scope, memory, conversation, identity)).in_state
+        view = runner.actor_input(runner.look(memory, conversation, shown, scope.config))
         return StepResult(memory, [], view, aborted=False)
     outcome = yield from turn(runner, memory, conversation, identity, scope, is_final=is_final)
     return conclude(runner, outcome)
@@ -143,8 +143,8 @@ def conclude(runner: StepRunner, outcome: Outcome) -> StepResult:
     if not outcome.is_aborted:
         step = outcome.step
         if step is None or step.is_final:
-            texts = step.texts if step is not None else None
-            step = runner.look(outcome.record, outcome.messages, texts)
+            shown = step.in_state if step is not None else NOTHING_IN_STATE
+            step = runner.look(outcome.record, outcome.messages, shown)
         view = runner.actor_input(step)
     return StepResult(
         outcome.record,

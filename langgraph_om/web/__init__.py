@@ -34,17 +34,16 @@ except ModuleNotFoundError as error:
     )
     raise ImportError(msg) from error
 
+from langgraph_om.core.actor.in_sight import list_channels
 from langgraph_om.core.items import list_items
 from langgraph_om.core.page import OPERATIONS, describe_memory, list_usage
 from langgraph_om.core.record.titles import is_named
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
-from langgraph_om.features.show_state import list_channels
 from langgraph_om.features.steering import find_left, list_done
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.acting import Update
-from langgraph_om.runtime.state import values_of
 from langgraph_om.templates import render
 from langgraph_om.web.thread_page import (
     MESSAGES,
@@ -463,7 +462,7 @@ def read_page(
     runner = runner_of(memory)
     messages = runner.conversation(state)
     record = runner.take_in(runner.record(state), messages)
-    step = runner.look(record, messages, runner.read_texts(state))
+    step = runner.look(record, messages, runner.read_state(state))
     fitted, actor = runner.read_window(record)
     at = max(0, record["turn"]["step"])
     status = build_status(record, step.window, fitted.thresholds, step=at, actor=actor)
@@ -488,7 +487,7 @@ def read_page(
         "start": start,
         "stop": stop,
         "total": talk.total,
-        "of_state": list_channels(settings, values_of(state, memory.messages_key)),
+        "of_state": list_channels(settings, step.in_state.channels),
         "done_acts": list_done(record),
         "prompt": prompt,
         "parts": list(zip(prompt.parts, place_shares(tokens), strict=True)),

@@ -21,7 +21,6 @@ from support.laws.doors import DOORS
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
 from support.laws.world import (
-    HAS_PINS,
     MAX_PINS,
     Rules,
     Thread,
@@ -276,7 +275,6 @@ class Conversations(RuleBasedStateMachine):
         owner = one.resource if is_all else None
         self.world.delete(of_user if is_all else [one], self._worker(worker), owner)
 
-    @precondition(lambda self: HAS_PINS)
     @rule(data=st.data(), worker=st.integers(0, 1))
     def user_pins(self, data: st.DataObject, worker: int) -> None:
         assert self.world is not None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.features.recall.answer import recall
 from langgraph_om.reading import (
     RecallHit,
     RecallMessage,
@@ -78,8 +79,6 @@ def scope_of(
 def ask(
     messages: Sequence[BaseMessage], *, counter: TokenCounter = COUNTER, **arguments: Any
 ) -> dict[str, Any]:
-    from langgraph_om.features.recall.answer import recall  # noqa: PLC0415 may be taken out
-
     source = StateSource("t1", entries_of(messages))
     return within_budget(recall(arguments, source, scope_of(), counter), counter)
 

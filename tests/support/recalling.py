@@ -17,6 +17,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om import ObservationalMemory, add_observational_memory
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,
@@ -42,8 +43,6 @@ ASKED = re.compile(r"\[recall (\{.*\})\]")
 
 def meaning_index(archive: SQLAlchemyArchive | None = None) -> Any:
     """The index of a search by meaning."""
-    from langgraph_om.features.meaning.meaning import Meaning  # noqa: PLC0415 it may be taken out
-
     return Meaning(archive)
 
 

@@ -27,6 +27,7 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
+from langgraph_om.core.actor.in_sight import show_channels
 from langgraph_om.core.actor.shown import ShownMessages, select_shown, write_messages
 from langgraph_om.core.actor.view import (
     Block,
@@ -36,11 +37,12 @@ from langgraph_om.core.actor.view import (
     View,
     cut_messages,
 )
-from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
+from langgraph_om.core.config.settings import NOTHING_IN_STATE, InState, Settings
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import annotate, observation_date, track_fence
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
+    WORKING_ID,
     content_digest,
     derive_id,
     find_others,
@@ -101,7 +103,7 @@ def make_view(
     now: datetime,
     *,
     day: date | None = None,
-    texts: Texts = NO_TEXTS,
+    in_state: InState = NOTHING_IN_STATE,
     most: int | None = None,
 ) -> View:
     """Choose what the Actor is shown: all of it, or what fits.
@@ -111,7 +113,7 @@ def make_view(
         day: The day that relative dates are relative to; `None`: it is chosen.
         most: Tokens of a prompt that is sent again because a longer one was refused.
     """
-    log, asides = _name_log(record), list_asides(settings, record, window, texts)
+    log, asides = _name_log(record), list_asides(settings, record, window, in_state)
     day = day or _choose_day(settings, record, window, log, now)
     instructions, leaves_out = _select_instructions(settings, messages)
     lines = find_lines(settings, record, window)
@@ -202,14 +204,14 @@ def assemble(
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, in_state: InState
 ) -> list[BaseMessage]:
     """List what is shown before the live request, what changes most often last."""
     parts = settings.parts
     asides = [
         None if parts.sharing is None else parts.sharing.aside(record),
-        None if parts.working is None else parts.working.aside(texts),
-        None if parts.show_state is None else parts.show_state.aside(settings, window, texts),
+        HumanMessage(in_state.working, id=WORKING_ID) if in_state.working else None,
+        show_channels(settings, window, in_state.channels),
         None if parts.inject is None else parts.inject.aside(record, window),
     ]
     return [aside for aside in asides if aside is not None]

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from langgraph_om.features.previews import Previews
     from langgraph_om.features.recall import Recall
     from langgraph_om.features.shared_log import SharedLogs
-    from langgraph_om.features.show_state import ShowState
     from langgraph_om.features.standing import Standing
     from langgraph_om.features.steering import Steering
     from langgraph_om.features.titles import AskedTitles, NamedThreads, SuggestedTitles
@@ -49,10 +48,18 @@ HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "
 of several threads or for the Actor, and in examples of an answer, of which there are two where
 threads are observed together."""
 
-Texts = Mapping[str, str]
-"""By the name of a part, what it shows that no record holds."""
 
-NO_TEXTS: Texts = {}
+@dataclass(frozen=True, slots=True)
+class InState:
+    """What the Actor is shown that a graph's state holds, and no record."""
+
+    working: str = ""
+    """The block of the working memory."""
+    channels: Mapping[str, Any] = field(default_factory=dict)
+    """Other channels by name, JSON values."""
+
+
+NOTHING_IN_STATE = InState()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +83,6 @@ class Parts:
     suggested_titles: SuggestedTitles | None = None
     steering: Steering | None = None
     named_threads: NamedThreads | None = None
-    show_state: ShowState | None = None
 
     @property
     def storage(self) -> SQLAlchemyArchive | None:

@@ -7,7 +7,7 @@ the view, is worked out once and kept with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import make_view
 from langgraph_om.core.actor.view import View
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Settings
 from langgraph_om.core.config.thresholds import ActorWindows
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.plan import PROCEED, Decision
@@ -43,8 +43,8 @@ class Step:
     """Whether another step has counted these messages, of which this is a look alone."""
     day: date | None = None
     """The day that the dates of the view are relative to; `None`: it is chosen."""
-    texts: dict[str, str] = field(default_factory=dict)
-    """By part, what it shows that no record holds."""
+    in_state: InState = NOTHING_IN_STATE
+    """What the Actor is shown that no record holds."""
     windows: ActorWindows = field(default_factory=dict)
     """How long a prompt the Actor's models read, as far as this process knows."""
     events: list[Event] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Step:
     def shorten(self, most: int | None) -> View:
         """Return the view that keeps to so many tokens of a whole prompt, as far as that goes."""
         known = (self.settings, self.record, self.messages, self.window, self.now)
-        return make_view(*known, day=self.day, texts=self.texts, most=most)
+        return make_view(*known, day=self.day, in_state=self.in_state, most=most)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
@@ -107,9 +107,9 @@ class Step:
         self.events += events
         self._view = None
 
-    def say(self, name: str, text: str) -> None:
-        """Show a text of a part that no record holds."""
-        self.texts[name] = text
+    def show_working(self, text: str) -> None:
+        """Show a working memory, which no record holds."""
+        self.in_state = replace(self.in_state, working=text)
         self._view = None
 
     def note(self, event: Event) -> None:

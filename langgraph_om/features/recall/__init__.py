@@ -333,7 +333,7 @@ class Recall:
             in_sight = InSight()
             if arguments.get("query") and runner.runs.is_on(config):  # else it is shown no log
                 called = messages if is_called else ()
-                seen = runner.look(step.record, messages, runner.read_texts(values))
+                seen = runner.look(step.record, messages, runner.read_state(values))
                 in_sight = _find_in_sight(seen, called)
         except ArchiveError as error:
             return _say_unreadable(who, error)

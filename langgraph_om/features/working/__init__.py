@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool
 from langgraph.config import get_store
@@ -14,8 +13,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Setup, Texts
-from langgraph_om.core.content.message_keys import WORKING_ID
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.effects import call_storage, find_part
 from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.features.working.memory import (
@@ -93,6 +91,10 @@ class KnownOfUser:
         """
         scope.working = self._working.render(self.memory.check(value), scope.config)
 
+    def read_text(self, state: Any) -> str:
+        """Return the block that a graph's state holds; empty for none."""
+        return read_shown(state) or ""
+
     def collect(self, step: Step) -> RunFlow[None]:
         """Read the memory where a turn begins."""
         if not (step.is_final and step.scope.state is not None):
@@ -114,16 +116,7 @@ class KnownOfUser:
             )
             scope.changes |= changes
             scope.working = read_shown({**known, **changes}) or ""
-        step.say(WORKING_NAME, scope.working)
-
-    def read_text(self, state: Any) -> str:
-        """Return the block that a graph's state holds."""
-        return read_shown(state) or ""
-
-    def aside(self, texts: Texts) -> BaseMessage | None:
-        """Show the block before the live request."""
-        text = texts.get(WORKING_NAME)
-        return HumanMessage(text, id=WORKING_ID) if text else None
+        step.show_working(scope.working)
 
 
 def find_working_memory(runner: StepRunner) -> WorkingMemory | None:

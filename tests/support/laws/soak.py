@@ -27,7 +27,6 @@ from support.laws.laws import DOUBLED, LOST, UNCOVERED, UNREAD
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
 from support.laws.world import (
-    HAS_PINS,
     MAX_PINS,
     Point,
     Rules,
@@ -122,7 +121,7 @@ class Episode:
             self.pass_time: 3,
             self.edit: 3,
             self.take_back: 3,
-            self.pin: 3 if HAS_PINS else 0,
+            self.pin: 3,
             self.delete: 3,
             self.delete_user: 1,
             self.send_again: 5 if self.rules.storage == "evicting" else 0,

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -62,7 +61,6 @@ COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-e
 """Events that may come again after a crash, and count once."""
 
 
-HAS_PINS = find_spec("langgraph_om.features.pinned") is not None
 MAX_PINS = 2
 """So many have room, however long an edit makes them."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.config.settings import Settings, Texts
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import STATE_ID
 from langgraph_om.core.content.text import (
     as_label,
@@ -24,7 +24,6 @@ from langgraph_om.core.content.text import (
 from langgraph_om.core.page import ShownValue
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
-from langgraph_om.runtime.state import channel_of
 
 SHOWN: Final = ("todos",)
 """The channels: the plan of LangChain's to-do list, which deep agents have."""
@@ -34,38 +33,24 @@ MOST_TOKENS: Final = 1000
 _MARKS: Final[Mapping[str, str]] = {"completed": "x", "in_progress": "~", "pending": " "}
 
 
-class ShowState:
-    """Shows channels of the graph's state."""
-
-    name = "show_state"
-
-    def read_text(self, state: Any) -> str:
-        """Return the channels that a graph's state holds, as JSON; empty for none."""
-        found = _read_channels(state)
-        return write_json(found) if found else ""
-
-    def aside(self, settings: Settings, window: Window, texts: Texts) -> BaseMessage | None:
-        """Return the block of those that no message of the window says."""
-        state: Mapping[str, Any] = json.loads(texts.get(self.name, "{}"))
-        hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
-        blocks = [
-            f'<state name="{escape_attribute(name)}">\n{write_state(value, settings)}\n</state>'
-            for name, value in hidden.items()
-        ]
-        if not blocks:
-            return None
-        return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
+def show_channels(
+    settings: Settings, window: Window, channels: Mapping[str, Any]
+) -> BaseMessage | None:
+    """Return the block of the channels that no message of the window says; `None` for none."""
+    hidden = {name: value for name, value in channels.items() if not is_said(name, value, window)}
+    blocks = [
+        f'<state name="{escape_attribute(name)}">\n{write_state(value, settings)}\n</state>'
+        for name, value in hidden.items()
+    ]
+    if not blocks:
+        return None
+    return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
 
 
-def _read_channels(state: Any) -> dict[str, Any]:
-    return {name: value for name in SHOWN if (value := channel_of(state, name))}
-
-
-def list_channels(settings: Settings, state: Any) -> list[ShownValue]:
-    """Return the channels of a graph's state as the Actor reads them."""
-    held = json.loads(write_json(_read_channels(state)))
+def list_channels(settings: Settings, channels: Mapping[str, Any]) -> list[ShownValue]:
+    """Return the channels as the Actor reads them."""
     return [
-        ShownValue(as_label(name), write_state(value, settings)) for name, value in held.items()
+        ShownValue(as_label(key), write_state(kept, settings)) for key, kept in channels.items()
     ]
 
 
