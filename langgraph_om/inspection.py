@@ -21,7 +21,6 @@ from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page import (
     Apart,
     ShownValue,
-    Sizes,
     Window,
     describe_actor_window,
     describe_ahead,
@@ -184,7 +183,7 @@ class MemoryView:
         lines = [self._write_title(), *map(_render_bar_line, list_windows(self._status))]
         lines += [
             f"buffered: {describe_ahead(self.record, self._status, is_closed=self.is_closed)}",
-            f"compression: {describe_sizes(self._sizes)}",
+            f"compression: {describe_sizes(self.conversation_tokens, self.prompt_tokens)}",
         ]
         actor = describe_actor_window(self._status)
         lines += [f"agent's model reads: {actor}"] if actor else []
@@ -230,7 +229,7 @@ class MemoryView:
         return render(
             template,
             **describe_memory(self.record, self._status, self.apart),
-            sizes=describe_sizes(self._sizes),
+            sizes=describe_sizes(self.conversation_tokens, self.prompt_tokens),
             ahead=ahead,
             is_closed=self.is_closed,
             acts=list_done(self.record),
@@ -240,10 +239,6 @@ class MemoryView:
     @property
     def _status(self) -> StatusData:
         return cast("StatusData", self.status)
-
-    @property
-    def _sizes(self) -> Sizes:
-        return Sizes(self.conversation_tokens, self.prompt_tokens)
 
     def _write_title(self) -> str:
         whose = self.record["thread_id"] or self.record["resource_id"] or "(no thread id)"

@@ -52,16 +52,6 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """What the Actor is sent in place of the conversation, in tokens."""
-
-    conversation: int
-    """Of all messages, with those that were removed."""
-    shown: int
-    """Of observations and unobserved messages."""
-
-
-@dataclass(frozen=True, slots=True)
 class ShownValue:
     """A value that memory or the graph's state holds beside the log, as a person is shown it."""
 
@@ -175,14 +165,14 @@ def describe_actor_window(status: StatusData) -> str:
     return f"{said}; all limits are scaled down, {sizes}"
 
 
-def describe_sizes(sizes: Sizes) -> str:
-    """Say how much less than the whole conversation the Actor is sent."""
-    if not sizes.conversation and not sizes.shown:
+def describe_sizes(conversation: int, shown: int) -> str:
+    """Say how much less than the whole conversation the Actor is sent, in tokens."""
+    if not conversation and not shown:
         return "nothing was said yet"
-    said = f"({count(sizes.conversation, 'token')} of conversation, {sizes.shown:,} shown)"
-    if sizes.shown >= sizes.conversation:
+    said = f"({count(conversation, 'token')} of conversation, {shown:,} shown)"
+    if shown >= conversation:
         return f"none yet {said}"
-    return f"{sizes.conversation / max(1, sizes.shown):.1f} to 1 {said}"
+    return f"{conversation / max(1, shown):.1f} to 1 {said}"
 
 
 def describe_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) -> str:
