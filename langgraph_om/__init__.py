@@ -12,6 +12,11 @@ from importlib.util import find_spec as _find_spec
 if _typing.TYPE_CHECKING:
     from langgraph_om.adoption import AdoptProgress, AdoptReport
     from langgraph_om.archive import ArchivedThread, SQLAlchemyArchive
+    from langgraph_om.core.config.options import (
+        ObservationConfig,
+        ReflectionConfig,
+        RetrievalConfig,
+    )
     from langgraph_om.core.config.thresholds import Thresholds
     from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
     from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -25,14 +30,7 @@ if _typing.TYPE_CHECKING:
         ObserverError,
         ThreadBusyError,
     )
-    from langgraph_om.features import (
-        ObservationConfig,
-        ObservationOptions,
-        ReflectionConfig,
-        ReflectionOptions,
-    )
     from langgraph_om.features.extract import Extractor
-    from langgraph_om.features.recall import RetrievalConfig, RetrievalOptions
     from langgraph_om.features.working.memory import WorkingMemory
     from langgraph_om.handle import ThreadMemory
     from langgraph_om.inspection import MemoryView
@@ -83,7 +81,6 @@ __all__ = [
     "ModelByInputTokens",
     "ModelTierError",
     "ObservationConfig",
-    "ObservationOptions",
     "ObservationalMemory",
     "ObservationalMemoryAgentState",
     "ObservationalMemoryError",
@@ -91,9 +88,7 @@ __all__ = [
     "ObservationalMemoryState",
     "ObserverError",
     "ReflectionConfig",
-    "ReflectionOptions",
     "RetrievalConfig",
-    "RetrievalOptions",
     "SQLAlchemyArchive",
     "SearchHit",
     "ServerBuffering",
@@ -116,6 +111,7 @@ __version__ = _version("langgraph-om")
 _NAMES = {
     "adoption": ("AdoptProgress", "AdoptReport"),
     "archive": ("ArchivedThread", "SQLAlchemyArchive"),
+    "core.config.options": ("ObservationConfig", "ReflectionConfig", "RetrievalConfig"),
     "core.config.thresholds": ("Thresholds",),
     "core.tokens.counter": ("TiktokenCounter", "TokenCounter"),
     "core.tokens.estimate": ("EstimatingCounter",),
@@ -124,11 +120,7 @@ _NAMES = {
         *("ArchiveError", "ConfigurationError", "ItemError", "ModelTierError"),
         *("ObservationalMemoryError", "ObserverError", "ThreadBusyError"),
     ),
-    "features": (
-        *("ObservationConfig", "ObservationOptions", "ReflectionConfig", "ReflectionOptions"),
-    ),
     "features.extract": ("Extractor",),
-    "features.recall": ("RetrievalConfig", "RetrievalOptions"),
     "features.working.memory": ("WorkingMemory",),
     "handle": ("ThreadMemory",),
     "inspection": ("MemoryView",),

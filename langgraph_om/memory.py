@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -35,14 +35,13 @@ from langgraph_om.inspection import (
     read_log_as_of,
     read_status,
 )
-from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import (
     MemoryOptions,
     NoMiddleware,
     read_options,
     signature_of_options,
-    with_defaults,
+    takes_options,
 )
 from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.flows import supervise
@@ -85,22 +84,22 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     __signature__ = signature_of_options()
 
-    def __init__(self, model: ModelValue | None = None, **options: Unpack[MemoryOptions]) -> None:
-        self._given = model, options
-        self._runner = runner = read_options(with_defaults(model, options))
+    @takes_options(MemoryOptions)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._options = MemoryOptions(*args, **options)
+        self._runner = runner = read_options(self._options)
         self.enabled, self.messages_key = runner.enabled, runner.messages_key
         self.archive, self.buffering = runner.archive, runner.buffering
 
     def _bind_recall(self, actor: Any) -> None:
-        model, options = self._given
-        if options.get("retrieval", "auto") != "auto":
+        if self._options.retrieval != "auto":
             return
         if actor is not None and not binds_tools(actor):
             logger.warning(NO_TOOLS)
             return
-        self._given = model, {**options, "retrieval": True}
-        kept = {"archive": self.archive, "buffering": self.buffering}
-        self._runner = read_options(with_defaults(model, {**self._given[1], **kept}))
+        self._options = self._options.change(retrieval=True)
+        kept = self._options.change(archive=self.archive, buffering=self.buffering)
+        self._runner = read_options(kept)
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""
@@ -589,7 +588,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """
         return summarizing.summarize(
             self._runner,
-            self._given,
+            self._options,
             conversation,
             thread_id=thread_id,
             extract=extract,
@@ -747,7 +746,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             Whether nothing is left.
         """
         is_done, archive = self._runner.close(timeout), self.archive
-        if archive is not None and archive is not self._given[1].get("archive"):
+        if archive is not None and archive is not self._options.archive:
             archive.close()
         return is_done
 

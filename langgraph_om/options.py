@@ -6,86 +6,83 @@ Each option has its rule in the table; rules that relate several are checked her
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from datetime import UTC, datetime, tzinfo
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, get_type_hints
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import AfterValidator, Field, InstanceOf
-from typing_extensions import TypedDict
+from pydantic import AfterValidator, Field, InstanceOf, SkipValidation
 
-from langgraph_om.core.config import options as core
 from langgraph_om.core.config.options import (
+    FLAG,
+    Group,
     Hint,
+    InjectConfig,
+    ObservationConfig,
     Off,
-    Preset,
-    Seconds,
-    Takes,
+    ReflectionConfig,
+    RetrievalConfig,
+    TitleConfig,
     Tokens,
-    check_fields,
-    find_near,
-    is_default,
     one_of,
-    presets_of,
 )
-from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.config.thresholds import (
     SMALL_WINDOW,
     Thresholds,
-    as_config,
     resolve_thresholds,
     split_budget,
 )
 from langgraph_om.core.content.dates import read_zone
+from langgraph_om.core.record.record import RESPONSE, TASK
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import (
-    FeatureOptions,
-    ObservationConfig,
-    ObservationOptions,
-    ReflectionConfig,
-    ReflectionOptions,
-    choose_parts,
-    list_configs,
-)
+from langgraph_om.features.archive import ArchiveValue, Archiving, refuse_non_archives
+from langgraph_om.features.evict import Evicting
+from langgraph_om.features.extract import Extract, read_wanted
+from langgraph_om.features.gaps import SHORTEST, Gaps
+from langgraph_om.features.hints import ContinuationHints
+from langgraph_om.features.inject.inject import Injecting
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pinned import Pinning
+from langgraph_om.features.previews import PreviewRule, Previews
+from langgraph_om.features.recall import Recall
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.standing import Standing
+from langgraph_om.features.steering import Steering
+from langgraph_om.features.titles import AskedTitles, NamedThreads, SuggestedTitles
+from langgraph_om.features.working import KnownOfUser
+from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import choose_models
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, Executor
+from langgraph_om.runtime.executors import BackgroundBuffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.server import ServerBuffering
 
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
-def with_defaults(model: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option of a memory by name; one that was left out has its default.
+P = ParamSpec("P")
 
-    Raises:
-        ConfigurationError: For an option that there is not; it names the one that was meant.
-    """
-    presets = presets_of(MemoryOptions)
-    for name, value in options.items():
-        if name not in presets:
-            raise ConfigurationError(_explain_unknown(name, value, ["model", *presets]))
-    return {"model": model, **presets, **options}
+logger = logging.getLogger("langgraph_om")
 
 
 def signature_of_options() -> inspect.Signature:
     """Return the signature of `ObservationalMemory`: every option by name, with its default."""
-    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    types = get_type_hints(MemoryOptions)
-    return inspect.Signature(
-        [
-            inspect.Parameter("model", kinds[0], default=None, annotation=ModelValue | None),
-            *(
-                inspect.Parameter(name, kinds[1], default=value, annotation=types[name])
-                for name, value in presets_of(MemoryOptions).items()
-            ),
-        ]
-    )
+    types, only = get_type_hints(MemoryOptions), inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(name, only, default=field.default, annotation=types[name])
+        for name, field in MemoryOptions.model_fields.items()
+    ]
+    model = options[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature([model, *options[1:]])
 
 
 class NoMiddleware(type):
@@ -108,26 +105,6 @@ class NoMiddleware(type):
         raise AttributeError(msg)
 
 
-def _explain_unknown(name: str, value: object, known: list[str]) -> str:
-    """Say that there is no such option, and what was probably meant."""
-    said = f"`{name}` is no option of ObservationalMemory"
-    configs = {
-        "observation": ObservationConfig,
-        "reflection": ReflectionConfig,
-        **list_configs(),
-    }
-    keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
-    own = find_near(name, known)
-    inner = {owner: near for owner, names in keys.items() if (near := find_near(name, names))}
-    nearest = find_near(name, [*filter(None, [own]), *inner.values()])
-    if nearest is not None and nearest != own:
-        ways = [f"{at}={{{key!r}: {value!r}}}" for at, key in inner.items() if key == nearest]
-        return f"{said}; pass {' or '.join(ways)}"
-    if own:
-        return f"{said}; pass {own}={value!r} if that was meant"
-    return f"{said}; the options are {', '.join(known)}"
-
-
 OnError = Literal["continue", "abort", "raise"]
 
 
@@ -143,230 +120,323 @@ def _refuse_own_key(key: str) -> str:
     return key
 
 
-class CoreOptions(TypedDict, total=False):
-    """The options of every memory; those of a feature stand with the feature.
+class MemoryOptions(Group):
+    """The options of `ObservationalMemory`."""
 
-    An option stands once: its type for editors, the type it is checked by, the end of its error,
-    its value where it is left out, and its sentence. The constructor's signature, the checks and
-    the table in the documentation follow from it.
-    """
-
-    enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
-    """Whether memory does anything; an agent with `enabled=False` works as without it."""
+    model: SkipValidation[ModelValue | None] = Field(default=None, kw_only=False)
+    """The model of the Observer and the Reflector; `None`: the agent's own."""
+    enabled: Annotated[bool, FLAG] = True
+    """Whether memory does anything. With `False`, the agent works as if it had no memory."""
     token_budget: Annotated[
-        int | tuple[Literal["fraction"], float] | None,
-        Takes(
-            Annotated[int, Field(ge=200)]
-            | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]]
-            | None
-        ),
+        Annotated[int, Field(ge=200)]
+        | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]]
+        | None,
         Hint(
             "a whole number of tokens, 200 or more, a part of the Actor's window, such as "
             '("fraction", 0.6), or None'
         ),
-        Preset(None),
-    ]
-    """Most tokens that messages and observations take together in the Actor's prompt, or a part of
-    the Actor's window, such as `("fraction", 0.6)`. For a while they may take 1.2 times as many,
-    never more. Both thresholds follow from it; one that is given stays, and the other gets the
-    rest. While the window is not known, a fraction counts as `None`."""
-    share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
-    """Whether messages may use room that observations leave, and the other way round. `None`:
-    with a `token_budget` and no threshold beside it."""
+    ] = None
+    """The most tokens that recent messages and observations take together in the prompt, as a
+    number or a part of the model's context window, such as `("fraction", 0.6)`. For a short time
+    they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
+    them, the other gets the rest. A fraction does nothing until the context window is known."""
+    share_token_budget: Annotated[bool | None, Hint("True, False or None")] = None
+    """Whether recent messages may use room that observations leave free, and the other way around;
+    `None`: if you set `token_budget` and no threshold."""
     observation: Annotated[
-        ObservationConfig | ObservationOptions | Literal[False] | None,
-        Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | Off | None),
+        InstanceOf[ObservationConfig] | Mapping[str, Any] | Off | None,
         Hint("an ObservationConfig, a mapping with its keys, or False"),
-        Preset(None),
-    ]
+    ] = None
     """Settings of the Observer, an `ObservationConfig` or a mapping. `False`: nothing is observed
     or reflected, and the rest of memory works."""
     reflection: Annotated[
-        ReflectionConfig | ReflectionOptions | None,
-        Takes(InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None),
+        InstanceOf[ReflectionConfig] | Mapping[str, Any] | None,
         Hint("a ReflectionConfig or a mapping with its keys"),
-        Preset(None),
-    ]
+    ] = None
     """Settings of the Reflector, a `ReflectionConfig` or a mapping."""
     resource_id: Annotated[
-        str | Callable[[RunnableConfig], str | None] | None,
-        Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
+        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
         Hint("an id, a function of the run's configuration, or None"),
-        Preset(None),
-    ]
-    """The user or entity a thread belongs to; `None`: the run's `resource_id`, in `context` or
-    `configurable`."""
+    ] = None
+    """The id of the user that a thread belongs to, or a function of the run's configuration that
+    returns it; `None`: the `resource_id` in a run's `context` or `configurable`."""
     messages_key: Annotated[
-        str,
-        Field(min_length=1),
+        Annotated[str, Field(min_length=1)],
         AfterValidator(_refuse_own_key),
         Hint("the name of the state's list of messages"),
-        Preset("messages"),
-    ]
-    """The state's key of the conversation."""
+    ] = "messages"
+    """The key of the graph's state that holds the conversation."""
     token_counter: Annotated[
-        TokenCounter | None,
-        Takes(InstanceOf[TokenCounter] | None),
+        InstanceOf[TokenCounter] | None,
         AfterValidator(_refuse_classes),
         Hint(
             "an object with `identity`, `count_text` and `count_message`, such as "
             "`EstimatingCounter()`"
         ),
-        Preset(None),
-    ]
-    """Counter of tokens; `None`: `EstimatingCounter()`."""
+    ] = None
+    """An object that counts tokens; the default estimates them without a tokenizer."""
     max_input_tokens: Annotated[
-        int | None,
-        Takes(Tokens | None),
+        Tokens | None,
         Hint("a whole number of tokens, 1 or more"),
-        Preset(None),
-    ]
-    """The most tokens that the Actor's model reads, in place of its profile. Thresholds are
-    scaled down to fit into four fifths of it. Messages and observations beyond it are left out
-    of the view, oldest messages first. `None`: the profile, or the first prompt that is
-    refused, tells it."""
+    ] = None
+    """The size of the context window of the agent's model, in tokens; `None`: as its profile or a
+    refused prompt says. Thresholds are scaled down to four fifths of it. What does not fit is left
+    out of the prompt, oldest messages first."""
     message_time: Annotated[
-        Callable[[BaseMessage], datetime | None] | None,
-        Takes(Callable[..., Any] | None),
-        Hint("a function or None"),
-        Preset(None),
-    ]
-    """Function that tells the time of a message."""
+        Callable[[BaseMessage], datetime | None] | None, Hint("a function or None")
+    ] = None
+    """A function that returns when a message was written; `None`: its `created_at`, or else when
+    memory first saw it."""
     timezone: Annotated[
         str | tzinfo,
-        Takes(str | InstanceOf[tzinfo]),
         AfterValidator(read_zone),
         Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
-        Preset("UTC"),
-    ]
-    """IANA name or `tzinfo` of users' zone, unless a run's `context={"timezone": ...}` or the
-    offset of their newest message names another."""
-    on_error: Annotated[OnError, one_of(OnError), Preset("continue")]
-    """Reaction to a failure of the Observer or Reflector: `"continue"` with raw messages, `"abort"`
-    the turn without an answer, or `"raise"`."""
-    deadline: Annotated[float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(60.0)]
-    """Seconds that all cycles before one call of the Actor may take together, retries
+    ] = "UTC"
+    """The time zone of users, an IANA name or a `tzinfo`. A run's `context={"timezone": ...}` or
+    the offset of a user's newest message overrides it."""
+    on_error: Annotated[OnError, one_of(OnError)] = "continue"
+    """What happens if the Observer or the Reflector fails: `"continue"` with the messages as they
+    are, `"abort"` the turn without an answer, or `"raise"` the error."""
+    deadline: Annotated[Annotated[float, Field(gt=0)], Hint("a number of seconds above 0")] = 60.0
+    """How many seconds one call of the agent's model waits for memory at most, retries
     included."""
-    obscure_thread_ids: Annotated[bool | None, Hint("True or False"), Preset(None)]
-    """Whether thread ids are hashed before a model sees them; `None`: with `scope="resource"`."""
-    hooks: Annotated[Mapping[str, Callable[..., Any]] | None, Takes(Any), Preset(None)]
-    """Functions by name, sync or async, that are told of cycles or change what is read and
-    noted. `on_observation_start`, `on_observation_end`, `on_reflection_start` and
+    obscure_thread_ids: Annotated[bool | None, Hint("True, False or None")] = None
+    """Whether models are shown hashes in the place of thread ids; `None`: with
+    `scope="resource"`."""
+    hooks: SkipValidation[Mapping[str, Callable[..., Any]] | None] = None
+    """Functions by name, sync or async, that are told of an observation or a reflection, or change
+    what is read and kept. `on_observation_start`, `on_observation_end`, `on_reflection_start` and
     `on_reflection_end` are told of a cycle (a mapping) and change nothing. `before_observation`
     gets copies of the messages and returns those to show the Observer. `after_observation`,
     `before_reflection` and `after_reflection` get a text and return one. Each is also given a
     mapping about the cycle, and `None` keeps what was given. When one of these four fails, so
     does the cycle: nothing unredacted is kept."""
-    on_debug_event: Annotated[Callable[[dict[str, Any]], Any] | None, Takes(Any), Preset(None)]
-    """Function called with a mapping for each internal event. Its `type` is
+    on_debug_event: SkipValidation[Callable[[dict[str, Any]], Any] | None] = None
+    """A function that is called with a mapping for each internal event. Its `type` is
     `observation_triggered`, `observation_complete`, `reflection_triggered`,
     `reflection_complete` or `step_progress`. What the function raises is logged."""
     buffering: Annotated[
-        Buffering | None,
-        Takes(InstanceOf[Executor] | None),
+        InstanceOf[Executor] | None,
         AfterValidator(_refuse_classes),
         Hint(
             "BackgroundBuffering(), InlineBuffering(), ServerBuffering() or an object with the "
             "methods of `Executor`"
         ),
-        Preset(None),
-    ]
-    """Executor of background work: `BackgroundBuffering()` (the default), `InlineBuffering()`,
-    `ServerBuffering()` or an `Executor` of your own."""
-    clock: Annotated[
-        Callable[[], datetime] | None,
-        Takes(Callable[..., Any] | None),
-        Hint("a function or None"),
-        Preset(None),
-    ]
-    """Function that tells the current time, aware; `None`: the system's clock."""
+    ] = None
+    """Where background work runs: `BackgroundBuffering()` in threads, `InlineBuffering()` within
+    the turn, `ServerBuffering()` on a LangGraph server, or an `Executor` of your own."""
+    clock: Annotated[Callable[[], datetime] | None, Hint("a function or None")] = None
+    """A function that returns the current time with its time zone; `None`: the system's clock."""
+    archive: Annotated[
+        SkipValidation[ArchiveValue],
+        AfterValidator(refuse_non_archives),
+        Hint(
+            "a URL such as 'sqlite:///memory.db', an SQLAlchemy engine, or a SQLAlchemyArchive(...)"
+        ),
+    ] = None
+    """A database that keeps messages and observations beside the checkpointer: a URL such as
+    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
+    `SQLAlchemyArchive`."""
+    evict: Annotated[bool, FLAG] = False
+    """Whether observed messages are removed from the graph's state once the archive has them, so
+    that checkpoints stay small."""
+    retrieval: Annotated[
+        bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[str, Any],
+        Hint("'auto', True, False, a RetrievalConfig or a mapping"),
+    ] = "auto"
+    """Whether the agent gets the tool `recall`, which reads and searches earlier messages. `"auto"`
+    is on in `create_memory_agent` and the middleware, and off in your own graph until you pass
+    `True`. Without an archive it reads the current thread; with one, all threads of the user. A
+    mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, each new user
+    message is searched for and shown with the hits."""
+    gap_markers: Annotated[
+        bool | Annotated[int | float, Field(ge=60)],
+        Hint("True, False, or the shortest pause in seconds, 60 or more"),
+    ] = False
+    """Whether the agent and the Observer are told of pauses of ten minutes or more: a flag, or the
+    shortest pause in seconds. The line stands before the user message that follows, such as `[2
+    days later: Mon, May 4, 2026, 09:12]`."""
+    continuation_hints: Annotated[
+        bool | Mapping[Literal["current_task", "suggested_response"], bool],
+        Hint('True, False, or a mapping such as {"suggested_response": False}'),
+    ] = True
+    """Whether the Observer notes the current task and suggests a reply, and the agent is shown
+    both: a flag, or one for each, such as `{"suggested_response": False}`."""
+    working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")] = None
+    """A `WorkingMemory`: a short text or JSON object about the user that the agent always sees and
+    keeps up to date with a tool."""
+    thread_title: Annotated[
+        bool | InstanceOf[TitleConfig] | Mapping[str, Any],
+        Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
+    ] = False
+    """Whether each thread gets a title after its first answer: a flag, or a mapping with `model`,
+    `instructions` and `min_messages`. `model` is the Observer's where it is left out.
+    `instructions` is a text, or a function of the run's configuration. `min_messages` is how
+    many messages there are first; 2. The title is renewed when the Observer suggests another.
+    `set_title` sets one that memory never changes."""
+    scope: Annotated[Scope, one_of(Scope)] = "thread"
+    """Whether each thread has its own observations (`"thread"`), or all threads of a user share
+    theirs (`"resource"`, which needs an `archive`). With a shared log, the agent is also shown the
+    newest words of the user's other threads."""
+
+    if not TYPE_CHECKING:  # type checkers and editors are to see the options
+
+        def __init__(self, model: Any = None, **given: Any) -> None:
+            super().__init__(model=model, **given)
 
 
-class MemoryOptions(CoreOptions, FeatureOptions, total=False):
-    """The options of `ObservationalMemory`, by name."""
+def takes_options(
+    kind: Callable[P, MemoryOptions],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Return a decorator for a method that takes what `MemoryOptions` takes, as editors see it."""
+    del kind
+    return lambda method: method
 
 
-def read_options(given: Mapping[str, Any]) -> StepRunner:
-    """Check and resolve what `ObservationalMemory` was called with; return what runs its steps.
-
-    Args:
-        given: Every parameter by name; what the user left out has its default.
+def read_options(options: MemoryOptions) -> StepRunner:
+    """Return what runs the steps of a memory with these options.
 
     Raises:
         ConfigurationError: When an option is out of range or contradicts another; the message
             names it, its value and what to pass.
     """
-    check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
-    clock = given["clock"]
-    hooks = check_hooks(given["hooks"], given["on_debug_event"])
-    settings = _read_settings(given, hooks)
-    budget = _read_budget(given, settings)
-    if budget is not None and given["max_input_tokens"] is not None:
-        budget(given["max_input_tokens"])  # it is refused here, and not in a turn
+    clock = options.clock
+    hooks = check_hooks(options.hooks, options.on_debug_event)
+    settings = _read_settings(options, hooks)
+    budget = _read_budget(options, settings)
+    if budget is not None and options.max_input_tokens is not None:
+        budget(options.max_input_tokens)  # it is refused here, and not in a turn
     models = choose_models(
-        given["model"],
+        options.model,
         settings.observation,
         settings.reflection,
-        is_checked=given["enabled"],
+        is_checked=options.enabled,
         parts=settings.parts,
     )
-    if settings.parts.storage is None and isinstance(given["buffering"], ServerBuffering):
-        msg = (
-            "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
-            "the worker know each other's jobs; set `archive` too, for both"
-        )
-        raise ConfigurationError(msg)
     return StepRunner(
         settings,
         models,
         hooks,
-        BackgroundBuffering() if given["buffering"] is None else given["buffering"],
+        BackgroundBuffering() if options.buffering is None else options.buffering,
         system_clock if clock is None else _aware(clock),
-        float(given["deadline"]),
-        messages_key=given["messages_key"],
-        resource_id=given["resource_id"],
-        enabled=given["enabled"],
+        float(options.deadline),
+        messages_key=options.messages_key,
+        resource_id=options.resource_id,
+        enabled=options.enabled,
         budget=budget,
     )
 
 
-def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
+def _read_settings(options: MemoryOptions, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
-    observation, reflection, thresholds = _resolve_limits(given, budget)
-    counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
-    parts = choose_parts(Setup(given, observation, reflection, counter))
+    budget = options.token_budget if isinstance(options.token_budget, int) else None
+    observation, reflection, thresholds = _resolve_limits(options, budget)
+    counter = EstimatingCounter() if options.token_counter is None else options.token_counter
+    parts = choose_parts(options, observation, counter)
     counter = parts.count_as_shown(counter)
-    hides_ids = given["obscure_thread_ids"]
+    hides_ids = options.obscure_thread_ids
     return Settings(
         thresholds=thresholds,
         counter=counter,
-        counts_as_actor=given["token_counter"] is None,
-        timezone=read_zone(given["timezone"]),
+        counts_as_actor=options.token_counter is None,
+        timezone=read_zone(options.timezone),
         observation=observation,
         reflection=reflection,
-        on_error=given["on_error"],
-        message_time=given["message_time"],
-        max_input_tokens=given["max_input_tokens"],
+        on_error=options.on_error,
+        message_time=options.message_time,
+        max_input_tokens=options.max_input_tokens,
         transforms=hooks.transforms,
         hides_ids=parts.sharing is not None if hides_ids is None else hides_ids,
         parts=parts,
     )
 
 
+def choose_parts(
+    options: MemoryOptions, observation: ObservationConfig, counter: TokenCounter
+) -> Parts:
+    """Return the parts of memory that the options switch on."""
+    archive = _open_archive(options)
+    hints, gaps, working = options.continuation_hints, options.gap_markers, options.working_memory
+    if not isinstance(hints, Mapping):
+        hints = {"current_task": hints, "suggested_response": hints}
+    asked = [name for name in (TASK, RESPONSE) if hints.get(name, True)]
+    makes_titles = options.thread_title is not False
+    wanted = read_wanted(observation.extract)
+    retrieval = _read_retrieval(options)
+    inject = retrieval.inject if retrieval is not None else False
+    meaning = Meaning() if retrieval is not None and retrieval.vector else None
+    recall = Recall(retrieval, meaning) if retrieval is not None else None
+    return Parts(
+        hints=ContinuationHints(asked) if asked else None,
+        asked_titles=AskedTitles(TitleConfig.read(options.thread_title)) if makes_titles else None,
+        archive=Archiving(archive) if archive is not None else None,
+        evict=Evicting() if options.evict else None,
+        sharing=SharedLogs() if options.scope == "resource" else None,
+        meaning=meaning,
+        recall=recall,
+        working=KnownOfUser(working) if working is not None else None,
+        extract=Extract(wanted) if wanted else None,
+        standing=Standing(),
+        pinned=Pinning(),
+        previews=Previews(PreviewRule.choose(counter.count_text, reads_on=recall is not None)),
+        gaps=None if gaps is False else Gaps(SHORTEST if gaps is True else timedelta(seconds=gaps)),
+        inject=None if inject is False else Injecting(InjectConfig.read(inject)),
+        steering=Steering(),
+        named_threads=NamedThreads(),
+        # What makes titles has the Observer keep them up, too.
+        suggested_titles=SuggestedTitles() if makes_titles or observation.thread_title else None,
+    )
+
+
+def _open_archive(options: MemoryOptions) -> SQLAlchemyArchive | None:
+    """Return the archive, if there is one; refuse options that need one."""
+    if options.archive is not None:
+        from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
+
+        given = options.archive
+        return given if isinstance(given, SQLAlchemyArchive) else SQLAlchemyArchive(given)
+    needs = {
+        "`scope` is 'resource'": options.scope == "resource",
+        "`evict` is True": options.evict,
+        "`buffering` is ServerBuffering()": isinstance(options.buffering, ServerBuffering),
+    }
+    for said, is_set in needs.items():
+        if is_set:
+            msg = f'{said} and there is no `archive`; set one, such as "sqlite:///memory.db"'
+            raise ConfigurationError(msg)
+    return None
+
+
+def _read_retrieval(options: MemoryOptions) -> RetrievalConfig | None:
+    """Return the settings of recall; `None` while it is off."""
+    if options.retrieval is False or options.retrieval == "auto":
+        return None  # the doors that bind the tool turn "auto" into True
+    config = RetrievalConfig.read(options.retrieval)
+    if options.archive is not None:
+        return config
+    logger.info(
+        "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
+    )
+    if config.has("scope") and config.scope == "resource":
+        msg = (
+            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
+            "of other threads; set `archive`, or pass 'thread'"
+        )
+        raise ConfigurationError(msg)
+    return config.change(scope="thread")
+
+
 def _resolve_limits(
-    given: Mapping[str, Any], budget: int | None
-) -> tuple[core.ObservationConfig, core.ReflectionConfig, Thresholds]:
+    options: MemoryOptions, budget: int | None
+) -> tuple[ObservationConfig, ReflectionConfig, Thresholds]:
     """Resolve the settings of both agents, and the limits, within a budget of tokens if any."""
-    observation: core.ObservationConfig
-    observation = as_config(ObservationConfig, "observation", given["observation"])
-    reflection: core.ReflectionConfig
-    reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
+    observation = ObservationConfig.read(options.observation)
+    reflection = ReflectionConfig.read(options.reflection)
     resolve = partial(
         resolve_thresholds,
-        share_token_budget=_shares_room(given, budget, observation, reflection),
+        share_token_budget=_shares_room(options, budget, observation, reflection),
         budget=budget,
-        deadline=float(given["deadline"]),
+        deadline=float(options.deadline),
     )
     if budget is not None:
         observation, reflection = split_budget(budget, observation, reflection, resolve)
@@ -374,20 +444,20 @@ def _resolve_limits(
     limits = replace(
         resolve(observation, reflection),
         observer_prompt="condensed" if is_small else "default",
-        observes=given["observation"] is not False,
+        observes=options.observation is not False,
     )
     return observation, reflection, limits
 
 
-def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int], Settings] | None:
+def _read_budget(options: MemoryOptions, settings: Settings) -> Callable[[int], Settings] | None:
     """Read a budget that is a part of the Actor's window: `None` for any other."""
-    if not isinstance(given["token_budget"], tuple):
+    if not isinstance(options.token_budget, tuple):
         return None
-    _, part = given["token_budget"]
+    _, part = options.token_budget
 
     def fit(window: int) -> Settings:
         budget = max(1, int(window * part))
-        observation, reflection, thresholds = _resolve_limits(given, budget)
+        observation, reflection, thresholds = _resolve_limits(options, budget)
         return replace(
             settings,
             observation=observation,
@@ -400,19 +470,19 @@ def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int]
 
 
 def _shares_room(
-    given: Mapping[str, Any],
+    options: MemoryOptions,
     budget: int | None,
-    observation: core.ObservationConfig,
-    reflection: core.ReflectionConfig,
+    observation: ObservationConfig,
+    reflection: ReflectionConfig,
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 
     A threshold that is given stays, where nothing else is said.
     """
-    if given["share_token_budget"] is not None:
-        return bool(given["share_token_budget"])
-    limits = (observation.message_tokens, reflection.observation_tokens)
-    return budget is not None and all(map(is_default, limits))
+    if options.share_token_budget is not None:
+        return options.share_token_budget
+    is_set = observation.has("message_tokens") or reflection.has("observation_tokens")
+    return budget is not None and not is_set
 
 
 def system_clock() -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
@@ -11,27 +11,18 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.adoption import observe_messages
-from langgraph_om.core.config import options as core
-from langgraph_om.core.config.options import DefaultNumber, check_count
+from langgraph_om.core.config.options import check_count
 from langgraph_om.core.effects import Requests, Tally, call_function
 from langgraph_om.core.record.record import write_log
 from langgraph_om.core.wire import Usage
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.options import read_options, with_defaults
+from langgraph_om.options import MemoryOptions, read_options
 from langgraph_om.runtime.executors import InlineBuffering
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import as_state
 
-_TAKEN_OVER: Final = (
-    *("token_counter", "message_time", "timezone", "deadline", "hooks", "on_debug_event", "clock"),
-    *("max_input_tokens", "messages_key"),
-)
-"""Options of the memory that hold for a summary too."""
-_QUIET: Final = {"continuation_hints": False}
-"""Options of features that a summary has no use for."""
 _NEVER: Final = 10**9
 """Tokens of a log that no summary has, so that it is not reflected."""
-_USUAL: Final = DefaultNumber(0.5)
 _CLOSED: Final = "closed conversation"
 """The thread's name in log lines and traces; nothing is kept of it."""
 
@@ -53,7 +44,7 @@ class Summary:
 
 def summarize(
     runner: StepRunner,
-    given: tuple[Any, Mapping[str, Any]],
+    options: MemoryOptions,
     conversation: Any,
     *,
     thread_id: str | None,
@@ -65,11 +56,11 @@ def summarize(
     """Observe a conversation with a memory that keeps nothing.
 
     Args:
-        given: The model and the options of the memory that is asked.
+        options: Those of the memory that is asked.
     """
     read = partial(_read_conversation, runner, conversation, thread_id, last_messages)
     messages = yield from call_function(read, "om_read")
-    reader = _build_reader(runner, given, extract, instruction)
+    reader = _build_reader(runner, options, extract, instruction)
     try:
         observed = observe_messages(reader, None, messages, _CLOSED, _without_thread(config))
         record = (yield from observed).record
@@ -110,43 +101,40 @@ def _read_conversation(
 
 def _build_reader(
     runner: StepRunner,
-    given: tuple[Any, Mapping[str, Any]],
+    options: MemoryOptions,
     extract: Mapping[str, Any] | None,
     instruction: str | None,
 ) -> StepRunner:
     """Return a runner with the same Observer that keeps nothing."""
-    model, options = given
     settings = runner.settings
     observing, reflecting = settings.configured or (settings.observation, settings.reflection)
-    changed: dict[str, Any] = {
-        **_reset_added(observing, core.ObservationConfig),
+    observation: dict[str, Any] = {
+        **{name: getattr(observing, name) for name in observing.model_fields_set},
+        "extract": extract,
+        "thread_title": False,
         "buffer_tokens": False,
         "block_after": None,
         **({} if instruction is None else {"instruction": instruction}),
-        **({} if extract is None else {"extract": extract}),
     }
-    reflection = replace(
-        cast("Any", reflecting),
-        **_reset_added(reflecting, core.ReflectionConfig),
-        observation_tokens=_NEVER,
-        block_after=None,
-        buffer_activation=_USUAL,
+    return read_options(
+        MemoryOptions(
+            options.model,
+            token_counter=options.token_counter,
+            message_time=options.message_time,
+            timezone=options.timezone,
+            deadline=options.deadline,
+            hooks=options.hooks,
+            on_debug_event=options.on_debug_event,
+            clock=options.clock,
+            max_input_tokens=options.max_input_tokens,
+            messages_key=options.messages_key,
+            observation=observation,
+            reflection={"model": reflecting.model, "observation_tokens": _NEVER},
+            continuation_hints=False,
+            buffering=InlineBuffering(),
+            on_error="raise",
+        )
     )
-    chosen = {
-        **{name: options[name] for name in _TAKEN_OVER if name in options},
-        **_QUIET,
-        "observation": replace(cast("Any", observing), **changed),
-        "reflection": reflection,
-        "buffering": InlineBuffering(),
-        "on_error": "raise",
-    }
-    return read_options(with_defaults(model, chosen))
-
-
-def _reset_added(config: Any, base: type) -> dict[str, Any]:
-    """Return the settings that features have added to a config of the core, switched off."""
-    own = {each.name for each in fields(cast("Any", base))}
-    return {each.name: each.default for each in fields(config) if each.name not in own}
 
 
 def _without_thread(config: RunnableConfig | None) -> RunnableConfig | None:

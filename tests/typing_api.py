@@ -20,14 +20,13 @@ from langgraph_om import (
     BackgroundBuffering,
     EstimatingCounter,
     InlineBuffering,
-    MemoryOptions,
     MemoryRecord,
     MemoryView,
     ObservationalMemory,
     ObservationalMemoryState,
     ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
+    RetrievalConfig,
     SearchHit,
     StepResult,
     Summary,
@@ -64,14 +63,14 @@ def construct(model: BaseChatModel) -> None:
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
-    shared: MemoryOptions = {"timezone": "Europe/Berlin", "gap_markers": True}
-    ObservationalMemory(model, **shared)
-    options: ObservationOptions = {"message_tokens": 20_000}
+    options = {"message_tokens": 20_000}
     ObservationalMemory(model, observation=options, retrieval={"scope": "thread"})
+    ObservationalMemory(model, retrieval=RetrievalConfig(scope="thread", inject={"top_k": 2}))
     ObservationalMemory(model, message_tokens=20_000)  # type: ignore[call-arg]
-    ObservationalMemory(model, observation={"messageTokens": 1})  # type: ignore[arg-type]
-    ObservationalMemory(model, reflection={"block_after": "1.2"})  # type: ignore[arg-type]
-    ObservationalMemory(model, retrieval={"scope": "user"})  # type: ignore[arg-type]
+    ObservationalMemory(model, deadline="5")  # type: ignore[arg-type]
+    ObservationConfig(messageTokens=1)  # type: ignore[call-arg]
+    ReflectionConfig(block_after="1.2")  # type: ignore[arg-type]
+    RetrievalConfig(scope="user")  # type: ignore[arg-type]
     ObservationalMemory(model, buffering=InlineBuffering())
     counter: TokenCounter = TiktokenCounter("o200k_base")
     assert_type(counter.count_text("text"), int)

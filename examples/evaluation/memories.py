@@ -37,8 +37,6 @@ from langgraph_om import (
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
-    ObservationOptions,
-    ReflectionOptions,
     create_memory_agent,
 )
 
@@ -306,8 +304,8 @@ def _observational(
         retrieval=setup.recall,
         archive=archive,
         token_budget=setup.prompt_tokens,
-        observation=cast("ObservationOptions", observation),
-        reflection=cast("ReflectionOptions", reflection),
+        observation=observation,
+        reflection=reflection,
         # Nobody speaks meanwhile: each buffered observation is there before the next session.
         buffering=InlineBuffering(),
         deadline=setup.deadline,

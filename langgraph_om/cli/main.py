@@ -54,8 +54,8 @@ def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
     )
     return ObservationalMemory(
         RunnableLambda(_refuse),  # so that no model's package has to be installed
-        observation=observation,  # type: ignore[arg-type]
-        reflection=reflection,  # type: ignore[arg-type]
+        observation=observation,
+        reflection=reflection,
         messages_key=args.messages_key,
         **options,
     )

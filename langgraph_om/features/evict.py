@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Annotated, Any, Self, cast
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
-from typing_extensions import TypedDict
 
-from langgraph_om.core.config.options import Hint, Preset
-from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
@@ -32,7 +29,7 @@ from langgraph_om.core.record.window import find_newest_human, select_observed
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Evicted, MemoryRecord
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive.archiving import (
     StepArchive,
     is_survivor,
@@ -42,28 +39,10 @@ from langgraph_om.features.archive.archiving import (
 from langgraph_om.features.archive.writer import ArchiveWriter, find_archive
 
 
-class EvictOptions(TypedDict, total=False):
-    """The option of eviction."""
-
-    evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether observed messages leave the conversation once the archive has them, so that
-    checkpoints stay small."""
-
-
 class Evicting:
     """Removes observed messages that the archive has."""
 
     name = "evict"
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `evict`."""
-        if setup.options["evict"] and setup.options["archive"] is None:
-            msg = (
-                "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
-            )
-            raise ConfigurationError(msg)
-        return cls() if setup.options["evict"] else None
 
     def take_out_resent(self, step: Step) -> EffectFlow[None]:
         """Take out what was removed before and has come back with a request."""

@@ -12,13 +12,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, TypeAdapter
-from typing_extensions import TypedDict
+from pydantic import TypeAdapter
 
-from langgraph_om.core.config.options import Hint
-from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.options import EXTRACTORS, refuse
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
@@ -64,7 +62,7 @@ class Extractor:
         """
         if self.schema is None:
             if not (self.instructions or "").strip():
-                msg = "with a value that has neither `instructions` nor a `schema`"
+                msg = "it has neither `instructions` nor a `schema`"
                 raise ValueError(msg)
             return TemplateForm("", str(self.instructions))
         return SchemaForm(self.schema, self.instructions)
@@ -77,43 +75,24 @@ def _read_extractor(given: Any) -> Extractor:
     return Extractor(instructions=given) if isinstance(given, str) else Extractor(schema=given)
 
 
-def _refuse_odd_values(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for name, given in (value or {}).items():
-        if not isinstance(name, str) or not name.isidentifier():
-            msg = f"in which {name!r} is no name"
-            raise ValueError(msg)
+def read_wanted(given: Mapping[str, Any] | None) -> dict[str, Extractor]:
+    """Return the values of the option `observation.extract`, by name.
+
+    Raises:
+        ConfigurationError: When a value cannot be read.
+    """
+    wanted = {name: _read_extractor(each) for name, each in (given or {}).items()}
+    for name, each in wanted.items():
+        if not name.isidentifier():
+            because = f", in which {name!r} is not an identifier"
+            refuse("observation.extract", given, EXTRACTORS, because)
         try:
-            _ = _read_extractor(given).form
-        except ConfigurationError as error:
+            _ = each.form
+        except ValueError as error:
             reason = str(error).partition("; pass")[0]  # what to pass stands in the hint
-            msg = f"in which {name!r} cannot be read: {reason}"
-            raise ValueError(msg) from error
-    return value
-
-
-Extractors = Annotated[
-    Mapping[str, Any] | None,
-    AfterValidator(_refuse_odd_values),
-    Hint(
-        "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), "
-        "instructions or Extractor(...), or None"
-    ),
-]
-
-
-class ExtractOptions(TypedDict, total=False):
-    """The key of the option `observation` for values."""
-
-    extract: Extractors
-    """Values that a second question takes out of what is observed, by name: a schema, instructions
-    for a text, or an `Extractor` with both."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractConfig:
-    """The same as a field of `ObservationConfig`."""
-
-    extract: Mapping[str, Any] | None = None
+            because = f", in which {name!r} cannot be read: {reason}"
+            refuse("observation.extract", given, EXTRACTORS, because)
+    return wanted
 
 
 class Extract:
@@ -121,14 +100,8 @@ class Extract:
 
     name = EXTRACT
 
-    def __init__(self, wanted: Mapping[str, Any]) -> None:
-        self._wanted = {name: _read_extractor(given) for name, given in wanted.items()}
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `observation.extract`."""
-        wanted = _read_wanted(setup.observation)
-        return cls(wanted) if wanted else None
+    def __init__(self, wanted: Mapping[str, Extractor]) -> None:
+        self._wanted = wanted
 
     def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[AskedValue]:
         """Return the values; other threads ask for their own."""
@@ -170,12 +143,6 @@ class Extract:
             if errors:
                 events.append(info.event("extracted", at, name=name, error=errors[-1]))
         return events
-
-
-def _read_wanted(config: Any) -> Mapping[str, Any]:
-    """Return the values by name, from the settings of the Observer."""
-    wanted: Mapping[str, Any] | None = config.extract
-    return wanted or {}
 
 
 def _write_entry(answer: ValueAnswer, *, is_whole: bool) -> Extraction:
@@ -220,8 +187,8 @@ def read_extracted(
     runner: StepRunner, state: Any, kind: type[KindT], name: str | None
 ) -> KindT | None:
     """Return a value of a state's memory as an object of its schema."""
-    given = _read_wanted(runner.settings.observation)
-    wanted = {key: _read_extractor(each).schema or str for key, each in given.items()}
+    extractors = read_wanted(runner.settings.observation.extract)
+    wanted = {key: each.schema or str for key, each in extractors.items()}
     names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
     if len(names) != 1:
         known = ", ".join(sorted(wanted)) or "none"

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, HumanMessage
-from pydantic import Field
-from typing_extensions import TypedDict
 
-from langgraph_om.core.config.options import Hint, Preset
-from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import describe_duration
 from langgraph_om.core.observe.transcript import TimedMessage, format_weekday, to_local
 from langgraph_om.core.record.window import Window
@@ -25,19 +22,6 @@ _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 
 
-class GapOptions(TypedDict, total=False):
-    """The option of gap markers."""
-
-    gap_markers: Annotated[
-        bool | Annotated[float, Field(ge=60, allow_inf_nan=False)],
-        Hint("True, False, or the shortest pause in seconds, 60 or more"),
-        Preset(value=False),
-    ]
-    """Whether pauses of ten minutes or more are told to Actor and Observer: a flag, or the
-    shortest pause in seconds. The line stands before the user message that follows, such as `[2
-    days later: Mon, May 4, 2026, 09:12]`."""
-
-
 class Gaps:
     """Shows a line before user messages that follow a pause."""
 
@@ -45,14 +29,6 @@ class Gaps:
 
     def __init__(self, shortest: timedelta = SHORTEST) -> None:
         self._shortest = shortest
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `gap_markers`."""
-        given = setup.options["gap_markers"]
-        if given is False:
-            return None
-        return cls() if given is True else cls(timedelta(seconds=given))
 
     @property
     def job_settings(self) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Annotated, Any, NotRequired, Unpack, cast, get_type_hints, overload
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from langchain.agents import AgentState
@@ -50,9 +50,7 @@ from langgraph_om.memory import (
     check_memory,
     runner_of,
 )
-from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import name_actor
-from langgraph_om.options import MemoryOptions
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
@@ -128,26 +126,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = _AgentMemoryState
     transformers = (InternalCallTransformer, MemoryTransformer)
-
-    @overload
-    def __init__(
-        self,
-        memory: ObservationalMemory | None = None,
-        *,
-        replaces: str | None = None,
-        as_node: bool = False,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        memory: None = None,
-        *,
-        replaces: str | None = None,
-        as_node: bool = False,
-        model: ModelValue | None = None,
-        **options: Unpack[MemoryOptions],
-    ) -> None: ...
 
     def __init__(
         self,

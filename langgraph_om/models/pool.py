@@ -17,7 +17,6 @@ from langgraph_om.core.config.options import (
     REFLECTOR_SETTINGS,
     ObservationConfig,
     ReflectionConfig,
-    is_default,
 )
 from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.content.parts import Attachment, is_profiled
@@ -270,8 +269,8 @@ def choose_models(
         },
         settings={
             **{role.name: Sampling(role.settings, {}) for role in roles},
-            "observer": _sampling(OBSERVER_SETTINGS, observing.model_settings),
-            "reflector": _sampling(REFLECTOR_SETTINGS, reflecting.model_settings),
+            "observer": _sampling(OBSERVER_SETTINGS, observing),
+            "reflector": _sampling(REFLECTOR_SETTINGS, reflecting),
         },
     )
     if is_checked:
@@ -310,6 +309,8 @@ def _first(*models: object) -> Any:
     return next((model for model in models if model is not None), ACTORS_OWN)
 
 
-def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampling:
+def _sampling(
+    defaults: Mapping[str, Any], config: ObservationConfig | ReflectionConfig
+) -> Sampling:
     """Return a role's settings; what was left out is not asked for by the user."""
-    return Sampling(defaults, {} if is_default(settings) else settings)
+    return Sampling(defaults, config.model_settings if config.has("model_settings") else {})

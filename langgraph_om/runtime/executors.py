@@ -17,12 +17,10 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
-from langgraph_om.core.config.options import Hint, Rule, check_count, check_number
+from langgraph_om.core.config.options import check_count, check_number, check_seconds
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
@@ -123,7 +121,6 @@ class ForgettingExecutor(Executor, Protocol):
 logger = logging.getLogger("langgraph_om")
 
 _KEPT_RESULTS = 1024
-_check_patience = Rule[float](Annotated[float, Field(ge=0), Hint("seconds, 0 or more")]).check
 
 
 @dataclass(eq=False)
@@ -168,7 +165,7 @@ class BackgroundBuffering(ForgettingExecutor):
     def __init__(self, workers: int = 32, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
         self._workers = check_count("workers", workers)
         self._queue = check_number("queue", queue)
-        self._exit_timeout = _check_patience("exit_timeout", exit_timeout)
+        self._exit_timeout = check_seconds("exit_timeout", exit_timeout, allows_zero=True)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self.is_closed = False
         """Whether no more jobs are taken."""

@@ -173,7 +173,7 @@ def test_values_follow_a_fork() -> None:
     ("extract", "said"),
     [
         ({"profile": int}, "describes no object"),
-        ({"my profile": Profile}, "'my profile' is no name"),
+        ({"my profile": Profile}, "'my profile' is not an identifier"),
         ([Profile], "observation.extract"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_role_that_may_not_make_tables_uses_those_of_another(
         ({"message_token": 5}, r"pass observation=\{'message_tokens': 5\}"),
         ({"messageTokens": 5}, r"pass observation=\{'message_tokens': 5\}"),
         ({"tokenBudget": 5}, "pass token_budget=5"),
-        ({"observation": {"messageTokens": 5}}, "pass 'message_tokens'"),
+        ({"observation": {"messageTokens": 5}}, "pass observation={'message_tokens': "),
         ({"token_budget": 100}, "`token_budget` is 100"),
         ({"hooks": {"before_observation": lambda _: None}}, "a function of two arguments"),
         ({"hooks": {"on_observation_end": lambda: None}}, "a function of one mapping"),

@@ -1,15 +1,14 @@
-"""What stands below the keys of a mapping, and that its config class has the same keys."""
+"""What stands below the options of a group."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any
 
 
 def read_keys(kind: Any) -> dict[str, str]:
-    """Return what stands below each key of a TypedDict, as one line."""
+    """Return what stands below each option of a class, as one line."""
     (made,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(made, ast.ClassDef)
     found = {}
@@ -18,9 +17,3 @@ def read_keys(kind: Any) -> dict[str, str]:
             assert isinstance(key.target, ast.Name)
             found[key.target.id] = " ".join(str(ast.literal_eval(text.value)).split())
     return found
-
-
-def assert_same(config: type[Any], mapping: Any) -> None:
-    """See that a config has the keys of its mapping, of the same types, each with a sentence."""
-    assert get_type_hints(config) == get_type_hints(mapping)
-    assert [entry.name for entry in fields(config)] == [*read_keys(mapping)]

@@ -5,17 +5,15 @@ cd tests && python -m support.option_tables     # after an option or its sentenc
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from langgraph_om import ObservationConfig, ObservationOptions, ReflectionConfig, ReflectionOptions
-from langgraph_om.core.config.options import presets_of
+from langgraph_om import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.options import Group
 from langgraph_om.options import MemoryOptions
+from support.docstrings import read_keys
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 _NESTED = ("observation", "reflection")
@@ -47,51 +45,35 @@ _END = re.compile(r"(?<=\.) (?=[A-Z`])")
 """Between two sentences."""
 
 
-def sentences_of(kind: Any) -> dict[str, str]:
-    """Return the first sentence under each key of a `TypedDict` and of those that it is made of."""
-    told: dict[str, str] = {}
-    for base in getattr(kind, "__orig_bases__", ()):
-        if getattr(base, "__annotations__", None):
-            told |= sentences_of(base)
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for key, text in zip(body.body, body.body[1:], strict=False):
-        if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
-            assert isinstance(key.target, ast.Name)
-            assert isinstance(text.value, ast.Constant)
-            told[key.target.id] = _END.split(" ".join(str(text.value.value).split()))[0]
-    return told
-
-
 def write_table(defaults: Mapping[str, Any], sentences: Mapping[str, str]) -> str:
     """Return a table of options: name, default, and what it means."""
     rows = ["| option | default | meaning |", "|---|---|---|"]
     for name, default in defaults.items():
         value = _INSTEAD.get(name) or f"{default!r}".replace("'", '"').removesuffix(".0")
         more = f" ([more]({_MORE[name]}))" if name in _MORE else ""
-        sentence = sentences[name].replace("|", "\\|")
+        sentence = _END.split(sentences[name])[0].replace("|", "\\|")
         rows.append(f"| `{name}` | `{value}` | {sentence}{more} |")
     return "\n".join(rows)
 
 
-def defaults_of(config: Any, kind: Any) -> dict[str, Any]:
-    """Return the default of each key of a nested option."""
-    made = config()
-    return {name: getattr(made, name) for name in get_type_hints(kind)}
+def list_options(kind: type[Group]) -> dict[str, Any]:
+    """Return the options of a group that stand in its table, with their defaults."""
+    fields = kind.model_fields.items()
+    return {
+        name: field.get_default(call_default_factory=True, validated_data={})
+        for name, field in fields
+        if name not in _NESTED and (kind, name) != (MemoryOptions, "model")
+    }
 
 
 def tables() -> dict[str, str]:
     """Return the text of each table by its name on the page."""
-    own = {name: value for name, value in presets_of(MemoryOptions).items() if name not in _NESTED}
-    return {
-        "memory": write_table(own, sentences_of(MemoryOptions)),
-        "observation": write_table(
-            defaults_of(ObservationConfig, ObservationOptions), sentences_of(ObservationOptions)
-        ),
-        "reflection": write_table(
-            defaults_of(ReflectionConfig, ReflectionOptions), sentences_of(ReflectionOptions)
-        ),
+    kinds = {
+        "memory": MemoryOptions,
+        "observation": ObservationConfig,
+        "reflection": ReflectionConfig,
     }
+    return {name: write_table(list_options(kind), read_keys(kind)) for name, kind in kinds.items()}
 
 
 def fill_in(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from langgraph_om import ObservationConfig, ReflectionConfig, Thresholds
-from langgraph_om.core.config.thresholds import as_config, resolve_thresholds
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel()
@@ -17,8 +17,8 @@ def thresholds(
     **options: Any,
 ) -> Thresholds:
     return resolve_thresholds(
-        as_config(ObservationConfig, "observation", observation),
-        as_config(ReflectionConfig, "reflection", reflection),
+        ObservationConfig.read(observation),
+        ReflectionConfig.read(reflection),
         **options,
     )
 

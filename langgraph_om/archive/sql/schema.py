@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
-from pydantic import Field
 from sqlalchemy import (
     DOUBLE_PRECISION,
     BigInteger,
@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator
 
-from langgraph_om.core.config.options import Hint, Rule
+from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.search import JOINERS
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
@@ -101,9 +101,7 @@ def store_moment(value: datetime | None) -> int | None:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
-check_span = Rule[float](
-    Annotated[float, Field(ge=0, allow_inf_nan=False), Hint("seconds, 0 or more")]
-).check
+check_span = partial(check_seconds, allows_zero=True)
 
 
 def check_name(option: str, value: object) -> None:

@@ -1,30 +1,34 @@
-"""What a user may set of observation, reflection and recall: what each setting means and allows.
+"""The groups of options, one class each: what each option means, allows and is if left out.
 
-Rules stand beside the fields, as annotations. A rule is a type as pydantic reads it, with a hint:
-`Annotated[int, Field(ge=1), Hint("a whole number of tokens, 1 or more")]`. Values are checked
-strictly (`True` is no number) and kept as they were given.
+A group is passed as its class or as a mapping with the same keys. pydantic checks its values
+strictly (`True` is not a number). The memory's own options are in `langgraph_om/options.py`.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, cached_property
-from string import Template
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_args, get_type_hints
-
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    TypeVar,
+    get_args,
+    get_type_hints,
 )
-from typing_extensions import TypedDict
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+from typing_extensions import TypedDict, is_typeddict
+
+from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -33,175 +37,233 @@ _MAX_SHOWN = 600
 """How many characters of a wrong value its error shows."""
 
 
+# --- How a group is read, and what is said of a mistake ------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What to pass instead, the end of an error; `$message_tokens` stands for that option."""
+    """What to pass instead, the end of an option's error."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Takes:
-    """The type that a value is checked by, where it is wider than the one that editors are told."""
+class Group(BaseModel):
+    """The base of all groups of options."""
 
-    kind: Any
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+        defer_build=True,
+        protected_namespaces=(),
+    )
+    path: ClassVar[str] = ""
+    """The option that takes the group, such as `retrieval.inject`."""
 
+    if not TYPE_CHECKING:  # type checkers and editors are to see the options
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """The value of an option that is left out."""
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise _explain(type(self), given, error) from None
 
-    value: Any
-
-
-class Rule(Generic[T]):
-    """What a value has to be.
-
-    Args:
-        annotation: A type; as `Annotated` with a `Hint` that ends its errors, and with `Takes`
-            where another type is checked.
-    """
-
-    def __init__(self, annotation: Any) -> None:
-        taken = [data for data in get_args(annotation)[1:] if isinstance(data, Takes)]
-        if taken:
-            _, *metadata = get_args(annotation)
-            annotation = Annotated[(taken[0].kind, *metadata)]
-        self._annotation = annotation
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._annotation)  # made when first needed: it takes its time
-
-    def check(self, option: str, value: T, beside: Mapping[str, Any] | None = None) -> T:
-        """Refuse a value that the rule does not allow; return it as it was given.
-
-        Args:
-            beside: The values of the same config by name, for rules that relate several.
+    @classmethod
+    def read(cls, given: object) -> Self:
+        """Return a group that is given as such or as a mapping; its defaults for anything else.
 
         Raises:
-            ConfigurationError: When the rule does not allow it.
+            ConfigurationError: When it has an unknown key, or a value that is not allowed.
         """
-        try:
-            self._adapter.validate_python(value, strict=True, context=beside)
-        except ValidationError as error:
-            hints = [data.text for data in get_args(self._annotation) if isinstance(data, Hint)]
-            hint = Template(hints[-1]).safe_substitute(beside or {})
-            whole = repr(value)
-            shown = whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
-            problems = error.errors(include_url=False, include_input=False)
-            # The text of a `ValueError` that a rule of ours raises.
-            reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
-            because = next((f", {reason}" for reason in reasons if reason), "")
-            msg = f"`{option}` is {shown}{because}; pass {hint}"
-            raise ConfigurationError(msg) from None
-        return value
+        if isinstance(given, cls):
+            return given
+        return cls(**(given if isinstance(given, Mapping) else {}))
+
+    def has(self, option: str) -> bool:
+        """Return whether an option was set, be it to its default."""
+        return option in self.model_fields_set
+
+    def change(self, **options: Any) -> Self:
+        """Return the group with other values, which are not checked."""
+        return self.model_copy(update=options)
 
 
-@cache
-def rules_of(kind: type) -> Mapping[str, Rule[Any]]:
-    """Return the rules that stand beside the fields of a class, by the fields' names."""
-    annotations = get_type_hints(kind, include_extras=True)
-    return {name: Rule(annotation) for name, annotation in annotations.items()}
+def _explain(
+    kind: type[Group], given: Mapping[str, Any], error: ValidationError
+) -> ConfigurationError:
+    """Return the error that names an option, its value and what to pass."""
+    problems = error.errors(include_url=False, include_input=False)
+    problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+    known, hints = list(kind.model_fields), get_type_hints(kind, include_extras=True)
+    names, hint = list[str](), ""
+    value: Any = given
+    for name in map(str, problem["loc"]):
+        value = value.get(name)
+        if name not in known:
+            place = ".".join(filter(None, [kind.path, *names]))
+            return _explain_unknown(place, name, value, known)
+        names.append(name)
+        hint = next((each.text for each in get_args(hints[name]) if isinstance(each, Hint)), hint)
+        inner = get_args(hints[name])[:1]
+        if not inner or not is_typeddict(inner[0]) or not isinstance(value, Mapping):
+            break
+        hints = get_type_hints(inner[0], include_extras=True)
+        known = list(hints)
+    # The text of a `ValueError` that a rule of ours raises.
+    reasons = [str(each.get("ctx", {}).get("error", "")) for each in problems]
+    because = next((f", {reason}" for reason in reasons if reason), "")
+    return _write(".".join(filter(None, [kind.path, *names])), value, hint, because)
 
 
-@cache
-def presets_of(kind: type) -> Mapping[str, Any]:
-    """Return the values of options that are left out, by name, in the order of the table.
+def _explain_unknown(place: str, name: str, value: object, own: list[str]) -> ConfigurationError:
+    """Return the error of an option that does not exist, with the one that was probably meant.
 
     Args:
-        kind: A `TypedDict` with a `Preset` beside each key.
+        place: The group that it was given in; empty for the memory itself.
+        own: The names of that group.
     """
-    presets: dict[str, Any] = {}
-    for name, annotation in get_type_hints(kind, include_extras=True).items():
-        preset = next(data for data in get_args(annotation)[1:] if isinstance(data, Preset))
-        presets[name] = preset.value
-    return presets
+    said = f"`{name}` is not an option of ObservationalMemory; pass"
+    if place:
+        said = f"`{place}` has the unknown key {name!r}; pass"
+    if "extra" in own and find_near(name, own) is None:
+        way = _write_call([*place.split("."), "extra", name], value)
+        return ConfigurationError(f"{said} {way} to send it to the model's client")
+    near = {at: found for at, names in _list_names().items() if (found := find_near(name, names))}
+    best = find_near(name, near.values())
+    places = (
+        [place] if best and near.get(place) == best else [at for at in near if near[at] == best]
+    )
+    ways = " or ".join(
+        _write_call([*filter(None, at.split(".")), near[at]], value) for at in places
+    )
+    return ConfigurationError(f"{said} {ways or 'one of ' + ', '.join(own)}")
 
 
-def check_fields(kind: type, values: Mapping[str, Any], form: str) -> None:
-    """Refuse values that the rules of a class do not allow.
+def _list_names() -> dict[str, list[str]]:
+    """Return the options of each group that is defined, by the group's path."""
+    names: dict[str, list[str]] = {}
+    for kind in Group.__subclasses__():
+        names[kind.path] = list(kind.model_fields)
+        if "model_settings" in names[kind.path]:
+            names[f"{kind.path}.model_settings"] = list(ModelSettings.__annotations__)
+    return names
 
-    Args:
-        form: How an error names a field, such as `observation.{}`.
+
+def _write_call(path: list[str], value: object) -> str:
+    """Write an option as an argument: `deadline=5`, or `observation={'message_tokens': 5}`."""
+    written = _shorten(value)
+    for name in reversed(path[1:]):
+        written = f"{{{name!r}: {written}}}"
+    return f"{path[0]}={written}"
+
+
+def find_near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that another one was probably meant to be."""
+    known = list(known)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    near = [found for said in (snake, name) for found in get_close_matches(said, known, 1, 0.75)]
+    return near[0] if near else None
+
+
+def refuse(option: str, value: object, hint: str, because: str = "") -> NoReturn:
+    """Raise the error that names an option, its value and what to pass.
 
     Raises:
-        ConfigurationError: For the first value that is not allowed.
+        ConfigurationError: Always.
     """
-    rules = rules_of(kind)
-    for name, value in values.items():
-        rules[name].check(form.format(name), value, values)
+    raise _write(option, value, hint, because)
 
 
-def find_near(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
-    """Return the known name that another one was probably meant to be."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    near = get_close_matches(snake, list(known), n=1, cutoff=0.75)
-    return near[0] if near else next(iter(get_close_matches(name, list(known), 1, 0.75)), None)
+def _write(option: str, value: object, hint: str, because: str) -> ConfigurationError:
+    return ConfigurationError(f"`{option}` is {_shorten(value)}{because}; pass {hint}")
 
 
-Tokens = Annotated[int, Field(ge=1), Hint("a whole number of tokens, 1 or more")]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Hint("a number of seconds above 0")]
-Flag = Annotated[bool, Hint("True or False")]
-Text = Annotated[str | None, Hint("a text or None")]
-
-check_tokens = Rule[int](Tokens).check
-check_count = Rule[int](Annotated[int, Field(ge=1), Hint("a whole number, 1 or more")]).check
-check_number = Rule[int](Annotated[int, Field(ge=0), Hint("a whole number, 0 or more")]).check
-check_seconds = Rule[float](Seconds).check
-check_flag = Rule[bool](Flag).check
+def _shorten(value: object) -> str:
+    whole = repr(value)
+    return whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
 
 
-# What holds where the user sets nothing, and how that is told from the same value set by hand.
+# --- Arguments of methods ------------------------------------------------------------------------
 
+
+def check_number(option: str, value: int, least: int = 0) -> int:
+    """Refuse what is not a whole number, or too small; return it.
+
+    Raises:
+        ConfigurationError: For anything else.
+    """
+    if type(value) is not int or value < least:
+        refuse(option, value, f"a whole number, {least} or more")
+    return value
+
+
+def check_count(option: str, value: int) -> int:
+    """Refuse what is not a whole number of 1 or more; return it.
+
+    Raises:
+        ConfigurationError: For anything else.
+    """
+    return check_number(option, value, 1)
+
+
+def check_seconds(option: str, value: float, *, allows_zero: bool = False) -> float:
+    """Refuse what is not a number of seconds; return it.
+
+    Raises:
+        ConfigurationError: For anything else.
+    """
+    is_number = type(value) in (int, float) and math.isfinite(value)
+    if not is_number or value < 0 or (value == 0 and not allows_zero):
+        refuse(option, value, "seconds, 0 or more" if allows_zero else "seconds above 0")
+    return value
+
+
+def check_flag(option: str, value: bool) -> bool:  # noqa: FBT001 it is what is checked
+    """Refuse what is neither True nor False; return it.
+
+    Raises:
+        ConfigurationError: For anything else.
+    """
+    if not isinstance(value, bool):
+        refuse(option, value, "True or False")
+    return value
+
+
+# --- Types of options ----------------------------------------------------------------------------
+
+
+def one_of(words: Any) -> Hint:
+    """Return the hint for one of several words, a `Literal`."""
+    return Hint(f"one of {', '.join(map(repr, get_args(words)))}")
+
+
+def _refuse_numbers(value: object) -> object:
+    if value is not False:  # 0 equals it
+        raise ValueError
+    return value
+
+
+Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
+"""`False`, and not 0."""
+Tokens = Annotated[int, Field(ge=1)]
+_WHOLE_TOKENS = Hint("a whole number of tokens, 1 or more")
+_TEXT = Hint("a text or None")
+FLAG = Hint("True or False")
+_Count = Annotated[int, Field(ge=0, le=20)]
+
+EXTRACTORS: Final = (
+    "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), instructions or "
+    "Extractor(...), or None"
+)
+
+PromptVariant = Literal["default", "condensed"]
 
 ACTORS_OWN = "default"
 """What stands for the model of memory when none is named: the Actor's own."""
 DEFAULT_MODEL = "google/gemini-flash-lite-latest"
 """The model of memory when none is named and no Actor is known: an alias, which does not age."""
-
-
-class Default:
-    """Marks a value that the user left out; it equals the same value without the mark.
-
-    The mark is part of the value, so `dataclasses.replace` keeps it.
-    """
-
-
-class DefaultNumber(Default, float):
-    """A number that the user left out."""
-
-
-class DefaultCount(Default, int):
-    """A whole number that the user left out."""
-
-
-class DefaultText(Default, str):
-    """A text that the user left out."""
-
-    __slots__ = ()
-
-
-class DefaultSettings(Default, dict[str, Any]):
-    """A mapping of settings that the user left out."""
-
-
-def is_default(value: object) -> bool:
-    """Return whether the user left a value out."""
-    return isinstance(value, Default)
-
-
-OBSERVER_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0.3,
-    "max_output_tokens": 100_000,
-}
-"""What the Observer's model is sent where the user sets nothing and its profile says it takes."""
-
-REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0,
-    "max_output_tokens": 100_000,
-}
-"""What the Reflector's model is sent where the user sets nothing and its profile says it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +280,14 @@ class Role:
     """What is sent with each call, as `model_settings`."""
 
 
-# Options as mappings: what each key takes and means. The classes further down have the same keys,
-# with the values of those that are left out.
-
-
-PromptVariant = Literal["default", "condensed"]
+# --- The groups ----------------------------------------------------------------------------------
 
 
 class ModelSettings(TypedDict, total=False):
-    """What may be sent with each call of a model, the option `model_settings`."""
+    """The option `model_settings`; a setting that is `None` is not sent."""
 
     temperature: Annotated[
-        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
-        Hint("a number, 0 or more, or None to send nothing"),
+        Annotated[float, Field(ge=0)] | None, Hint("a number, 0 or more, or None to send nothing")
     ]
     """How freely the model chooses its words."""
     max_output_tokens: Annotated[
@@ -252,206 +309,158 @@ class ModelSettings(TypedDict, total=False):
     """Keyword arguments for the model's client, sent as they are."""
 
 
-# Settings that are a ratio of a threshold, or tokens: what they come down to.
-#
-# Each function raises `ValueError` for what cannot be meant, and so serves as a rule, too.
+ModelSettings.__pydantic_config__ = Group.model_config  # type: ignore[attr-defined]
+
+OBSERVER_SETTINGS: Final[ModelSettings] = {"temperature": 0.3, "max_output_tokens": 100_000}
+"""What the Observer's model is sent if the user sets nothing and its profile says it takes it."""
+REFLECTOR_SETTINGS: Final[ModelSettings] = {"temperature": 0, "max_output_tokens": 100_000}
+"""The same for the Reflector's model."""
+_SETTINGS = Hint("a mapping such as {'temperature': 0.3}")
 
 
-_MIN_KEPT = 1000
-"""Fewer tokens are no retention floor that can be set."""
+class ObservationConfig(Group):
+    """Settings of the Observer; a mapping with the same keys works as well."""
 
+    path: ClassVar[str] = "observation"
 
-def interval_tokens(interval: float, threshold: int) -> int:
-    """Return the tokens of an interval: a fraction in (0, 1), or tokens below the threshold.
-
-    Raises:
-        ValueError: When it is neither.
-    """
-    is_fraction = 0 < interval < 1
-    tokens = round(threshold * interval) if is_fraction else _whole(interval)
-    if not 0 < tokens < threshold:
-        raise ValueError(f"that is {tokens} tokens" if is_fraction else "")
-    return tokens
-
-
-def kept_tokens(activation: float, threshold: int) -> int:
-    """Return the tokens that stay: what a ratio in (0, 1] leaves, or 1000 or more.
-
-    Raises:
-        ValueError: When it is neither, or not below the threshold.
-    """
-    if 0 < activation <= 1:
-        return round(threshold * (1 - activation))
-    if not _MIN_KEPT <= activation < threshold:
-        raise ValueError
-    return _whole(activation)
-
-
-def block_tokens(block_after: float, threshold: int) -> int:
-    """Return the tokens of a limit: a multiplier in (1, 2), or tokens above the threshold.
-
-    Raises:
-        ValueError: When it is neither.
-    """
-    if 1 < block_after < 2:  # noqa: PLR2004 the bound is the rule
-        return max(threshold + 1, round(threshold * block_after))
-    if block_after <= threshold:
-        raise ValueError
-    return _whole(block_after)
-
-
-def _whole(tokens: float) -> int:
-    if tokens != int(tokens):
-        raise ValueError
-    return int(tokens)
-
-
-def allowed_by(resolve: Callable[[float, int], int]) -> AfterValidator:
-    """Return the rule that a value can be resolved, with the threshold that stands beside it."""
-
-    def check(value: float, info: ValidationInfo) -> float:
-        beside = info.context or {}
-        resolve(value, beside.get("message_tokens") or beside["observation_tokens"])
-        return value
-
-    return AfterValidator(check)
-
-
-# --- Rules ---------------------------------------------------------------------------------------
-
-
-def one_of(words: Any) -> Hint:
-    """Return the hint for one of several words, a `Literal`."""
-    return Hint(f"one of {', '.join(map(repr, get_args(words)))}")
-
-
-def _refuse_numbers(value: object) -> object:
-    if value is not False:  # 0 equals it
-        raise ValueError
-    return value
-
-
-Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
-"""`False`, and not 0."""
-
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
-
-
-# --- The keys, and the classes with the values of those that are left out -----------------------
-
-
-class ObservationOptions(TypedDict, total=False):
-    """The keys of the option `observation`, as a mapping."""
-
-    model: Any
-    """The Observer's model; not together with the top-level `model`."""
-    instruction: Text
-    """Added at the end of the Observer's system prompt."""
-    message_tokens: Tokens
-    """Tokens of unobserved messages at which they are observed."""
-    max_tokens_per_batch: Tokens
-    """Tokens of one batch when several threads are observed at once (resource scope)."""
-    model_settings: _Settings
-    """Settings sent with each call, where the model takes them: `temperature`,
-    `max_output_tokens`, `thinking_budget` (Gemini 2.5) and `extra`. `extra` is a mapping for
-    the model's client. A setting that is left out has its default, and `None` is not sent. A
-    chat model object gets only the settings that are given."""
+    model: Any = None
+    """The Observer's model. Leave it out if you pass one model for all of memory."""
+    instruction: Annotated[str | None, _TEXT] = None
+    """Your text at the end of the Observer's system prompt."""
+    message_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 30_000
+    """How many tokens of recent messages there are before the Observer turns them into
+    observations."""
+    max_tokens_per_batch: Annotated[Tokens, _WHOLE_TOKENS] = 10_000
+    """How many tokens of other threads' messages one question to the Observer holds, with
+    `scope="resource"`."""
+    model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
+        default_factory=OBSERVER_SETTINGS.copy
+    )
+    """Settings sent with each call of the model: `temperature`, `max_output_tokens`,
+    `thinking_budget` (Gemini 2.5), and `extra`, a mapping for the model's client. A setting that
+    you leave out has its default, and `None` sends nothing. A chat model that you pass as an
+    object is sent only the settings you pass."""
     buffer_tokens: Annotated[
-        Annotated[_Number, allowed_by(interval_tokens)] | Off,
-        Hint(
-            "a fraction in (0, 1), a token count below `message_tokens` ($message_tokens), or False"
-        ),
-    ]
-    """Interval of background observation: tokens, or a fraction of `message_tokens`; `False`:
-    off."""
+        int | float | Off,
+        Hint("a fraction in (0, 1), a number of tokens below `message_tokens`, or False"),
+    ] = 0.2
+    """After how many new tokens the Observer runs in the background, as a number or a fraction of
+    `message_tokens`; `False` turns background work off, for the Reflector too."""
     buffer_activation: Annotated[
-        _Number,
-        allowed_by(kept_tokens),
-        Hint(
-            "a ratio in (0, 1] to remove, or a token count to keep, 1000 or more and below "
-            "`message_tokens` ($message_tokens)"
-        ),
-    ]
-    """How much an activation removes (a ratio), or how many tokens it keeps (1000 or more)."""
+        int | float,
+        Hint("a ratio in (0, 1] to remove, or a number of tokens to keep, 1000 or more"),
+    ] = 0.8
+    """How much of the recent messages leaves the prompt at the threshold: a ratio, or the number
+    of tokens that stay (1,000 or more)."""
     block_after: Annotated[
-        Annotated[_Number, allowed_by(block_tokens)] | None,
-        Hint("a multiplier in (1, 2), or a token count above the threshold ($message_tokens)"),
-    ]
-    """Where a turn begins to wait for the Observer: a multiplier in (1, 2), or tokens; `None`
-    is 1.2."""
+        int | float | None,
+        Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
+    ] = None
+    """The size of the recent messages at which a turn waits for the Observer: a multiple of
+    `message_tokens` between 1 and 2, or tokens; `None` is 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
-    ]
-    """Tokens of earlier observations that the Observer is shown: 0 for none, `False` for all.
-    `None`: a tenth of `message_tokens`, but 500 to 1500. Half of them are for items that share
-    words with the messages."""
+    ] = None
+    """How many tokens of earlier observations the Observer sees: 0 for none, `False` for all,
+    `None` for a tenth of `message_tokens`, but 500 to 1,500. Half of them go to observations that
+    share words with the messages."""
     activate_after_idle: Annotated[
-        Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
+        Annotated[int | float, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for the provider's cache, or None"),
-    ]
-    """Seconds of a pause after which the next turn puts prepared observations into the log. The
-    provider's cache of the prompt is gone by then, so a change costs nothing. `"auto"`: as long as
-    the cache of the provider that answered last keeps a prompt. The same is done once another
-    provider answers. `None`: only at the threshold."""
+    ] = None
+    """How many seconds a pause lasts before the next turn uses prepared observations without
+    waiting for the threshold. The provider's cache of the prompt is gone by then, so the change
+    costs nothing. `"auto"`: as long as the last provider's cache keeps a prompt. Observations are
+    also used as soon as another provider answers. `None`: only at the threshold."""
+    extract: Annotated[Mapping[str, Any] | None, Hint(EXTRACTORS)] = None
+    """Values to extract from the messages by a second question, by name: a schema, instructions
+    for a text, or an `Extractor` with both."""
+    thread_title: Annotated[bool, FLAG] = False
+    """Whether the Observer suggests a title for the thread whenever it observes. The memory's own
+    `thread_title` asks for one after the first answer too."""
 
 
-class ReflectionOptions(TypedDict, total=False):
-    """The keys of the option `reflection`, as a mapping."""
+class ReflectionConfig(Group):
+    """Settings of the Reflector; a mapping with the same keys works as well."""
 
-    model: Any
-    """The Reflector's model; not together with the top-level `model`."""
-    instruction: Text
-    """Added at the end of the Reflector's system prompt."""
-    observation_tokens: Tokens
-    """Tokens of the observation log at which it is reflected."""
-    model_settings: _Settings
-    """Settings sent with each call, as in `observation`."""
-    buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")]
-    """The fraction of `observation_tokens` at which a background reflection starts."""
+    path: ClassVar[str] = "reflection"
+
+    model: Any = None
+    """The Reflector's model. Leave it out if you pass one model for all of memory."""
+    instruction: Annotated[str | None, _TEXT] = None
+    """Your text at the end of the Reflector's system prompt."""
+    observation_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 40_000
+    """How many tokens of observations there are before the Reflector condenses them."""
+    model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
+        default_factory=REFLECTOR_SETTINGS.copy
+    )
+    """Settings sent with each call of the model, as in `observation`."""
+    buffer_activation: Annotated[
+        Annotated[int | float, Field(gt=0, le=1)], Hint("a ratio in (0, 1]")
+    ] = 0.5
+    """At what fraction of `observation_tokens` the Reflector starts in the background."""
     block_after: Annotated[
-        Annotated[_Number, allowed_by(block_tokens)] | None,
-        Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
-    ]
-    """Where a turn begins to wait for the Reflector: a multiplier in (1, 2), or tokens; `None`
-    is 1.2."""
+        int | float | None,
+        Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
+    ] = None
+    """The size of the observations at which a turn waits for the Reflector: a multiple of
+    `observation_tokens` between 1 and 2, or tokens; `None` is 1.2."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservationConfig:
-    """When the Observer runs and what it is asked; `ObservationOptions` says what its keys mean."""
+class RetrievalConfig(Group):
+    """Settings of the tool `recall`; a mapping with the same keys works as well."""
 
-    keys = ObservationOptions
+    path: ClassVar[str] = "retrieval"
+
+    scope: Annotated[Scope, one_of(Scope)] = "resource"
+    """Whether the tool reads all threads of the user or only its own. Without an archive, it is
+    its own."""
+    instructions: Annotated[str | None, _TEXT] = None
+    """Your text behind the agent's guidance about `recall`."""
+    vector: Annotated[bool, FLAG] = False
+    """Whether to search by meaning too, in the graph's store."""
+    inject: Annotated[
+        bool | InstanceOf[InjectConfig] | Mapping[str, Any],
+        Hint(
+            'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
+        ),
+    ] = False
+    """Whether to search for each new message of the user, and to show the agent what was found: a
+    flag, or a mapping with `top_k`, `message_range` and `min_score`."""
+
+
+class InjectConfig(Group):
+    """What is found for a message of the user and shown with it."""
+
+    path: ClassVar[str] = "retrieval.inject"
+
+    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
+    """How many messages to show at most."""
+    message_range: Annotated[
+        _Count | Mapping[Literal["before", "after"], _Count],
+        Hint('a whole number from 0 to 20, or a mapping such as {"before": 4, "after": 1}'),
+    ] = 2
+    """How many messages to show before and after each: one number, or one for each side."""
+    min_score: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None, Hint("a number from 0 to 1, or None")
+    ] = None
+    """How well a message has to match; `None`: any match."""
+
+
+class TitleConfig(Group):
+    """How titles of threads are made."""
+
+    path: ClassVar[str] = "thread_title"
 
     model: Any = None
-    instruction: str | None = None
-    message_tokens: int = DefaultCount(30_000)
-    max_tokens_per_batch: int = 10_000
-    model_settings: Mapping[str, Any] = field(
-        default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS)
-    )
-    buffer_tokens: float | Literal[False] = DefaultNumber(0.2)
-    buffer_activation: float = 0.8
-    block_after: float | None = None
-    previous_observer_tokens: int | Literal[False] | None = None
-    activate_after_idle: float | Literal["auto"] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReflectionConfig:
-    """When the Reflector runs and what it is asked; a mapping with the same keys does as well.
-
-    `ReflectionOptions` says what each of them means.
-    """
-
-    keys = ReflectionOptions
-
-    model: Any = None
-    instruction: str | None = None
-    observation_tokens: int = DefaultCount(40_000)
-    model_settings: Mapping[str, Any] = field(
-        default_factory=lambda: DefaultSettings(REFLECTOR_SETTINGS)
-    )
-    buffer_activation: float = DefaultNumber(0.5)
-    block_after: float | None = None
+    """The model that is asked for a title; `None`: the Observer's."""
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ] = None
+    """Your text behind the question, or a function of the run's configuration that returns it."""
+    min_messages: Annotated[
+        Annotated[int, Field(ge=2)], Hint("a whole number of messages, 2 or more")
+    ] = 2
+    """How many messages of the user and answers there are before a title is asked for."""

@@ -149,17 +149,6 @@ NO_PARTS = Parts()
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """The options of a memory, from which features choose their own."""
-
-    options: Mapping[str, Any]
-    """Each option by name, checked; of one that was left out its default."""
-    observation: ObservationConfig
-    reflection: ReflectionConfig
-    counter: TokenCounter
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that inspection and cycles need to know."""
 
@@ -246,7 +235,7 @@ class Settings:
         if not instruction:
             return self
         said = "\n\n".join(filter(None, (self.reflection.instruction, instruction)))
-        return replace(self, reflection=replace(self.reflection, instruction=said))
+        return replace(self, reflection=self.reflection.change(instruction=said))
 
     @property
     def scope(self) -> Scope:

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
+from typing import Any, Final, Literal, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.config.options import (
-    ModelSettings,
     ObservationConfig,
     PromptVariant,
     ReflectionConfig,
-    block_tokens,
-    check_fields,
-    find_near,
-    interval_tokens,
-    is_default,
-    kept_tokens,
-    rules_of,
+    refuse,
 )
 from langgraph_om.core.content.blocks import mark_answer
 from langgraph_om.core.content.text import as_mapping
@@ -104,54 +97,10 @@ def select_learned(record: MemoryRecord, models: Iterable[str]) -> dict[str, Act
     return {model: learned[model] for model in learned if model in named}
 
 
-ConfigT = TypeVar("ConfigT")
-
-
-def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
-    """Read an option given as its config class, as a mapping, or not at all.
-
-    Raises:
-        ConfigurationError: When it has an unknown key.
-    """
-    if isinstance(value, kind):
-        return value
-    given: Mapping[Any, Any] = value or {}
-    known = sorted(entry.name for entry in fields(cast("Any", kind)))
-    unknown = sorted(set(map(str, given)) - set(known))
-    if unknown:
-        near = find_near(unknown[0], known)
-        meant = f"pass {near!r} if that was meant; " if near else ""
-        msg = (
-            f"`{option}` has the unknown key {unknown[0]!r}; {meant}the keys are {', '.join(known)}"
-        )
-        raise ConfigurationError(msg)
-    return kind(**given)
-
-
-def check_config(option: str, config: Any) -> None:
-    """Refuse a config with a value that cannot be meant.
-
-    Raises:
-        ConfigurationError: For the first such value, by the name of its option.
-    """
-    check_fields(config.keys, vars(config), f"{option}.{{}}")
-    settings: Mapping[str, Any] = vars(config).get("model_settings", {})
-    known = rules_of(ModelSettings)
-    for name, value in settings.items():
-        if name not in known:
-            near = find_near(str(name), known)
-            meant = f"pass {near!r} if that was meant; " if near else ""
-            msg = (
-                f"`{option}.model_settings` has the unknown key {name!r}; {meant}the keys are "
-                f"{', '.join(known)}, and what the model's client takes beside them goes into "
-                f"'extra', as in {{'extra': {{{name!r}: {value!r}}}}}"
-            )
-            raise ConfigurationError(msg)
-    check_fields(ModelSettings, settings, f"{option}.model_settings[{{!r}}]")
-
-
 DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
+_MIN_KEPT = 1000
+"""Fewer tokens are no retention floor that can be set."""
 PREVIOUS_PART = 0.1
 MIN_PREVIOUS_TOKENS, MAX_PREVIOUS_TOKENS = 500, 1500
 BUDGET_BOUND: Final = 1.2
@@ -329,10 +278,7 @@ def resolve_thresholds(
     Raises:
         ConfigurationError: When an option is out of range or contradicts another.
     """
-    check_config("observation", observation)
-    check_config("reflection", reflection)
-    # The mark of a default is of no use any more, and not every serializer takes it.
-    messages, log = int(observation.message_tokens), int(reflection.observation_tokens)
+    messages, log = observation.message_tokens, reflection.observation_tokens
     interval = None
     if observation.buffer_tokens is False:
         _refuse_without_buffering(observation, reflection)
@@ -355,9 +301,52 @@ def resolve_thresholds(
     )
 
 
+def interval_tokens(interval: float, threshold: int) -> int:
+    """Return the tokens of an interval: a fraction in (0, 1), or tokens below the threshold.
+
+    Raises:
+        ConfigurationError: When it is neither.
+    """
+    is_fraction = 0 < interval < 1
+    tokens = round(threshold * interval) if is_fraction else _whole(interval)
+    if not 0 < tokens < threshold:
+        hint = f"a fraction in (0, 1), a token count below `message_tokens` ({threshold}), or False"
+        because = f", that is {tokens} tokens" if is_fraction else ""
+        refuse("observation.buffer_tokens", interval, hint, because)
+    return tokens
+
+
+def kept_tokens(activation: float, threshold: int) -> int:
+    """Return the tokens that stay: what a ratio in (0, 1] leaves, or 1000 or more.
+
+    Raises:
+        ConfigurationError: When it is neither, or not below the threshold.
+    """
+    if 0 < activation <= 1:
+        return round(threshold * (1 - activation))
+    if not _MIN_KEPT <= _whole(activation) < threshold:
+        hint = (
+            f"a ratio in (0, 1] to remove, or a token count to keep, {_MIN_KEPT} or more and below "
+            f"`message_tokens` ({threshold})"
+        )
+        refuse("observation.buffer_activation", activation, hint)
+    return _whole(activation)
+
+
 def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -> int:
-    multiplier = DEFAULT_BLOCK_AFTER if config.block_after is None else config.block_after
-    return block_tokens(multiplier, threshold)
+    """Return the tokens of a limit: a multiplier in (1, 2), or tokens above the threshold."""
+    limit = DEFAULT_BLOCK_AFTER if config.block_after is None else config.block_after
+    if 1 < limit < 2:  # noqa: PLR2004 the bound is the rule
+        return max(threshold + 1, round(threshold * limit))
+    if _whole(limit) <= threshold:
+        hint = f"a multiplier in (1, 2), or a token count above the threshold ({threshold})"
+        refuse(f"{config.path}.block_after", limit, hint)
+    return _whole(limit)
+
+
+def _whole(tokens: float) -> int:
+    """Return a whole number of tokens; 0, which no limit may be, for any other."""
+    return int(tokens) if tokens == int(tokens) else 0
 
 
 def _refuse_without_buffering(observation: ObservationConfig, reflection: ReflectionConfig) -> None:
@@ -365,7 +354,7 @@ def _refuse_without_buffering(observation: ObservationConfig, reflection: Reflec
         "observation.block_after": observation.block_after,
         "reflection.block_after": reflection.block_after,
         "reflection.buffer_activation": (
-            None if is_default(reflection.buffer_activation) else reflection.buffer_activation
+            reflection.buffer_activation if reflection.has("buffer_activation") else None
         ),
     }
     for option, value in given.items():
@@ -432,32 +421,32 @@ def split_budget(
     Raises:
         ConfigurationError: When there is too little room for what is given.
     """
-    if is_default(observation.message_tokens) and _is_tokens(observation.block_after):
+    if not observation.has("message_tokens") and _is_tokens(observation.block_after):
         window = _threshold_below(observation.block_after)
-        observation = replace(observation, message_tokens=window)
-    if is_default(reflection.observation_tokens) and _is_tokens(reflection.block_after):
+        observation = observation.change(message_tokens=window)
+    if not reflection.has("observation_tokens") and _is_tokens(reflection.block_after):
         log = _threshold_below(reflection.block_after)
-        reflection = replace(reflection, observation_tokens=log)
+        reflection = reflection.change(observation_tokens=log)
     found = resolve(observation, reflection)
     if found.buffer_tokens is not None and reflection.block_after is None:
-        reflection = replace(reflection, block_after=LOG_BLOCK_AFTER)
-        if is_default(reflection.buffer_activation):
+        reflection = reflection.change(block_after=LOG_BLOCK_AFTER)
+        if not reflection.has("buffer_activation"):
             begin = SHARED_LOG_START if found.shares_room else LOG_START
-            reflection = replace(reflection, buffer_activation=begin)
+            reflection = reflection.change(buffer_activation=begin)
         found = resolve(observation, reflection)
     log_room = round(budget * LOG_PART)
-    if not is_default(observation.message_tokens):
+    if observation.has("message_tokens"):
         log_room = budget - found.block_after
-    elif not is_default(reflection.observation_tokens):
+    elif reflection.has("observation_tokens"):
         log_room = found.reflect_block_after
-    if is_default(observation.message_tokens):
+    if not observation.has("message_tokens"):
         window = (budget - log_room) * found.message_tokens // found.block_after
         _refuse_too_little(budget, "observation.message_tokens", window)
-        observation = replace(observation, message_tokens=window)
-    if is_default(reflection.observation_tokens):
+        observation = observation.change(message_tokens=window)
+    if not reflection.has("observation_tokens"):
         log = log_room * found.observation_tokens // found.reflect_block_after
         _refuse_too_little(budget, "reflection.observation_tokens", log)
-        reflection = replace(reflection, observation_tokens=log)
+        reflection = reflection.change(observation_tokens=log)
     observation = _widen_interval(observation, resolve(observation, reflection))
     _refuse_too_much(budget, resolve(observation, reflection))
     return observation, reflection
@@ -465,13 +454,13 @@ def split_budget(
 
 def _widen_interval(observation: ObservationConfig, found: Thresholds) -> ObservationConfig:
     """Return the settings with fewer background questions, where a small window gave many."""
-    if found.buffer_tokens is None or not is_default(observation.buffer_tokens):
+    if found.buffer_tokens is None or observation.has("buffer_tokens"):
         return observation
     interval = max(found.buffer_tokens, min(USUAL_INTERVAL, found.message_tokens * 3 // 4))
     if interval == found.buffer_tokens:
         return observation
     # A part of the window, so that it grows with the room that the log leaves.
-    return replace(observation, buffer_tokens=interval / found.message_tokens)
+    return observation.change(buffer_tokens=interval / found.message_tokens)
 
 
 def _refuse_too_little(budget: int, option: str, tokens: int) -> None:

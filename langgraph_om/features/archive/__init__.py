@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
-from pydantic import AfterValidator
-from typing_extensions import TypedDict
 
 from langgraph_om.archive.protocol import CLAIM_SECONDS
-from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Identity, Setup
+from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     is_conversation,
     key_of,
@@ -48,7 +45,12 @@ else:
     ArchiveValue = Any
 
 
-def _refuse_non_archives(value: object) -> object:
+def refuse_non_archives(value: object) -> object:
+    """Return what can be an archive.
+
+    Raises:
+        ValueError: For anything else.
+    """
     if value is None or isinstance(value, str):
         return value
     from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
@@ -60,37 +62,10 @@ def _refuse_non_archives(value: object) -> object:
     return value
 
 
-class ArchiveOptions(TypedDict, total=False):
-    """The option of the archive."""
-
-    archive: Annotated[
-        ArchiveValue,
-        Takes(Any),
-        AfterValidator(_refuse_non_archives),
-        Hint(
-            "a URL such as 'sqlite:///memory.db', an SQLAlchemy engine, or a SQLAlchemyArchive(...)"
-        ),
-        Preset(None),
-    ]
-    """Where messages and observations are kept beside the checkpointer: a URL such as
-    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
-    `SQLAlchemyArchive`."""
-
-
 class Archiving:
     """Archives messages and observations."""
 
     name = "archive"
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `archive`."""
-        given = setup.options["archive"]
-        if given is None:
-            return None
-        from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-        return cls(given if isinstance(given, SQLAlchemyArchive) else SQLAlchemyArchive(given))
 
     def __init__(self, archive: SQLAlchemyArchive) -> None:
         self._archive = archive

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final
 
-from pydantic import AfterValidator
-from typing_extensions import TypedDict
-
-from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import HintPlace, Setup
+from langgraph_om.core.config.settings import HintPlace
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import RESPONSE, TASK
@@ -38,37 +34,6 @@ _ALONE: Final[Mapping[HintPlace, str]] = {
 """What is said in the place of these prompts where one hint is asked for."""
 
 
-class HintChoice(TypedDict, total=False):
-    """Which hints there are; one that is left out is on."""
-
-    current_task: bool
-    """Whether the Observer states what is being worked on."""
-    suggested_response: bool
-    """Whether it suggests the next message; not for an agent that chooses its own steps."""
-
-
-def _refuse_odd_choices(value: Any) -> Any:
-    for name, is_on in value.items() if isinstance(value, Mapping) else ():
-        if name not in (TASK, RESPONSE) or not isinstance(is_on, bool):
-            msg = f"in which {name!r} is {is_on!r}"
-            raise ValueError(msg)
-    return value
-
-
-class HintOptions(TypedDict, total=False):
-    """The option of continuation hints."""
-
-    continuation_hints: Annotated[
-        bool | HintChoice,
-        Takes(bool | Mapping[str, Any]),
-        AfterValidator(_refuse_odd_choices),
-        Hint('True, False, or a mapping such as {"suggested_response": False}'),
-        Preset(value=True),
-    ]
-    """Whether the Observer states a current task and suggests a reply, and the Actor is shown
-    them: a flag, or one for each, such as `{"suggested_response": False}`."""
-
-
 class ContinuationHints:
     """Has the Observer state hints, and the Actor shown them."""
 
@@ -76,14 +41,6 @@ class ContinuationHints:
 
     def __init__(self, names: Sequence[str] = (TASK, RESPONSE)) -> None:
         self._names = tuple(names)
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `continuation_hints`."""
-        given: bool | Mapping[str, bool] = setup.options["continuation_hints"]
-        choice = given if isinstance(given, Mapping) else dict.fromkeys((TASK, RESPONSE), given)
-        names = [name for name in (TASK, RESPONSE) if choice.get(name, True)]
-        return cls(names) if names else None
 
     @property
     def hints(self) -> Sequence[str]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.config.settings import Identity, Parts, Settings, Setup
-from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.config.options import InjectConfig
+from langgraph_om.core.config.settings import Identity, Parts, Settings
 from langgraph_om.core.content.message_keys import RECALLED_ID, content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
@@ -30,8 +30,7 @@ from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.inject import InjectConfig
-from langgraph_om.features.recall import Recall, read_retrieval
+from langgraph_om.features.recall import Recall
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.reading import RecallHit, RecallMessage, RecallSource, SearchRequest
 from langgraph_om.runtime.tools import find_store
@@ -221,17 +220,6 @@ class Injecting:
 
     def __init__(self, config: InjectConfig) -> None:
         self._config = config
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `retrieval.inject`."""
-        retrieval = read_retrieval(setup)
-        given = False if retrieval is None else retrieval.inject
-        if given is False:
-            return None
-        config = as_config(InjectConfig, "retrieval.inject", None if given is True else given)
-        check_config("retrieval.inject", config)
-        return cls(config)
 
     def connect(self, parts: Parts) -> Finder:
         """Return what searches where `recall` does."""

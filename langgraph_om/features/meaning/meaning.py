@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.config.settings import Identity, Setup
+from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     Keyed,
     derive_id,
@@ -38,7 +38,6 @@ from langgraph_om.core.search import Kind
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.recall import read_retrieval
 from langgraph_om.reading import (
     RecallHit,
     RecallThread,
@@ -258,12 +257,6 @@ class Meaning:
         self._archive = archive
         self.begin_anew()
         begin_anew_after_fork(self)
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `retrieval.vector`."""
-        retrieval = read_retrieval(setup)
-        return cls() if retrieval is not None and retrieval.vector else None
 
     def connect(self, archive: SQLAlchemyArchive | None) -> None:
         """Have the archive tell which threads are deleted."""

@@ -22,7 +22,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.parts import (
     Part,
@@ -72,6 +71,12 @@ class PreviewRule:
     """Returns the tokens of a text."""
     reads_on: bool = True
     """Whether `recall` can read what is left out."""
+
+    @classmethod
+    def choose(cls, count: Callable[[str], int], *, reads_on: bool) -> Self:
+        """Return the rule of a memory; without recall nothing is cut until it has to be."""
+        tools, texts = (TOOL_TOKENS, TEXT_TOKENS) if reads_on else (NEVER, NEVER)
+        return cls(tools, texts, count, reads_on)
 
     @property
     def name(self) -> str:
@@ -435,12 +440,6 @@ class Previews:
 
     def __init__(self, rule: PreviewRule) -> None:
         self._rule = rule
-
-    @classmethod
-    def build(cls, setup: Setup, *, reads_on: bool) -> Self:
-        """Return the feature; without recall nothing is cut until it has to be."""
-        tools, texts = (TOOL_TOKENS, TEXT_TOKENS) if reads_on else (NEVER, NEVER)
-        return cls(PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on))
 
     @property
     def view_rule(self) -> str:

@@ -12,29 +12,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
-from pydantic import InstanceOf
-from typing_extensions import TypedDict
 
-from langgraph_om.core.config.options import (
-    DefaultText,
-    Hint,
-    Preset,
-    Takes,
-    Text,
-    is_default,
-    one_of,
-)
-from langgraph_om.core.config.settings import Identity, Setup
-from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.config.options import RetrievalConfig
+from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     find_parent_thread,
     hidden_id,
@@ -45,10 +34,8 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, find_label, list_ranges, write_ranges
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Group, MemoryRecord, Scope
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.inject import InjectField, InjectKeys
-from langgraph_om.features.meaning import VectorConfig, VectorOptions
 from langgraph_om.features.recall.answer import recall, write_guidance
 from langgraph_om.features.recall.arguments import (
     MODES,
@@ -78,89 +65,6 @@ if TYPE_CHECKING:
     from langgraph_om.features.meaning.meaning import Meaning
 
 logger = logging.getLogger("langgraph_om")
-
-_WIDEST: Final[Any] = DefaultText("resource")
-
-
-class RecallKeys(TypedDict, total=False):
-    """The keys of the option `retrieval` for the tool."""
-
-    scope: Annotated[Scope, one_of(Scope)]
-    """Whether the tool reaches other threads of the resource, or only its own thread. Left out, and
-    without an archive, it is its own thread."""
-    instructions: Text
-    """Added to the guidance the Actor gets about recall."""
-
-
-class RetrievalOptions(
-    InjectKeys,
-    VectorOptions,
-    RecallKeys,
-    total=False,
-):
-    """The option `retrieval` as a mapping; `RetrievalConfig` is the same as a class."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecallConfig:
-    """The same as fields of `RetrievalConfig`."""
-
-    scope: Scope = _WIDEST
-    instructions: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetrievalConfig(
-    InjectField,
-    VectorConfig,
-    RecallConfig,
-):
-    """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
-
-    `RetrievalOptions` says what each of its settings means.
-    """
-
-    keys = RetrievalOptions
-
-
-class RecallOptions(TypedDict, total=False):
-    """The option of recall."""
-
-    retrieval: Annotated[
-        bool | Literal["auto"] | RetrievalConfig | RetrievalOptions,
-        Takes(bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
-        Hint("'auto', True, False, a RetrievalConfig or a mapping"),
-        Preset("auto"),
-    ]
-    """Whether the agent gets the tool `recall`, which reads and searches earlier messages. `"auto"`
-    is on in `create_memory_agent` and the middleware, and off in your own graph until you pass
-    `True`. Without an archive it reads the current thread; with one, all threads of the user. A
-    mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, each new user
-    message is searched for and shown with the hits."""
-
-
-def read_retrieval(setup: Setup) -> RetrievalConfig | None:
-    """Read the option `retrieval`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant, or it reaches further than what
-            is kept.
-    """
-    value = setup.options["retrieval"]
-    if value is False or value == "auto":  # the doors that bind the tool turn this into True
-        return None
-    config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
-    check_config("retrieval", config)
-    if config.scope == "thread" or setup.options.get("archive") is not None:
-        return config
-    if not is_default(config.scope):
-        msg = (
-            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
-            "of other threads; set `archive`, or pass 'thread'"
-        )
-        raise ConfigurationError(msg)
-    return replace(config, scope="thread")
-
 
 # --- The tool ------------------------------------------------------------------------------------
 
@@ -261,27 +165,14 @@ class Recall:
     """Tells the Actor of the tool `recall`, and answers its calls."""
 
     name = "recall"
-    configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
     _runner: StepRunner
     tool: BaseTool
 
-    def __init__(self, config: RetrievalConfig, near: Meaning | None, text: str) -> None:
+    def __init__(self, config: RetrievalConfig, near: Meaning | None) -> None:
         self.config, self.near = config, near
         self.is_bound = True
         """Whether the Actor can call the tool; not where its model takes no tools."""
-        self._text = text
-
-    @classmethod
-    def build(cls, setup: Setup, near: Meaning | None) -> Self | None:
-        """Read the option `retrieval`."""
-        config = read_retrieval(setup)
-        if config is None:
-            return None
-        if setup.options.get("archive") is None:
-            logger.info(
-                "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
-            )
-        return cls(config, near, write_guidance(config.instructions))
+        self._text = write_guidance(config.instructions)
 
     def connect(self, runner: StepRunner) -> None:
         """Keep what says whose a call is."""

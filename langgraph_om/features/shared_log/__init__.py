@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from typing_extensions import TypedDict
 
 from langgraph_om.core.actor.prompt import Framing
-from langgraph_om.core.config.options import Preset, one_of
-from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import OTHERS_ID
 from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
@@ -31,7 +29,7 @@ from langgraph_om.core.record.sharing import (
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import OTHERS, Group, MemoryRecord, Operation, Scope
+from langgraph_om.core.wire import OTHERS, Group, MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
@@ -49,32 +47,10 @@ _MAX_TRIES = 50
 _MAX_GENERATIONS = 1000
 
 
-class SharingOptions(TypedDict, total=False):
-    """The option of the shared log."""
-
-    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
-    """Whether each thread has a log of its own (`"thread"`), or all threads of a `resource_id`
-    share one in the `archive` (`"resource"`). With a shared log, each Actor is also shown the
-    newest words of the other threads."""
-
-
 class SharedLogs:
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `scope`."""
-        if setup.options["scope"] != "resource":
-            return None
-        if setup.options["archive"] is None:
-            msg = (
-                '`scope` is "resource" and there is no `archive` to keep what the threads share; '
-                'set `archive` too, such as archive="sqlite:///memory.db"'
-            )
-            raise ConfigurationError(msg)
-        return cls()
 
     # --- A step ----------------------------------------------------------------------------------
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, cast
 
-from pydantic import Field
-from typing_extensions import TypedDict
-
-from langgraph_om.core.config.options import Flag, Hint, Preset, Role, Takes
-from langgraph_om.core.config.settings import HintPlace, Setup
-from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.config.options import Role, TitleConfig
+from langgraph_om.core.config.settings import HintPlace
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
@@ -49,66 +44,6 @@ def set_title(runner: StepRunner, text: str | None) -> Update:
     return [{"type": "titled", "by": "person", **told}]
 
 
-# --- Options -------------------------------------------------------------------------------------
-
-
-class ThreadTitleOptions(TypedDict, total=False):
-    """The option `thread_title` as a mapping."""
-
-    model: Any
-    """What is asked for a title; `None`: the Observer's model."""
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ]
-    """Added to the question for a title."""
-    min_messages: Annotated[
-        Annotated[int, Field(ge=2)], Hint("a whole number of messages, 2 or more")
-    ]
-    """How many texts of the user and answers there are before a title is asked for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults."""
-
-    keys = ThreadTitleOptions
-
-    model: Any = None
-    instructions: str | Callable[..., Any] | None = None
-    min_messages: int = 2
-
-
-class TitleOptions(TypedDict, total=False):
-    """The option of titles."""
-
-    thread_title: Annotated[
-        bool | ThreadTitleOptions,
-        Takes(bool | Mapping[Any, Any]),
-        Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
-        Preset(value=False),
-    ]
-    """Whether a thread is given a title after its first answer: a flag, or a mapping with
-    `model`, `instructions` and `min_messages`. `model` is the Observer's where it is left out.
-    `instructions` is a text, or a function of the run's configuration. `min_messages` is how
-    many messages there are first; 2. The title is renewed when the Observer suggests another.
-    `set_title` sets one that memory never changes."""
-
-
-class SuggestOptions(TypedDict, total=False):
-    """The key of the option `observation` for titles."""
-
-    thread_title: Flag
-    """Whether the Observer also suggests a title for the thread."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SuggestConfig:
-    """The same as a field of `ObservationConfig`."""
-
-    thread_title: bool = False
-
-
 MODEL_SETTINGS: Final[Mapping[str, Any]] = {
     "temperature": 0.3,
     "max_output_tokens": 2_000,
@@ -124,20 +59,9 @@ class AskedTitles:
     """Gives each thread a title after its first answer."""
 
     name = "asked_titles"
-    configs: ClassVar[Mapping[str, type]] = {"thread_title": TitleConfig}
 
     def __init__(self, config: TitleConfig) -> None:
         self._config = config
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `thread_title`."""
-        value = setup.options["thread_title"]
-        if value is False:
-            return None
-        config = as_config(TitleConfig, "thread_title", None if value is True else value)
-        check_config("thread_title", config)
-        return cls(config)
 
     @property
     def role(self) -> Role:
@@ -208,13 +132,6 @@ class SuggestedTitles:
 
     name = "titles"
     hints: ClassVar[Sequence[str]] = (TITLE,)
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read `observation.thread_title`; what makes titles has the Observer keep them up, too."""
-        is_made = setup.options["thread_title"] is not False
-        is_wanted = cast("SuggestConfig", setup.observation).thread_title
-        return cls() if is_made or is_wanted else None
 
     def tell_hints(self, place: HintPlace) -> str:
         """Return what the Observer is told of the title, below a blank line."""

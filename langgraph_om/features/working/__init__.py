@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool
 from langgraph.config import get_store
-from pydantic import InstanceOf
-from typing_extensions import TypedDict
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.core.config.options import Hint, Preset, Takes
-from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.effects import call_storage, find_part
 from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.features.working.memory import (
@@ -32,19 +28,6 @@ from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.runner import RunScope, StepRunner
 
 
-class WorkingOptions(TypedDict, total=False):
-    """The option of working memory."""
-
-    working_memory: Annotated[
-        WorkingMemory | None,
-        Takes(InstanceOf[WorkingMemory] | None),
-        Hint("a WorkingMemory(...)"),
-        Preset(None),
-    ]
-    """A `WorkingMemory`: a short text or JSON object about the user that the Actor always sees.
-    The Actor keeps it up to date with a tool."""
-
-
 class KnownOfUser:
     """Reads the working memory where a turn begins, and shows it."""
 
@@ -57,12 +40,6 @@ class KnownOfUser:
         self.uses_store = self.memory.scope == "resource"
         self._working = Working(self.memory)
         self._tools: Sequence[BaseTool] = ()
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `working_memory`."""
-        memory = setup.options["working_memory"]
-        return cls(memory) if memory is not None else None
 
     def connect(self, runner: StepRunner) -> Sequence[object]:
         """Return what writes and reads the memory in the runs of an agent."""

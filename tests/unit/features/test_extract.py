@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from langgraph_om.core.page import list_values
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.features.extract import ExtractConfig, ExtractOptions
 
 
 def found(**fields: Any) -> dict[str, Any]:
@@ -56,7 +54,3 @@ def test_values_are_shown_with_what_went_wrong() -> None:
     assert shown.name == "Trip"
     assert "Oslo" in shown.value
     assert "no JSON" in shown.notes[0]
-
-
-def test_the_option_is_the_same_in_both_forms() -> None:
-    assert [each.name for each in fields(ExtractConfig)] == [*ExtractOptions.__annotations__]

@@ -99,12 +99,9 @@ def test_tiers_that_can_not_be_meant_are_refused(tiers: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {"temprature": 1},
-            "unknown key 'temprature'; pass 'temperature' if that was meant",
-        ),
-        ({"top_p": 0.5}, "goes into 'extra', as in {'extra': {'top_p': 0.5}}"),
-        ({"temperature": "hot"}, "model_settings['temperature']` is 'hot'; pass a number"),
+        ({"temprature": 1}, "={'model_settings': {'temperature': 1}}"),
+        ({"top_p": 0.5}, "={'model_settings': {'extra': {'top_p': 0.5}}} to send it"),
+        ({"temperature": "hot"}, "model_settings.temperature` is 'hot'; pass a number"),
         ({"temperature": -1}, "is -1; pass a number"),
         ({"temperature": float("nan")}, "is nan; pass a number"),
         ({"temperature": True}, "is True; pass a number"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
-from typing import Any, get_type_hints
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -14,12 +14,9 @@ from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
     ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
-    ReflectionOptions,
     Thresholds,
 )
-from langgraph_om.core.config.options import is_default
 from langgraph_om.core.config.thresholds import LOG_PART, resolve_thresholds
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
@@ -129,22 +126,12 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
     assert by_mapping.thresholds == by_class.thresholds
 
 
-@pytest.mark.parametrize(
-    ("config", "options"),
-    [(ObservationConfig, ObservationOptions), (ReflectionConfig, ReflectionOptions)],
-)
-def test_a_mapping_has_the_keys_and_types_of_its_config_class(config: Any, options: Any) -> None:
-    assert get_type_hints(options) == get_type_hints(config)
-    assert [*get_type_hints(options)] == [entry.name for entry in fields(config)]
-
-
 def test_what_is_left_out_is_known_after_a_replacement() -> None:
-    kept = replace(ObservationConfig(), message_tokens=5000)
-    assert is_default(kept.buffer_tokens)
-    assert is_default(kept.model_settings)
-    assert is_default(replace(ReflectionConfig(), observation_tokens=9).buffer_activation)
-    assert not is_default(replace(kept, buffer_tokens=0.2).buffer_tokens)
-    assert not is_default(ObservationConfig(model_settings={}).model_settings)
+    kept = ObservationConfig().change(message_tokens=5000)
+    assert not kept.has("buffer_tokens")
+    assert not kept.has("model_settings")
+    assert kept.change(buffer_tokens=0.2).has("buffer_tokens")
+    assert ObservationConfig(model_settings={}).has("model_settings")
     assert ReflectionConfig(buffer_activation=0.5) == ReflectionConfig()
 
 

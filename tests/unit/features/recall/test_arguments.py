@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,14 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.config.options import is_default
-from langgraph_om.core.config.thresholds import as_config
-from langgraph_om.features.recall import RecallConfig, RecallKeys, RetrievalConfig, RetrievalOptions
 from langgraph_om.features.recall.answer import recall
 from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.reading import RecallHit, RecallThread, StateSource
 from support.counters import COUNTER
-from support.docstrings import assert_same
 from support.examples import examples
 from support.recall_talk import TALK, ask, entries_of, keys_in, scope_of, shelf, within_budget
 
@@ -146,26 +141,3 @@ def test_nothing_a_model_writes_raises(
     answer = within_budget(recall(arguments, shelf(hits), where, COUNTER))
     names = {"error", "hint", "messages", "threads", "results", "text"}
     assert len(names & set(answer)) == 1
-
-
-# --- The log and the guidance --------------------------------------------------------------------
-
-
-def test_the_option_says_the_same_in_both_forms() -> None:
-    assert_same(RecallConfig, RecallKeys)
-
-
-def test_a_mapping_and_the_class_are_one() -> None:
-    assert as_config(RetrievalConfig, "retrieval", {}) == RetrievalConfig()
-    given = {"scope": "thread"}
-    assert as_config(RetrievalConfig, "retrieval", given) == RetrievalConfig(scope="thread")
-
-
-def test_a_mapping_has_the_keys_and_types_of_the_class() -> None:
-    assert get_type_hints(RetrievalOptions) == get_type_hints(RetrievalConfig)
-    assert {*get_type_hints(RetrievalOptions)} == {each.name for each in fields(RetrievalConfig)}
-
-
-def test_what_is_left_out_is_known_after_a_replacement() -> None:
-    assert is_default(replace(RetrievalConfig(), instructions="Look.").scope)
-    assert not is_default(RetrievalConfig(scope="resource").scope)

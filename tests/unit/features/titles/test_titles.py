@@ -13,24 +13,10 @@ from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.record.fold import fold
-from langgraph_om.features.titles import (
-    SuggestConfig,
-    SuggestedTitles,
-    SuggestOptions,
-    ThreadTitleOptions,
-    TitleConfig,
-)
-from support.docstrings import assert_same
+from langgraph_om.features.titles import SuggestedTitles
 from support.edits import edited
 from support.flows import GOOD, NOW, Talk, conversation, kinds, later, setup, texts
 from support.rendering import render_output
-
-
-@pytest.mark.parametrize(
-    ("config", "mapping"), [(TitleConfig, ThreadTitleOptions), (SuggestConfig, SuggestOptions)]
-)
-def test_each_setting_says_the_same_in_both_forms(config: type[Any], mapping: Any) -> None:
-    assert_same(config, mapping)
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])
