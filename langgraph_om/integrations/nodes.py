@@ -140,7 +140,6 @@ class MemoryNodes:
     """Where an aborted turn goes."""
     writes_always: bool
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
-    """Where events are written."""
     actor: Any = None
     """The model of this graph's agent, where it is known before a run."""
 

@@ -33,7 +33,7 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     """What happened, in order."""
     removed: list[str] = field(default_factory=list)
-    """Their ids."""
+    """Ids of the messages that were removed."""
     is_aborted: bool = False
     """Whether a failure ends the turn without an answer."""
     step: Step | None = None

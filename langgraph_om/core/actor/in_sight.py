@@ -10,10 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.message_keys import STATE_ID
 from langgraph_om.core.content.text import (
     as_label,
     escape,
@@ -33,18 +32,14 @@ MOST_TOKENS: Final = 1000
 _MARKS: Final[Mapping[str, str]] = {"completed": "x", "in_progress": "~", "pending": " "}
 
 
-def show_channels(
-    settings: Settings, window: Window, channels: Mapping[str, Any]
-) -> BaseMessage | None:
-    """Return the block of the channels that no message of the window says; `None` for none."""
+def write_channels(settings: Settings, window: Window, channels: Mapping[str, Any]) -> str:
+    """Return the block of the channels that no message of the window says; empty for none."""
     hidden = {name: value for name, value in channels.items() if not is_said(name, value, window)}
     blocks = [
         f'<state name="{escape_attribute(name)}">\n{write_state(value, settings)}\n</state>'
         for name, value in hidden.items()
     ]
-    if not blocks:
-        return None
-    return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
+    return fill("state_in_sight", blocks="\n\n".join(blocks)) if blocks else ""
 
 
 def list_channels(settings: Settings, channels: Mapping[str, Any]) -> list[ShownValue]:

@@ -27,7 +27,7 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langgraph_om.core.actor.in_sight import show_channels
+from langgraph_om.core.actor.in_sight import write_channels
 from langgraph_om.core.actor.shown import ShownMessages, select_shown, write_messages
 from langgraph_om.core.actor.view import (
     Block,
@@ -42,6 +42,9 @@ from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import annotate, observation_date, track_fence
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
+    OTHERS_ID,
+    RECALLED_ID,
+    STATE_ID,
     WORKING_ID,
     content_digest,
     derive_id,
@@ -55,7 +58,7 @@ from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import blank_record, write_ranges
+from langgraph_om.core.record.record import blank_record, is_shared, write_ranges
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
@@ -206,15 +209,34 @@ def assemble(
 def list_asides(
     settings: Settings, record: MemoryRecord, window: Window, in_state: InState
 ) -> list[BaseMessage]:
-    """List what is shown before the live request, what changes most often last."""
-    parts = settings.parts
-    asides = [
-        None if parts.sharing is None else parts.sharing.aside(record),
-        HumanMessage(in_state.working, id=WORKING_ID) if in_state.working else None,
-        show_channels(settings, window, in_state.channels),
-        None if parts.inject is None else parts.inject.aside(record, window),
-    ]
-    return [aside for aside in asides if aside is not None]
+    """List what is shown before the live request, what changes most often last.
+
+    Each text stands in `<system-reminder>` and comes from the record or the state, so that it is
+    the same in each call of a turn: another one would make signed reasoning invalid.
+    """
+    texts = {
+        OTHERS_ID: _write_others(record),
+        WORKING_ID: in_state.working,
+        STATE_ID: write_channels(settings, window, in_state.channels),
+        RECALLED_ID: _read_recalled(record, window),
+    }
+    return [HumanMessage(text, id=key) for key, text in texts.items() if text]
+
+
+def _write_others(record: MemoryRecord) -> str:
+    """Write the recent words of other threads, with a line on those that have no room."""
+    others = record.get("others", []) if is_shared(record) else []
+    texts = [thread["text"] for thread in others if thread["text"]]
+    hidden = len(others) - len(texts)
+    if hidden:
+        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
+    return fill("other_conversations", conversations="\n\n".join(texts)) if texts else ""
+
+
+def _read_recalled(record: MemoryRecord, window: Window) -> str:
+    """Return what was found for the live request."""
+    block = record.get("recalled")
+    return block["text"] if block is not None and block["request"] == window.request else ""
 
 
 def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:

@@ -1,9 +1,8 @@
-"""Archiving: what of a conversation is new, and which messages may leave the checkpoint then.
+"""Archive what is new of a conversation.
 
 The record names the last message that was archived and the last one that was removed, so that a
-step looks only at what came since; a fork has both of its own. Nothing is called removable that the
-archive does not have. When the archive fails, the conversation goes on and the next step tries
-again, or the next turn where trying took long.
+step looks only at what came since; a fork has both of its own. When the archive fails, the
+conversation goes on and the next step tries again, or the next turn where trying took long.
 
 The archive counts deletions, and the record notes the number that it saw last: a record with a
 lower number is a copy from before. What it had then is not archived again. A turn under way goes on
@@ -62,8 +61,8 @@ def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
     """
     archive = yield from find_archive()
     found = yield from call_storage(archive.deletions, record["resource_id"], [record["thread_id"]])
-    number, own = sum(found.values()), record
-    seen, last = own.get("deletion", 0), own.get("archived")
+    number = sum(found.values())
+    seen, last = record.get("deletion", 0), record.get("archived")
     if number == seen:
         return []
     if seen is None:  # where the archive has what it had, nothing of it was deleted
@@ -103,7 +102,7 @@ def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
         )
 
 
-# What of a conversation the archive lacks, and what memory needs no more, by the record alone.
+# What of a conversation the archive lacks, by the record alone.
 
 
 def find_unarchived(
@@ -213,9 +212,8 @@ class StepArchive:
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
         """Return the archive for the thread of a record."""
         whose = (record["thread_id"], record["resource_id"])
-        own = record
-        number = own.get("deletion", 0)
-        return cls(settings, *whose, now, record["stamps"], own.get("branch"), number)
+        branch, number = record.get("branch"), record.get("deletion", 0)
+        return cls(settings, *whose, now, record["stamps"], branch, number)
 
     def append(
         self,
@@ -318,31 +316,30 @@ def _append_new(
         What to note; `None` in a turn that is under way since before its thread was deleted.
     """
     noted: list[Event] = []
-    own = record
-    is_believed = memory.is_known and None not in (own.get("archived"), own.get("deletion", 0))
-    now = record
+    known = record
+    is_believed = memory.is_known and None not in (known.get("archived"), known.get("deletion", 0))
     for _ in range(MAX_TRIES):
         try:
             is_there = is_believed or (
-                yield from _settle_deletion(archive, now, messages, changed, noted)
+                yield from _settle_deletion(archive, known, messages, changed, noted)
             )
             if is_under_way and record["scope"] != "resource" and is_survivor(noted):
                 return None
-            now = fold(record, [noted])
+            known = fold(record, [noted])
             after, new, left_out = yield from _choose_new(
-                archive, now, messages, changed, is_there=is_there, request=request
+                archive, known, messages, changed, is_there=is_there, request=request
             )
             noted += left_out
-            log = _find_new_log(now, memory)
+            log = _find_new_log(known, memory)
             if new:
-                title = find_label(now)
+                title = find_label(known)
                 yield from archive.append(new, after=after, title=title, must_follow=is_believed)
-                noted += archive.note_branch(now, new[-1][0])
+                noted += archive.note_branch(known, new[-1][0])
             if log is not None:
                 yield from archive.add_groups(*log)
         except ArchiveLacksError:  # another process deleted the thread, or the archive was swapped
-            is_believed, now = False, fold(record, [noted])
-            groups = select_own_groups(now)
+            is_believed, known = False, fold(record, [noted])
+            groups = select_own_groups(known)
             writer = yield from find_part(ArchiveWriter)
             memory = writer.recall_thread(archive.thread_id, groups, is_missing=True)
         else:

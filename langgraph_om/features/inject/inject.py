@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.options import InjectConfig
 from langgraph_om.core.config.settings import Identity, Parts, Settings
-from langgraph_om.core.content.message_keys import RECALLED_ID, content_digest, key_of
+from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, find_part
@@ -258,13 +258,6 @@ class Injecting:
             "thread_id": record["thread_id"],
         }
         step.apply([recalled])
-
-    def aside(self, record: MemoryRecord, window: Window) -> BaseMessage | None:
-        """Show what was found for the live request."""
-        block = record.get("recalled")
-        if block is None or block["request"] != window.request or not block["text"]:
-            return None
-        return HumanMessage(block["text"], id=RECALLED_ID)
 
 
 def _search(query: str, step: Step) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:

@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import BaseMessage, HumanMessage
-
 from langgraph_om.core.actor.prompt import Framing
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import OTHERS_ID
 from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
@@ -91,11 +88,6 @@ class SharedLogs:
         """Put the observations of each thread into a section of its own."""
         frames = frame_sections(groups, settings.show_id, current=record["thread_id"])
         return Framing(load("actor_threads"), frames, bool(read_sharing(record)["others"]))
-
-    def aside(self, record: MemoryRecord) -> BaseMessage | None:
-        """Show the recent messages of other threads, with a line on those that have no room."""
-        text = write_others(record)
-        return HumanMessage(text, id=OTHERS_ID) if text else None
 
     def excerpts(self, record: MemoryRecord) -> dict[str, str]:
         """Return what the Actor is shown of other threads."""
@@ -181,13 +173,3 @@ class SharedLogs:
                 return to_record(record, resource_id, revision + 1)
         msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
         raise ArchiveError(msg)
-
-
-def write_others(record: MemoryRecord) -> str:
-    """Return what shows the excerpts of other threads, with a line on those that have no room."""
-    others = read_sharing(record)["others"]
-    texts = [thread["text"] for thread in others if thread["text"]]
-    hidden = len(others) - len(texts)
-    if hidden:
-        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
-    return fill("other_conversations", conversations="\n\n".join(texts)) if texts else ""
