@@ -58,7 +58,7 @@ from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import blank_record, is_shared, write_ranges
+from langgraph_om.core.record.record import blank_record, write_ranges
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
@@ -225,7 +225,7 @@ def list_asides(
 
 def _write_others(record: MemoryRecord) -> str:
     """Write the recent words of other threads, with a line on those that have no room."""
-    others = record.get("others", []) if is_shared(record) else []
+    others = record.get("others", [])
     texts = [thread["text"] for thread in others if thread["text"]]
     hidden = len(others) - len(texts)
     if hidden:
