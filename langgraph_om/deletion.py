@@ -14,7 +14,7 @@ from typing import Any, Final
 from langgraph_om.archive import IN_STORE, StoreUse
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.working.storage import delete_stored
 from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.drivers import aperform

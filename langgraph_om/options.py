@@ -48,8 +48,8 @@ from langgraph_om.features.evict import Evicting
 from langgraph_om.features.extract import Extract, read_wanted
 from langgraph_om.features.gaps import SHORTEST, Gaps
 from langgraph_om.features.hints import ContinuationHints
-from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.inject import Injecting
+from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.pinned import Pinning
 from langgraph_om.features.previews import PreviewRule, Previews
 from langgraph_om.features.recall import Recall

@@ -17,7 +17,7 @@ from langgraph_om.archive.protocol import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.meaning import Meaning
 from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.runner import StepRunner
 

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om import ObservationalMemory, add_observational_memory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.meaning import Meaning
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from langgraph_om.features.extract import Extract
     from langgraph_om.features.gaps import Gaps
     from langgraph_om.features.hints import ContinuationHints
-    from langgraph_om.features.inject.inject import Injecting
-    from langgraph_om.features.meaning.meaning import Meaning
+    from langgraph_om.features.inject import Injecting
+    from langgraph_om.features.meaning import Meaning
     from langgraph_om.features.pinned import Pinning
     from langgraph_om.features.previews import Previews
     from langgraph_om.features.recall import Recall

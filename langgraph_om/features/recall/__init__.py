@@ -62,7 +62,7 @@ from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import MemoryTool
 
 if TYPE_CHECKING:
-    from langgraph_om.features.meaning.meaning import Meaning
+    from langgraph_om.features.meaning import Meaning
 
 logger = logging.getLogger("langgraph_om")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.recall import build_recall_tool
 
 

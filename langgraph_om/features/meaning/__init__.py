@@ -1,1 +1,0 @@
-"""Search by meaning: observations and messages, indexed in the run's LangGraph store."""
