@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
-from langgraph_om.core.content.text import ReadTexts, compile_late, sanitize
+from langgraph_om.core.content.text import compile_late, sanitize
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -65,18 +65,18 @@ _MARK: Final = re.compile(f"[{_MARKS}]+")
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in their order, those that come again too."""
-    return [*chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text)))]
+    return [*chain.from_iterable(map(_read_chunk, _CHUNK.findall(text)))]
 
 
 def distinct_words(text: str) -> frozenset[str]:
     """Return the words of a text, each once."""
-    return frozenset(chain.from_iterable(map(_WORDS_OF.__getitem__, _CHUNK.findall(text))))
+    return frozenset(chain.from_iterable(map(_read_chunk, _CHUNK.findall(text))))
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield where a stretch of words begins and ends in a text, and its words."""
     for match in _CHUNK.finditer(text):
-        if words := _WORDS_OF[match[0]]:
+        if words := _read_chunk(match[0]):
             yield match.start(), match.end(), words
 
 
@@ -138,9 +138,6 @@ def _read_chunk(chunk: str) -> tuple[str, ...]:
             words += run[1]
             words += (run[1][at : at + 2] for at in range(len(run[1]) - 1))
     return tuple(words)
-
-
-_WORDS_OF: Final = ReadTexts(_read_chunk, most=1 << 15, longest=32)
 
 
 def _read_joined(whole: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -217,7 +217,7 @@ MAX_FOUND: Final = 300
 _WORDS: Final = ("text", "pieces")
 """What of an item says whether its text is the same."""
 
-_Known = OrderedDict[tuple[Namespace, str], None]
+_Known = dict[tuple[Namespace, str], None]
 """By thread, the groups and messages that are known to be in a store, or on their way there."""
 
 
@@ -327,7 +327,7 @@ class Meaning:
             known.update(dict.fromkeys((own, key) for key, _ in new))
             said = [Said(*each, time_of(*each) if time_of else None) for each in new]
             while len(known) > MAX_KNOWN_TEXTS:
-                known.popitem(last=False)
+                del known[next(iter(known))]
             for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
                 of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
                 is_own = thread_id == who.thread_id
@@ -354,7 +354,7 @@ class Meaning:
         for other, known in self._known:
             if other is store:
                 return known
-        fresh: _Known = OrderedDict()
+        fresh: _Known = {}
         self._known.append((store, fresh))
         return fresh
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -391,7 +390,7 @@ class _Turns:
         self._taken: WeakKeyDictionary[Any, dict[int, Future[_Taken]]] = WeakKeyDictionary()
         """By task, the turn of each attempt at it."""
         self._running: set[asyncio.Task[_Taken]] = set()
-        self._stand_ins: OrderedDict[str, _StandIn] = OrderedDict()
+        self._stand_ins: dict[str, _StandIn] = {}
         """By the id of a task, what stands for it in threads without its context."""
 
     # Middleware may call the model several times, at once, from threads, and give up waiting.
@@ -467,7 +466,7 @@ class _Turns:
         with self._lock:
             stand_in = self._stand_ins.setdefault(about.task_id, _StandIn())
             while len(self._stand_ins) > _MAX_STAND_INS:
-                self._stand_ins.popitem(last=False)
+                del self._stand_ins[next(iter(self._stand_ins))]
         said: dict[str, Any] = {RUNTIME: request.runtime, _READ: stand_in}
         said |= {"thread_id": about.thread_id, "checkpoint_ns": about.checkpoint_ns}
         token = var_child_runnable_config.set({"configurable": said})

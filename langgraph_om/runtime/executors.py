@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -166,7 +166,7 @@ class BackgroundBuffering(ForgettingExecutor):
         self._workers = check_count("workers", workers)
         self._queue = check_number("queue", queue)
         self._exit_timeout = check_seconds("exit_timeout", exit_timeout, allows_zero=True)
-        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._jobs: dict[str, _Job] = {}
         self.is_closed = False
         """Whether no more jobs are taken."""
         self._claims: Claims | None = None
@@ -184,9 +184,7 @@ class BackgroundBuffering(ForgettingExecutor):
         """Begin without work; in a forked process the results of finished jobs are known still."""
         self._lock = threading.Condition()
         done = [job for job in self._jobs.values() if job.result is not None]
-        self._jobs = OrderedDict(
-            (job.cycle_id, replace(job, done=_make_set_event())) for job in done
-        )
+        self._jobs = {job.cycle_id: replace(job, done=_make_set_event()) for job in done}
         self._unfinished: set[_Job] = set()
         """Jobs that are asked for, wait for a thread, or are at work in one."""
         self._waiting: deque[_Job] = deque()

@@ -68,8 +68,6 @@ from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
 from langgraph_om.runtime.run import ResourceId, Runs, find_acting
 from langgraph_om.runtime.state import (
-    MAX_SPANS,
-    Recent,
     channel_of,
     conversation_of,
     read_stored_record,
@@ -97,6 +95,8 @@ _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
 _LEAST_ROOM = 300
+_MOST_LEARNED = 15
+"""Threads for which it is kept how long a prompt was refused: their records have it soon."""
 _MOST_FITTED = 16
 """Windows for which settings are kept: those of the Actor's models, and what threads have learned
 of them."""
@@ -139,9 +139,7 @@ class StepRunner:
     runs: Runs = field(init=False)
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
     """How long a prompt the Actor's models read, by their names, as far as this process knows."""
-    learned: Recent[dict[str, ActorWindow]] = field(
-        init=False, default_factory=lambda: Recent(MAX_SPANS)
-    )
+    learned: dict[str, dict[str, ActorWindow]] = field(init=False, default_factory=dict)
     """The same for one thread alone, by the id of its record, where a prompt was refused."""
     left_out: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
     """By the names of the Actor's models, the forms of content that helped when left out."""
@@ -211,7 +209,7 @@ class StepRunner:
     def list_windows(self, record: MemoryRecord) -> dict[str, ActorWindow]:
         """Return the windows that count for a thread, by the names of models."""
         known = self.windows
-        learned = self.learned.recall(record["id"])
+        learned = self.learned.get(record["id"])
         if learned is not None:
             known = join_windows(known, learned)
         if "windows" not in record or not self.enabled or self._configured.max_input_tokens:
@@ -309,9 +307,11 @@ class StepRunner:
 
     def learn_window_of(self, record: MemoryRecord, model: str, tokens: int) -> None:
         """Note how long a prompt one of the Actor's models reads, for one thread alone."""
-        known = self.learned.recall(record["id"]) or {}
+        known = self.learned.get(record["id"], {})
         told: dict[str, ActorWindow] = {model: {"tokens": tokens, "source": "refused"}}
-        self.learned.keep(record["id"], join_windows(known, told))
+        others = [(key, each) for key, each in self.learned.items() if key != record["id"]]
+        own = (record["id"], join_windows(known, told))
+        self.learned = dict([*others[-_MOST_LEARNED:], own])
 
     def learn_window(
         self,

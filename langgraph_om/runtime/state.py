@@ -6,10 +6,8 @@ States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSO
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from threading import Lock
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -201,37 +199,3 @@ def read_stored_record(state: Any) -> Any:
     if isinstance(state, Mapping):
         return state["om"] or {} if "om" in state else None
     return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
-
-
-# --- What this process knows of it ---------------------------------------------------------------
-
-MAX_SPANS = 16
-"""Of how many threads it is kept what was read: of the turns that are under way, as a rule."""
-
-KeptT = TypeVar("KeptT")
-
-
-class Recent(Generic[KeptT]):
-    """What is kept of the threads that were looked at last, by the id of the record."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, KeptT] = OrderedDict()
-        self._lock = Lock()
-
-    def recall(self, record_id: str) -> KeptT | None:
-        """Return what is kept of a thread."""
-        return self._kept.get(record_id)
-
-    def keep(self, record_id: str, kept: KeptT) -> None:
-        """Keep something of a thread, in the place of what was kept before."""
-        with self._lock:
-            self._kept[record_id] = kept
-            self._kept.move_to_end(record_id)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget all of them, as after a deletion."""
-        with self._lock:
-            self._kept.clear()

@@ -15,7 +15,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import (
     Any,
     Literal,
@@ -411,7 +411,6 @@ class _Word(NamedTuple):
     is_own: bool
 
 
-@lru_cache(maxsize=1 << 12)
 def _read_word(word: str) -> _Word:
     bare = word.strip(".,!?;:")
     is_long = len(bare) >= _LONG_WORD and bare.lower() not in _PLAIN_WORDS

@@ -54,7 +54,7 @@ def main() -> None:
     figures: list[tuple[float, ...]] = []
     for kind, grouped in groupby(samples(), lambda sample: sample.kind):
         found = list(grouped)
-        estimate._COSTS.clear()
+        estimate._cost.cache_clear()
         cold = speed(found, rounds=1)
         figures.append((*errors(found), speed(found), cold))
         lines.append(row(kind, figures[-1]))

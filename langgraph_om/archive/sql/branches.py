@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, insert, literal, select, update
@@ -39,13 +39,6 @@ _FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc())
 _NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
 """The position of the last message of the current branch."""
 _TREE: Final = (*_PLACE, message_rows.c.written, _NEWEST.label("newest"))
-
-
-@lru_cache(maxsize=64)
-def _select_some(columns: tuple[Any, ...], size: int) -> Select[Any]:
-    """Select these columns of the messages of a thread that have one of so many keys."""
-    names = (bindparam(f"key_{at}", type_=message_rows.c.key.type) for at in range(size))
-    return select(*columns).where(_OF_THREAD, message_rows.c.key.in_([*names]))
 
 
 def _build_back() -> Select[Any]:
@@ -170,12 +163,8 @@ def select_keys(
     """Return these columns of the messages of a thread that have one of the keys."""
     rows: list[Row] = []
     for some in split_into_chunks(list(dict.fromkeys(keys))):
-        # The last key again and again, so that there are few statements of different sizes.
-        size = 1 << (len(some) - 1).bit_length()
-        padded = some + some[-1:] * (size - len(some))
-        named = {f"key_{at}": key for at, key in enumerate(padded)}
-        query = _select_some(columns, size)
-        rows += connection.execute(query, {"of_thread": thread_id, **named})
+        query = select(*columns).where(_OF_THREAD, message_rows.c.key.in_(some))
+        rows += connection.execute(query, {"of_thread": thread_id})
     return rows
 
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
@@ -257,17 +256,14 @@ def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) 
 
 
 # --- Statements ----------------------------------------------------------------------------------
-# They are built once, and so compiled and prepared once too.
 
 
-@lru_cache(maxsize=8)
 def _build_count(places: tuple[str, ...]) -> Select[Any]:
     """Count the texts of a scope, as far as a word is looked for."""
     rows = select(literal(1).label("one")).select_from(_IN_THREADS).where(*_is_in(places))
     return select(func.count()).select_from(rows.limit(MAX_MATCHES).subquery())
 
 
-@lru_cache(maxsize=8)
 def _build_candidates(places: tuple[str, ...], dialect: str) -> Select[Any]:
     return (
         select(text_rows, message_rows.c.position, group_rows.c.in_log)
@@ -278,7 +274,6 @@ def _build_candidates(places: tuple[str, ...], dialect: str) -> Select[Any]:
     )
 
 
-@lru_cache(maxsize=4)
 def _build_bodies(kind: Kind, dialect: str) -> Select[Any]:
     table, is_it = {
         "message": (message_rows, _IS_MESSAGE),

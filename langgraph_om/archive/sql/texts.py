@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
@@ -177,7 +176,7 @@ def find_matches(
     """
     if connection.dialect.name != "sqlite":
         queries = [_join_for_keys(word, marks) for word in words]
-        statement = _build_for_keys(limits, newest)
+        statement = _build_for_keys(limits, newest=newest)
         rows = connection.execute(statement, {"queries": queries, **values}).all()
     else:
         has_index = has_word_triggers(connection)
@@ -188,7 +187,9 @@ def find_matches(
             else:
                 bound = {f"query_{number}_{at}": f" {each} " for at, each in enumerate(asked)}
             values = {**values, **bound}
-        statement = _build_statement(has_index, len(words), len(marks), limits, newest)
+        statement = _build_statement(
+            len(words), len(marks), limits, has_index=has_index, newest=newest
+        )
         rows = connection.execute(statement, values).all()
     found: dict[int, str | None] = {row[0]: row[1] for row in rows}
     return [
@@ -197,8 +198,7 @@ def find_matches(
     ]
 
 
-@lru_cache(maxsize=8)
-def _build_for_keys(limits: str, newest: bool) -> TextClause:  # noqa: FBT001
+def _build_for_keys(limits: str, *, newest: bool) -> TextClause:
     """Write PostgreSQL's statement, the same for any words: to plan it takes long."""
     # The sum keeps the planner from reading all texts backwards in hope of matches.
     end = f"{'ORDER BY id + 0 DESC' if newest else ''} LIMIT {MAX_MATCHES}"
@@ -216,18 +216,10 @@ def _join_for_keys(word: str, marks: Sequence[str]) -> str:
     return " ".join((whose, *(mark for mark in marks if mark != whose), word))
 
 
-@lru_cache(maxsize=256)
 def _build_statement(
-    has_index: bool,  # noqa: FBT001
-    words: int,
-    marks: int,
-    limits: str,
-    newest: bool,  # noqa: FBT001
+    words: int, marks: int, limits: str, *, has_index: bool, newest: bool
 ) -> TextClause:
-    """Write SQLite's statement once, so that it is compiled and prepared once too.
-
-    It depends on the number of words alone.
-    """
+    """Write SQLite's statement, which depends on the number of words alone."""
     order = f"ORDER BY {'om_text_words.rowid' if has_index else 'id'} DESC" if newest else ""
     select = _select_from_fts5 if has_index else _select_by_reading
     selects = (

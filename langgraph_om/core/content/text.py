@@ -15,7 +15,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import chain, islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 
 class _LatePattern:
@@ -37,26 +37,6 @@ def compile_late(source: str, flags: int = 0) -> re.Pattern[str]:
     Together they would be an eighth of the time of the package's import, and a run needs few.
     """
     return cast("re.Pattern[str]", _LatePattern(source, flags))
-
-
-_Read = TypeVar("_Read")
-
-
-class ReadTexts(dict[str, _Read]):
-    """What was read of short texts of late, such as words; a text is read when it is asked for."""
-
-    def __init__(self, read: Callable[[str], _Read], *, most: int, longest: int) -> None:
-        """Set what reads a text, how many texts are kept, and how long one is at most."""
-        self._read, self._most, self._longest = read, most, longest
-
-    def __missing__(self, text: str) -> _Read:
-        """Read a text."""
-        value = self._read(text)
-        if len(self) >= self._most:
-            self.clear()
-        if len(text) <= self._longest:
-            self[text] = value
-        return value
 
 
 LABEL_CHARACTERS: Final = 120

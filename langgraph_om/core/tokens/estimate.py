@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby, pairwise, product
 from operator import ne
 from string import ascii_lowercase
 from typing import Any, Final, cast
 
-from langgraph_om.core.content.text import ReadTexts, compile_late
+from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.tokens.counter import MessageCounter, cut_for_count
 
 # --- Pieces --------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ _OF_PROVIDER: Final = re.compile(r"estimate/1\+(openai|google|anthropic):([^,]*)
 
 def _cost_stretch(text: str) -> int:
     pieces = _ASCII_PIECES if text.isascii() else _PIECES
-    return sum(map(_COSTS.__getitem__, pieces.findall(text)))
+    return sum(map(_cost, pieces.findall(text)))
 
 
 def _sample(text: str) -> Iterator[str]:
@@ -256,6 +257,7 @@ _LATIN: Final = re.compile("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
 _MARK: Final = compile_late(rf"[^\s{_NO_MARK}]")
 
 
+@lru_cache(maxsize=1 << 15)  # words come again: a text is counted in a fifth of the time
 def _cost(piece: str) -> int:
     first, last = piece[0], piece[-1]
     if piece.isspace():
@@ -326,6 +328,3 @@ def _marks_cost(marks: str) -> int:
         cost += _WIDE_MARK * sum(mark > "\x7f" for mark in marks)
         cost += _EMOJI * sum(mark > "\uffff" for mark in marks)
     return max(_TOKEN, cost)
-
-
-_COSTS: Final = ReadTexts(_cost, most=1 << 15, longest=64)

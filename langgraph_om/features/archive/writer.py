@@ -25,7 +25,6 @@ from langgraph_om.core.effects import EffectFlow, Warn, find_part
 from langgraph_om.core.record.sharing import without_thread
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.state import Recent
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -102,7 +101,7 @@ class ArchiveWriter:
     """For what the memory uses the graph's store; noted in the archive with the first messages."""
     _has_noted_uses: bool = field(default=False, repr=False)
     _threads: OrderedDict[str, _Thread] = field(default_factory=OrderedDict, repr=False)
-    _lost: Recent[bool] = field(default_factory=lambda: Recent(MAX_THREADS), repr=False)
+    _lost: set[str] = field(default_factory=set, repr=False)
     """The resources and threads of which the archive lacked something."""
     _is_away: bool = field(default=False, repr=False)
     """Whether the archive failed and has not answered since."""
@@ -205,8 +204,8 @@ class ArchiveWriter:
 
     def note_loss(self, name: str) -> bool:
         """Remember that the archive lacks what it had, and return whether that is news."""
-        is_news = self._lost.recall(name) is None
-        self._lost.keep(name, kept=True)
+        is_news = name not in self._lost
+        self._lost.add(name)
         return is_news
 
     def delete_thread(

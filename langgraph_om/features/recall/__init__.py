@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -31,7 +31,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_messages,
 )
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.record.record import Ends, find_label, list_ranges, write_ranges
+from langgraph_om.core.record.record import find_label, write_range
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -150,11 +150,6 @@ def _read_answer(text: str) -> Mapping[str, Any]:
     return answer if isinstance(answer, dict) else {"text": text}
 
 
-@lru_cache(maxsize=1024)
-def _escape_ranges(ranges: Ends) -> str:
-    return escape(write_ranges(ranges))
-
-
 def _say_unreadable(who: Identity, error: Exception) -> dict[str, Any]:
     """Answer that a storage failed, and log what it said."""
     logger.warning("thread %r: recall failed: %s", who.thread_id, error)
@@ -194,7 +189,7 @@ class Recall:
 
     def line_after(self, group: Group) -> str:
         """Return the line that names the messages behind a group."""
-        return _escape_ranges(list_ranges(group)) if self.is_bound else ""
+        return escape(write_range(group)) if self.is_bound else ""
 
     # --- Answers ---------------------------------------------------------------------------------
 

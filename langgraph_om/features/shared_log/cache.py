@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from langgraph_om.archive import ArchivedThread, ThreadEnd
@@ -15,7 +14,6 @@ from langgraph_om.core.record.sharing import (
     complete_log,
 )
 from langgraph_om.core.wire import SharedLog
-from langgraph_om.runtime.state import Recent
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -28,6 +26,30 @@ MAX_MESSAGES_READ = 20_000
 ReadMark = tuple[ThreadEnd, str | None]
 """A thread as the archive lists it, with its end, and its newest observed message: the same as long
 as nothing of it changed. The time alone would not do: workers' clocks differ, or stand still."""
+
+
+KeptT = TypeVar("KeptT")
+
+
+class Recent(Generic[KeptT]):
+    """What is kept of the resources that were looked at last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[str, KeptT] = {}
+        self._lock = threading.Lock()
+
+    def recall(self, resource_id: str) -> KeptT | None:
+        """Return what is kept of a resource."""
+        return self._kept.get(resource_id)
+
+    def keep(self, resource_id: str, kept: KeptT) -> None:
+        """Keep something of a resource, in the place of what was kept before."""
+        with self._lock:
+            self._kept.pop(resource_id, None)
+            self._kept[resource_id] = kept
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
 
 
 class Rest(NamedTuple):
@@ -82,7 +104,7 @@ class LogCache:
         self._lock, self._left = threading.Lock(), threading.Condition()
         self._places: WeakValueDictionary[str, LogPlace] = WeakValueDictionary()
         """By resource, who exchanges with its log; a cancelled run leaves nothing behind."""
-        self._reads: OrderedDict[str, _Read] = OrderedDict()
+        self._reads: dict[str, _Read] = {}
         self._weight = 0
 
     def wait_for_log(self, resource_id: str) -> LogPlace:
@@ -169,4 +191,4 @@ class LogCache:
             self._weight += messages - (former.weight if former is not None else 0)
             self._reads[key] = _Read(mark, found, messages)
             while len(self._reads) > MAX_READS or self._weight > MAX_MESSAGES_READ:
-                self._weight -= self._reads.popitem(last=False)[1].weight
+                self._weight -= self._reads.pop(next(iter(self._reads))).weight

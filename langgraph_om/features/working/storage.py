@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, Final
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from langgraph.store.base import BaseStore, Item, PutOp
 
@@ -63,15 +62,15 @@ class _Leaf:
     at: str
 
 
-_locks: WeakValueDictionary[Namespace, Any] = WeakValueDictionary()
-"""By namespace, not by store: a server hands out another object for the same store in each run."""
-_guard = threading.Lock()
+_LOCKS: Final = [threading.RLock() for _ in range(64)]
 
 
 def _lock(namespace: Namespace) -> Any:
-    """Return the one lock of a namespace that is in use."""
-    with _guard:
-        return _locks.setdefault(namespace, threading.RLock())
+    """Return the lock of a namespace, which it shares with few others.
+
+    A store of its own has none: a server hands out another object for the same store in each run.
+    """
+    return _LOCKS[hash(namespace) % len(_LOCKS)]
 
 
 def read_stored(form: Form, store: BaseStore, resource_id: str) -> Value:
