@@ -14,7 +14,6 @@ Rules of this file, and of the reducers that it imports:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -398,22 +397,15 @@ def check_record(record: Mapping[Any, Any]) -> None:
         ConfigurationError: For a value of another type, or a missing part.
     """
     for key, value in record.items():
-        if key not in _types():
+        if key not in _TYPES:
             continue
         try:
-            _adapter(key).validate_python(value, strict=True)
+            TypeAdapter(_TYPES[key]).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
 
 
-@cache
-def _types() -> Mapping[str, Any]:
-    return get_type_hints(MemoryRecord)
-
-
-@cache
-def _adapter(key: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_types()[key])
+_TYPES: Final = get_type_hints(MemoryRecord)
 
 
 def _explain(key: str, value: object, error: ValidationError) -> ConfigurationError:
@@ -428,7 +420,7 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
 
 def _branches() -> frozenset[str]:
     """Return what pydantic puts into a path for types of a union: no places in the value."""
-    lists = (get_args(kind)[0] for kind in _types().values() if get_origin(kind) is list)
+    lists = (get_args(kind)[0] for kind in _TYPES.values() if get_origin(kind) is list)
     kinds = (kind for entry in lists for kind in get_args(entry) if is_typeddict(kind))
     return frozenset(kind.__name__ for kind in kinds)
 

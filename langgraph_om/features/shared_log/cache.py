@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakValueDictionary
 
 from langgraph_om.archive import ArchivedThread, ThreadEnd
@@ -26,30 +26,6 @@ MAX_MESSAGES_READ = 20_000
 ReadMark = tuple[ThreadEnd, str | None]
 """A thread as the archive lists it, with its end, and its newest observed message: the same as long
 as nothing of it changed. The time alone would not do: workers' clocks differ, or stand still."""
-
-
-KeptT = TypeVar("KeptT")
-
-
-class Recent(Generic[KeptT]):
-    """What is kept of the resources that were looked at last."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: dict[str, KeptT] = {}
-        self._lock = threading.Lock()
-
-    def recall(self, resource_id: str) -> KeptT | None:
-        """Return what is kept of a resource."""
-        return self._kept.get(resource_id)
-
-    def keep(self, resource_id: str, kept: KeptT) -> None:
-        """Keep something of a resource, in the place of what was kept before."""
-        with self._lock:
-            self._kept.pop(resource_id, None)
-            self._kept[resource_id] = kept
-            while len(self._kept) > self._most:
-                del self._kept[next(iter(self._kept))]
 
 
 class Rest(NamedTuple):
@@ -98,8 +74,8 @@ class LogCache:
 
     def begin_anew(self) -> None:
         """Read the logs again in a forked process."""
-        self._logs: Recent[tuple[int, SharedLog]] = Recent(MAX_LOGS)
-        self._rests: Recent[ArchivedThread | None] = Recent(MAX_LOGS)
+        self._logs: dict[str, tuple[int, SharedLog]] = {}
+        self._rests: dict[str, ArchivedThread | None] = {}
         """Per resource, where the look at its quiet threads goes on."""
         self._lock, self._left = threading.Lock(), threading.Condition()
         self._places: WeakValueDictionary[str, LogPlace] = WeakValueDictionary()
@@ -140,7 +116,7 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        revision, known = self._archive.record_revision(resource_id), self._logs.recall(resource_id)
+        revision, known = self._archive.record_revision(resource_id), self._logs.get(resource_id)
         if known is not None and known[0] == revision:
             return known[1]
         stored, revision = self._archive.load_record(resource_id)
@@ -150,7 +126,7 @@ class LogCache:
 
     def remember_log(self, resource_id: str, revision: int, shared: SharedLog) -> None:
         """Remember a log as it is at a revision."""
-        self._logs.keep(resource_id, (revision, shared))
+        self._keep(self._logs, resource_id, (revision, shared))
 
     def find_rest(self, resource_id: str, newest: Sequence[ThreadEnd], limit: int) -> Rest:
         """Return a part of a resource's threads behind its newest ones, the same until it is left.
@@ -161,14 +137,22 @@ class LogCache:
         Raises:
             ArchiveError: When the storage fails.
         """
-        start, last = self._rests.recall(resource_id), newest[-1].thread
+        start, last = self._rests.get(resource_id), newest[-1].thread
         behind = last if start is None or start.updated > last.updated else start
         ends = self._archive.thread_ends(resource_id, limit=limit, behind=behind)
         return Rest(ends, ends[-1].thread if len(ends) == limit else None)
 
     def leave_rest(self, resource_id: str, rest: Rest) -> None:
         """Go on with the next part, because nothing is left to do in this one."""
-        self._rests.keep(resource_id, rest.next_part)
+        self._keep(self._rests, resource_id, rest.next_part)
+
+    def _keep(self, kept: dict[str, Any], resource_id: str, value: object) -> None:
+        """Keep something of a resource as one of the newest."""
+        with self._lock:
+            kept.pop(resource_id, None)
+            kept[resource_id] = value
+            while len(kept) > MAX_LOGS:
+                del kept[next(iter(kept))]
 
     def recall_reads(self, marks: Sequence[ReadMark]) -> list[tuple[Any] | None]:
         """Return what was read of threads that are still the same; `None` of the others."""
