@@ -387,41 +387,43 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
 
 # What a person changes.
 
+_BACK: Final = ": {what}\n`langgraph-om undo --act {id}` takes it back"
+
 
 def remember(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Add an item that no reflection changes."""
     state = source.state(args.thread)
     update = memory.updates.remember(args.text, date=args.date, state=state)
-    return _change_log(source, args, out, update, "remembered")
+    return _change(source, args, out, update, f"remembered{_BACK}")
 
 
 def pin(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Let no reflection change an item."""
     update = memory.updates.pin(args.item, state=source.state(args.thread))
-    return _change_log(source, args, out, update, "pinned")
+    return _change(source, args, out, update, f"pinned{_BACK}")
 
 
 def unpin(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Let reflections change an item again."""
     update = memory.updates.unpin(args.item, state=source.state(args.thread))
-    return _change_log(source, args, out, update, "not pinned any more")
+    return _change(source, args, out, update, f"not pinned any more{_BACK}")
 
 
 def forget(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Take an item out of the log."""
     update = memory.updates.forget(args.item, state=source.state(args.thread))
-    return _change_log(source, args, out, update, "forgotten")
+    return _change(source, args, out, update, f"forgotten{_BACK}")
 
 
 def correct(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Put another text in the place of an item."""
     update = memory.updates.correct(args.item, args.text, state=source.state(args.thread))
-    return _change_log(source, args, out, update, "corrected")
+    return _change(source, args, out, update, f"corrected{_BACK}")
 
 
 def undo(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """Take back what a person did."""
-    return _change_log(source, args, out, memory.updates.undo(args.act), "undone")
+    return _change(source, args, out, memory.updates.undo(args.act), f"undone{_BACK}")
 
 
 def pin_message(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
@@ -442,36 +444,21 @@ def set_title(source: Source, args: Namespace, memory: ObservationalMemory, out:
         msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
         raise ConfigurationError(msg)
     update = memory.updates.set_title(args.text)
-    title = update[0]["title"]
-    done = f'the title is "{title}"; `--clear` takes it back'
+    done = 'the title is "{title}"; `--clear` takes it back'
     told = "the title is gone; memory makes titles again" if args.clear else done
-    return _change(source, args, out, update, told, title=title)
-
-
-def _change_log(source: Source, args: Namespace, out: Output, update: Update, done: str) -> int:
-    """Write what changes an item, and tell its words and how to take it back."""
-
-    def tell(act: str) -> str:
-        words = describe_act(source.state(args.thread)["om"], act)
-        return f"{done}: {words}\n`langgraph-om undo --act {act}` takes it back"
-
-    return _change(source, args, out, update, tell)
+    return _change(source, args, out, update, told, title=update[0]["title"])
 
 
 def _change(
-    source: Source,
-    args: Namespace,
-    out: Output,
-    update: Update,
-    told: str | Callable[[str], str],
-    **more: Any,
+    source: Source, args: Namespace, out: Output, update: Update, told: str, **more: Any
 ) -> int:
     source.write(args.thread, update)
     act = update[0]["id"]
     if out.as_json:
         out.value({"id": act, "action": args.command, **more})
     else:
-        out.text(told if isinstance(told, str) else told(act))
+        what = describe_act(source.state(args.thread)["om"], act)
+        out.text(told.format(id=act, what=what, **more))
     return DONE
 
 
