@@ -38,6 +38,8 @@ SLOW = (
 )
 """Folders and files whose tests are `slow`: they start processes and servers, try very much, or
 bring the clients of providers and others' agents."""
+BY_NAME = "models"
+"""A folder whose tests nothing runs but its own name: they ask a model on this machine."""
 VARIED = ("integration", "laws")
 """Folders whose tests run whole conversations, each over several doors, savers or settings. Three
 in four of these variants are `slow` where all tests are run: others for each test, so that every
@@ -117,7 +119,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import slow tests that would be left out."""
+    """Do not even import tests that would be left out."""
+    if is_in(collection_path, BY_NAME):
+        return None if any(is_in(path, BY_NAME) for path in list_named(config)) else True
     return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
 
 

@@ -1,0 +1,37 @@
+"""The check of an Observer, offline: all that it asks, and that it says what that is worth."""
+
+from __future__ import annotations
+
+import observer_check
+import pytest
+
+from langgraph_om.core.prompts import load, names
+
+
+def test_without_a_model_the_figures_are_said_to_prove_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert observer_check.main(["--rest"]) == 0
+    printed = capsys.readouterr().out
+    assert "| unreadable at second | 0 | 0 to 0 | 8 |" in printed
+    assert "| reflection | 4 edits" in printed
+    assert "These figures prove nothing." in printed
+
+
+def test_names_whose_echo_is_counted_stand_in_prompts() -> None:
+    prompts = "\n".join(map(load, names()))
+    assert [name for name in observer_check.EXAMPLES if name not in prompts] == []
+    assert observer_check.SECOND in load("observer_retry")
+
+
+@pytest.mark.parametrize(
+    ("item", "came"),
+    [
+        ("* 🔴 deadline Dec 2 now (replaces: Friday)", "kept"),
+        ("* 🔴 the deadline is Friday", "changed"),
+        ("* 🔴 there is a deadline, December 20", "lost"),
+    ],
+)
+def test_a_fact_is_kept_changed_or_lost(item: str, came: str) -> None:
+    items = observer_check.split_items(item)
+    assert observer_check.grade("change: december 2|dec 2 ~ friday", items) == came
