@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -133,7 +133,7 @@ class Lookup:
         found = self.search_messages(asked, record, messages, store)
         if self.archive is None or not record["thread_id"]:
             return found
-        branch = cast("Mapping[str, Any]", record).get("branch")
+        branch = record.get("branch")
         who = Identity(record["thread_id"], record["resource_id"])
         times = self.settings.times_of
         source = ArchiveSource(

@@ -66,7 +66,7 @@ def summarize(
         record = (yield from observed).record
     finally:
         reader.close(0)
-    values = cast("Mapping[str, Any]", record).get("extracted", {})
+    values = record.get("extracted", {})
     return Summary(
         write_log(record["log"]),
         {name: values[name]["value"] if name in values else None for name in extract or {}},

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
@@ -59,8 +59,7 @@ class Evicting:
             yield from archive.note_failure(error, step.changed)
             return
         step.apply(events)
-        said = (cast("Evicted", event) for event in events)
-        step.removed += [key for each in said if each["type"] == "evicted" for key in each["ids"]]
+        step.removed += [key for each in events if each["type"] == "evicted" for key in each["ids"]]
         if step.record["cursor"] != cursor:
             step.open()
 

@@ -35,6 +35,7 @@ from langgraph_om.core.record.kept import (
 from langgraph_om.core.record.outbox import send_observation, send_others, send_reflection
 from langgraph_om.core.record.record import (
     FIRST_KEYS,
+    add_up,
     check_version,
     complete_record,
     find_groups,
@@ -81,7 +82,6 @@ from langgraph_om.core.wire import (
     Stepped,
     Trip,
     Tripped,
-    Usage,
     Waived,
     WindowsKnown,
     ZoneKnown,
@@ -150,12 +150,11 @@ def _select(event: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
     """Add what a cycle has cost to what its operation has cost so far."""
-    operation, spent = event["operation"], dict(cast("Mapping[str, int]", event["usage"]))
+    operation, spent = event["operation"], event["usage"]
     if left_out := cast("Mapping[str, Any]", event).get("left_out_tokens"):
-        spent["leftOutTokens"] = left_out
-    before = cast("Mapping[str, int]", record["usage"].get(operation, {}))
-    total = {**before, **{key: before.get(key, 0) + value for key, value in spent.items()}}
-    record["usage"] = {**record["usage"], operation: cast("Usage", total)}
+        spent = {**spent, "leftOutTokens": left_out}
+    total = add_up(record["usage"].get(operation, {}), spent)
+    record["usage"] = {**record["usage"], operation: total}
 
 
 def note_observed(

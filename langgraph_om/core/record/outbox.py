@@ -28,7 +28,7 @@ def read_sharing(record: MemoryRecord) -> MemoryRecord:
     """Return a record with the keys of a thread that shares its log, empty where it is new."""
     if "outbox" in record:
         return record
-    return cast("MemoryRecord", {"others": [], "revision": 0, "outbox": [], **record})
+    return {"others": [], "revision": 0, "outbox": [], **record}
 
 
 def count_others(record: MemoryRecord) -> int:

@@ -21,6 +21,7 @@ from langgraph_om.core.wire import (
     Operation,
     TokenCount,
     Turn,
+    Usage,
 )
 from langgraph_om.errors import ConfigurationError
 
@@ -78,6 +79,13 @@ def forget_wait(record: MemoryRecord) -> None:
     """Note that a new wait begins, in a record that nobody else holds."""
     turn = {key: value for key, value in record["turn"].items() if key != "waited_ms"}
     record["turn"] = cast("Turn", turn)
+
+
+def add_up(before: Usage, spent: Usage) -> Usage:
+    """Return what questions have cost, with what some more cost."""
+    known, new = cast("Mapping[str, int]", before), cast("Mapping[str, int]", spent)
+    total = {**known, **{key: known.get(key, 0) + value for key, value in new.items()}}
+    return cast("Usage", total)
 
 
 _get_tokens = itemgetter("tokens")

@@ -220,7 +220,7 @@ def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | 
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
-    record = {
+    return {
         **blank_record(),
         "scope": "resource",
         "resource_id": resource_id,
@@ -230,7 +230,6 @@ def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> Mem
         "outbox": [],
         "others": [],
     }
-    return cast("MemoryRecord", record)
 
 
 # --- Effects: one per kind of change -------------------------------------------------------------

@@ -7,10 +7,10 @@ by nobody else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from langgraph_om.core.record.outbox import add_to_outbox
-from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
+from langgraph_om.core.record.record import RESPONSE, TASK, TITLE, add_up
 from langgraph_om.core.wire import (
     MemoryRecord,
     ObservationBuffered,
@@ -18,7 +18,6 @@ from langgraph_om.core.wire import (
     Titled,
     TitleState,
     TitleWords,
-    Usage,
 )
 
 
@@ -62,10 +61,7 @@ def set_title(record: MemoryRecord, event: Titled) -> None:
         return
     state = {**state, "cycle_id": None}
     if "usage" in event:
-        before = cast("Mapping[str, int]", state.get("usage", {}))
-        spent = cast("Mapping[str, int]", event["usage"])
-        total = {key: before.get(key, 0) + value for key, value in spent.items()}
-        state["usage"] = cast("Usage", total)
+        state["usage"] = add_up(state.get("usage", {}), event["usage"])
     if event["title"] is not None and read_title(record) is None and not is_named(record):
         record[TITLE] = event["title"]
         state = {**state, "by": "memory", "at": event["at"]}

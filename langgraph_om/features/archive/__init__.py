@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -114,7 +114,7 @@ class Archiving:
             step.settings, step.identity, step.record, step.messages, step.now
         )
         if branch is not None:
-            step.record = cast("MemoryRecord", {**step.record, "branch": branch})
+            step.record = {**step.record, "branch": branch}
 
     def kept_until(self, record: MemoryRecord) -> str | None:
         """Return the key of the last message that is archived."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
@@ -86,8 +86,7 @@ def look_for_deletion(record: MemoryRecord) -> EffectFlow[list[Event]]:
 
 def is_survivor(events: Sequence[Event]) -> bool:
     """Return whether the record is a copy from before a deletion that was just found."""
-    said = (cast("DeletionFound", event) for event in events)
-    return any(event["type"] == "deletion" and event["floor"] is not None for event in said)
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in events)
 
 
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
@@ -146,7 +145,7 @@ def find_all_unarchived(
     record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
 ) -> tuple[str | None, Keyed]:
     """Return the whole conversation, and the key of the message that was removed before it."""
-    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages, changed)
+    return find_unarchived({**record, "archived": None}, messages, changed)
 
 
 def archive_new(
@@ -429,7 +428,7 @@ def _take_for_archived(
     else:
         known = {*record["cursor"], *record["token_cache"]["counts"], seen}.difference(changed)
         said = next((key for key in keys if key in known), None)
-    return record if said is None else cast("MemoryRecord", {**record, "archived": said})
+    return record if said is None else {**record, "archived": said}
 
 
 def _leave_out_deleted(
@@ -517,8 +516,8 @@ def complete_thread(
         else:
             return archive.branch
     if not known:
-        whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
-        whole = _take_for_archived(cast("MemoryRecord", whose), messages)
+        whose: MemoryRecord = {**record, "thread_id": thread_id, "resource_id": resource_id}
+        whole = _take_for_archived(whose, messages)
         noted = yield from look_for_deletion(whole)
         told = fold(whole, [noted])
         archive.deletion = told.get("deletion", 0)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -327,7 +327,7 @@ class Recall:
                 self._runner.settings.times_of,
                 find_groups,
                 record["stamps"],
-                cast("Mapping[str, Any]", record).get("branch") if is_own else None,
+                record.get("branch") if is_own else None,
                 list_searched(record) if is_own else {},
                 knows_all=is_own and record["scope"] == "resource",
             )

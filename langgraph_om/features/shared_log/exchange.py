@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage
 
@@ -372,7 +372,7 @@ def rewind_if_forked(
     keys = [key for key, _ in keyed_conversation(messages)]
     places = {key: at for at, key in enumerate(keys)}
     if places.keys().isdisjoint(record["cursor"]):
-        record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
+        record = {**record, "log": own, "cursor": known["cursor"]}
     stop = max(
         _find_own_end(record, messages, places, counter, {group["id"] for group in own}),
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),

@@ -221,7 +221,7 @@ def _divide(
 
 def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
     """Return the cycle as a hook is told of it that sees one thread's texts."""
-    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
+    record: MemoryRecord = {**cycle.record, "thread_id": thread.thread_id, "stamps": {}}
     return replace(cycle, record=record)
 
 

@@ -80,7 +80,6 @@ class Standing:
     """Keeps standing instructions."""
 
     name = STANDING
-    lives_by = STANDING
 
     def describe_marks(self, held: str) -> str:
         """Return what the Observer is told of the mark, and of its end where it may see one."""
