@@ -13,7 +13,6 @@ from langgraph_om.adoption import AdoptReport, Progress
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
-from langgraph_om.core.record.titles import read_title
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features import moving, pinned, steering, titles
 from langgraph_om.inspection import MemoryView, build_view, read_history, read_status
@@ -224,7 +223,7 @@ class ThreadMemory:
     @waited
     def title(self) -> Requests[str | None]:
         """Return the thread's title; `None` while it has none."""
-        return read_title(self._runner.record((yield from self._thread.read())))
+        return self._runner.record((yield from self._thread.read()))["thread_title"]
 
     @waited
     def search(

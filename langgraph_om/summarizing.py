@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig

@@ -22,7 +22,6 @@ from langgraph_om.core.page import (
     describe_unread,
     list_failures,
 )
-from langgraph_om.core.record.kept import read_values
 from langgraph_om.core.record.standing import list_left_out
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step
@@ -147,7 +146,7 @@ def _advise_on_task(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
 
 
 def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
-    for name, kept in read_values(record).items():
+    for name, kept in record.get("extracted", {}).items():
         if kept["error"]:
             yield Advice(
                 "extract",

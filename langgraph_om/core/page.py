@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
-from langgraph_om.core.record.kept import list_pinned, read_values
+from langgraph_om.core.record.kept import list_pinned
 from langgraph_om.core.record.record import (
     find_label,
     is_shared,
@@ -403,7 +403,7 @@ def _list_below(text: str) -> list[str]:
 def list_values(record: MemoryRecord) -> list[ShownValue]:
     """Return the values as texts, those of which there is something to say."""
     shown: list[ShownValue] = []
-    for name, kept in read_values(record).items():
+    for name, kept in record.get("extracted", {}).items():
         error = kept["error"]
         notes = (f"the newest question about it found nothing: {error}",) if error else ()
         shown.append(ShownValue(name, _write(kept["value"]), notes))

@@ -21,7 +21,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
 from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
-from langgraph_om.core.record.kept import EXTRACT, list_entries, merge_entries, read_values
+from langgraph_om.core.record.kept import EXTRACT, list_entries, merge_entries
 from langgraph_om.core.wire import Chunk, Event, Extraction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
@@ -109,7 +109,7 @@ class Extract:
             return []
         ahead = [entry for chunk in chunks for entry in list_entries(chunk)]
         known = merge_entries(info.record, ahead)
-        failed = {name for name, kept in read_values(info.record).items() if kept["error"]}
+        failed = {name for name, kept in info.record.get("extracted", {}).items() if kept["error"]}
         failed |= {entry["name"] for entry in ahead if "error" in entry}
         return [
             AskedValue(
@@ -198,7 +198,7 @@ def read_extracted(
             f"of `observation.extract`, which are: {known}"
         )
         raise ConfigurationError(msg)
-    kept = read_values(runner.record(state)).get(names[0])
+    kept = runner.record(state).get("extracted", {}).get(names[0])
     if kept is None or kept["value"] is None:
         return None
     return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))

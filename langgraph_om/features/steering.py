@@ -15,7 +15,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page import write_words
 from langgraph_om.core.record.sharing import list_threads
-from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, list_acts, write_item
+from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActsGone,
@@ -107,7 +107,7 @@ MAX_SHOWN: Final = 20
 
 def describe_act(record: Mapping[str, Any], act_id: str) -> str:
     """Return the words of an item before an act and after it."""
-    acts = [act for act in list_acts(record) if act["id"] == act_id]
+    acts = [act for act in record.get("steered", []) if act["id"] == act_id]
     groups = [group for act in acts for group in (act["before"], act["after"]) if group]
     words = [item.words for group in groups for item in list_items([group], [])]
     return " -> ".join(dict.fromkeys(words))
@@ -128,7 +128,8 @@ class Steering:
     def sync(self, record: MemoryRecord, log: SharedLog) -> Sequence[Event]:
         """Let go of acts on threads that the log has no more."""
         known = {None, record["thread_id"], *log["threads"]}
-        gone = [act["id"] for act in list_acts(record) if not known.issuperset(list_threads(act))]
+        acts = record.get("steered", [])
+        gone = [act["id"] for act in acts if not known.issuperset(list_threads(act))]
         event: ActsGone = {"type": "acts-gone", "ids": gone}
         return [event] if gone else []
 
@@ -146,7 +147,7 @@ def _tell_of_acts(record: MemoryRecord) -> list[Event]:
             "record_id": record["id"],
             "thread_id": record["thread_id"],
         }
-        for act in list_acts(record)
+        for act in record.get("steered", [])
         if act["is_new"]
     ]
     return [*told]
@@ -176,13 +177,13 @@ def list_done(record: Mapping[str, Any]) -> list[dict[str, Any]]:
             "before": _first_line(act["before"]),
             "after": _first_line(act["after"]),
         }
-        for act in reversed(list_acts(record)[-MAX_SHOWN:])
+        for act in reversed(record.get("steered", [])[-MAX_SHOWN:])
     ]
 
 
 def find_left(record: Mapping[str, Any], act: str) -> list[str]:
     """Return the group that holds an item as an act left it."""
-    after = [own["after"] for own in list_acts(record) if own["id"] == act]
+    after = [own["after"] for own in record.get("steered", []) if own["id"] == act]
     return [group["id"] for group in after if group is not None]
 
 

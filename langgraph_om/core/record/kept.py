@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 from langgraph_om.core.forms import merge
 from langgraph_om.core.wire import (
-    ExtractedValue,
     Extraction,
     MemoryRecord,
     MessagesPinned,
@@ -25,11 +24,6 @@ EXTRACT: Final = "extract"
 # Extracted values.
 
 
-def read_values(record: Mapping[str, Any]) -> dict[str, ExtractedValue]:
-    """Return the values of a record by name."""
-    return dict(record.get("extracted", {}))
-
-
 def list_entries(found_by: Mapping[str, Any]) -> list[Extraction]:
     """Return the entries of an event or a chunk."""
     entries: list[Extraction] = found_by.get("found", {}).get(EXTRACT, [])
@@ -38,7 +32,7 @@ def list_entries(found_by: Mapping[str, Any]) -> list[Extraction]:
 
 def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[str, Any]:
     """Return the values of a record by name, with entries merged into them."""
-    values = {name: kept["value"] for name, kept in read_values(record).items()}
+    values = {name: kept["value"] for name, kept in record.get("extracted", {}).items()}
     for item in entries:
         if "patch" in item:
             values[item["name"]] = _apply(item, values.get(item["name"]))
@@ -47,7 +41,7 @@ def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[s
 
 def set_values(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values, entries = read_values(record), list_entries(event)
+    values, entries = {**record.get("extracted", {})}, list_entries(event)
     for item in entries:
         former = values.get(item["name"])
         value, previous = (former["value"], former["previous"]) if former else (None, None)

@@ -24,16 +24,9 @@ from langgraph_om.core.wire import (
 )
 
 
-def read_sharing(record: MemoryRecord) -> MemoryRecord:
-    """Return a record with the keys of a thread that shares its log, empty where it is new."""
-    if "outbox" in record:
-        return record
-    return {"others": [], "revision": 0, "outbox": [], **record}
-
-
 def count_others(record: MemoryRecord) -> int:
     """Count the tokens of other threads of which something is to be observed."""
-    others = read_sharing(record)["others"]
+    others = record.get("others", [])
     return sum(thread["tokens"] for thread in others if thread["observable"])
 
 
@@ -44,10 +37,10 @@ def add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
         return
     if not (change["thread_id"] if is_joining else record["thread_id"]):
         return
-    known: Mapping[str, Any] = read_sharing(record)
+    known: Mapping[str, Any] = record
     hints = {name: known.get(name) for name in HINTS}
     item = {"id": change_id, "cursor": known["cursor"], "hints": hints, **change}
-    record["outbox"] = [*known["outbox"], cast("LogChange", item)]
+    record["outbox"] = [*record.get("outbox", []), cast("LogChange", item)]
 
 
 def send_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
@@ -82,7 +75,7 @@ def send_reflection(
 
 def send_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> bool:
     """Note what was observed of other threads; return whether any of it is new."""
-    outbox = read_sharing(record)["outbox"]
+    outbox = record.get("outbox", [])
     known = {item["id"] for item in [*outbox, *record["log"]]}
     sections = [section for section in event["sections"] if section["groups"][0]["id"] not in known]
     for section in sections:

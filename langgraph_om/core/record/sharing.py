@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from langgraph_om.core.content.message_keys import belongs_to, derive_id
-from langgraph_om.core.record.outbox import add_to_outbox, read_sharing
+from langgraph_om.core.record.outbox import add_to_outbox
 from langgraph_om.core.record.record import (
     HINTS,
     RECORD_VERSION,
@@ -386,7 +386,7 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
-    outbox = read_sharing(record)["outbox"]
+    outbox = record.get("outbox", [])
     record["outbox"] = [change for change in outbox if change["id"] not in event["sent"]]
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]

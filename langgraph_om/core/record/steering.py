@@ -8,10 +8,10 @@ under way has another id afterwards, and that reflection does not bring back wha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
@@ -29,13 +29,6 @@ from langgraph_om.core.wire import (
     SteeringChange,
 )
 from langgraph_om.errors import ItemError
-
-
-def list_acts(record: Mapping[str, Any]) -> list[SteeredItem]:
-    """Return what a person did to the log of a record, oldest first."""
-    acts: list[SteeredItem] = record.get("steered", [])
-    return acts
-
 
 # Find the item that is meant, by its id or by words of it.
 
@@ -388,7 +381,7 @@ def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
 
 def do_act(record: MemoryRecord, event: Steered) -> None:
     """Do to the log what a person wants."""
-    acts = list_acts(record)
+    acts = record.get("steered", [])
     if any(act["id"] == event["id"] for act in acts):
         return
     thread_id = record["thread_id"]
@@ -408,7 +401,7 @@ def do_act(record: MemoryRecord, event: Steered) -> None:
 
 def drop_acts(record: MemoryRecord, event: ActsGone) -> None:
     """Let go of acts on threads that are gone."""
-    record["steered"] = [act for act in list_acts(record) if act["id"] not in event["ids"]]
+    record["steered"] = [act for act in record.get("steered", []) if act["id"] not in event["ids"]]
 
 
 def note_acts_told(record: MemoryRecord) -> None:

@@ -21,38 +21,26 @@ from langgraph_om.core.wire import (
 )
 
 
-def read_title(record: Mapping[str, Any]) -> str | None:
-    """Return the thread's title; `None` while it has none."""
-    title: str | None = record.get(TITLE)
-    return title
-
-
-def read_title_state(record: Mapping[str, Any]) -> TitleState:
-    """Return what a record knows of where its title comes from."""
-    state: TitleState = record.get("title", {})
-    return state
-
-
-def is_named(record: Mapping[str, Any]) -> bool:
+def is_named(record: MemoryRecord) -> bool:
     """Return whether a person set the thread's title."""
-    return read_title_state(record).get("by") == "person"
+    return record.get("title", {}).get("by") == "person"
 
 
 def note_words(record: MemoryRecord, event: TitleWords) -> None:
     """Note what lists show until there is a title."""
-    record["title"] = {**read_title_state(record), "words": event["words"]}
+    record["title"] = {**record.get("title", {}), "words": event["words"]}
 
 
 def note_asked(record: MemoryRecord, event: TitleAsked) -> None:
     """Note that a title is asked for."""
-    state = read_title_state(record)
+    state = record.get("title", {})
     tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
     record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
 
 
 def set_title(record: MemoryRecord, event: Titled) -> None:
     """Set the title, which a model's answer never does over one that is there."""
-    state = read_title_state(record)
+    state = record.get("title", {})
     if event["by"] == "person":
         if state.get("id") != event["id"]:
             _set_by_person(record, state, event)
@@ -62,15 +50,15 @@ def set_title(record: MemoryRecord, event: Titled) -> None:
     state = {**state, "cycle_id": None}
     if "usage" in event:
         state["usage"] = add_up(state.get("usage", {}), event["usage"])
-    if event["title"] is not None and read_title(record) is None and not is_named(record):
-        record[TITLE] = event["title"]
+    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
+        record["thread_title"] = event["title"]
         state = {**state, "by": "memory", "at": event["at"]}
     record["title"] = state
 
 
 def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
-    before, title = read_title(record), event["title"]
-    record[TITLE] = title
+    before, title = record["thread_title"], event["title"]
+    record["thread_title"] = title
     record["title"] = {
         **state,
         "by": "person" if title is not None else None,
@@ -105,7 +93,7 @@ def take_buffered_title(record: MemoryRecord, event: ObservationBuffered) -> Non
 
 def _suggest(record: MemoryRecord, stated: Mapping[str, str | None]) -> None:
     if stated.get(TITLE) and not is_named(record):
-        record[TITLE] = stated[TITLE]
+        record["thread_title"] = stated[TITLE]
 
 
 def note_title_told(record: MemoryRecord) -> None:

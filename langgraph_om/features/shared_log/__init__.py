@@ -18,7 +18,7 @@ from langgraph_om.core.cycles.cycle import Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.outbox import count_others, read_sharing
+from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.sharing import (
     complete_log,
     to_record,
@@ -68,7 +68,7 @@ class SharedLogs:
         """Exchange what is new with the log."""
         if not step.identity.thread_id:
             return
-        known, unobserved = read_sharing(step.record), {entry.key for entry in step.window.entries}
+        known, unobserved = step.record, {entry.key for entry in step.window.entries}
         exchanged = yield from exchange(step.settings, known, step.messages, step.window, step.now)
         if not exchanged.events:
             return
@@ -87,11 +87,11 @@ class SharedLogs:
     def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
         """Put the observations of each thread into a section of its own."""
         frames = frame_sections(groups, settings.show_id, current=record["thread_id"])
-        return Framing(load("actor_threads"), frames, bool(read_sharing(record)["others"]))
+        return Framing(load("actor_threads"), frames, bool(record.get("others", [])))
 
     def excerpts(self, record: MemoryRecord) -> dict[str, str]:
         """Return what the Actor is shown of other threads."""
-        return {other["thread_id"]: other["text"] for other in read_sharing(record)["others"]}
+        return {other["thread_id"]: other["text"] for other in record.get("others", [])}
 
     # --- Work ------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class SharedLogs:
         """Find out whether other threads have more unobserved messages than may stay so."""
         if is_waived(record, window, OTHERS):
             return None
-        if not any(thread["observable"] for thread in read_sharing(record)["others"]):
+        if not any(thread["observable"] for thread in record.get("others", [])):
             return None
         return OTHERS if may_begin(record, OTHERS, count_others(record)) else None
 

@@ -19,7 +19,6 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, call_storage, find_part
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.outbox import read_sharing
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     find_deleted,
@@ -109,7 +108,7 @@ def exchange(
             done = yield from _exchange_log(settings, record, messages, now)
             if done.events or is_new_turn:
                 described = yield from _describe_others(settings, done.record, now)
-                record_now = read_sharing(fold(done.record, [described]))
+                record_now = fold(done.record, [described])
                 done = ExchangeOutcome(record_now, [*done.events, *described], done.named)
     except ArchiveError as error:
         text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
@@ -227,7 +226,7 @@ def _exchange_log(
 ) -> EffectFlow[ExchangeOutcome]:
     resource, changes = str(record["resource_id"]), record["outbox"]
     shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
-    kept = read_sharing(fold(record, [noted]))
+    kept = fold(record, [noted])
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
@@ -236,7 +235,7 @@ def _exchange_log(
         events += parts.standing.sync(kept, shared)
     if parts.steering is not None:
         events += parts.steering.sync(kept, shared)
-    synced = read_sharing(fold(record, [events]))
+    synced = fold(record, [events])
     if synced == record:
         return ExchangeOutcome(record, [])
     return ExchangeOutcome(synced, events, named)
@@ -259,7 +258,7 @@ def _commit_changes(
         before = complete_log(stored)
         # Asked last: what is missing in the log because of a deletion is never taken for lost.
         noted = yield from look_for_deletion(record)
-        kept = read_sharing(fold(record, [noted]))
+        kept = fold(record, [noted])
         changes = kept["outbox"]
         if is_survivor(noted):
             own = without_groups(before, record["thread_id"], list_own_groups(record))

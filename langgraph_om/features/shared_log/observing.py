@@ -46,7 +46,7 @@ from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, To
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import Transcript, says_much
-from langgraph_om.core.record.outbox import count_others, read_sharing
+from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     count_failures,
@@ -307,7 +307,7 @@ def _begin(
     """
     if not (yield from claim_log(record, OTHERS, mode)):
         return None
-    threads = yield from read_other_threads_if_possible(settings, read_sharing(record))
+    threads = yield from read_other_threads_if_possible(settings, record)
     counts = count_in_others(settings, record, threads, now)
     wanted = [(thread, counts[thread.thread_id]) for thread in threads if counts[thread.thread_id]]
     batches = split_batches(wanted, settings.observation.max_tokens_per_batch)

@@ -14,7 +14,7 @@ from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import TITLE, find_label
-from langgraph_om.core.record.titles import is_named, read_title, read_title_state
+from langgraph_om.core.record.titles import is_named
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
@@ -106,14 +106,14 @@ class NamedThreads:
 
     def tell(self, step: Step) -> None:
         """Tell the stream, once."""
-        state = read_title_state(step.record)
-        if state.get("is_new") and (title := read_title(step.record)) is not None:
+        state = step.record.get("title", {})
+        if state.get("is_new") and (title := step.record["thread_title"]) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
             step.events.append(tell_title(info, step.now, state["before"], title))
 
     def forget_archived(self, step: Step) -> EffectFlow[None]:
         """Let the archive forget a title that a person has given back."""
-        if not read_title_state(step.record).get("before") or find_label(step.record) is not None:
+        if not step.record.get("title", {}).get("before") or find_label(step.record) is not None:
             return
         archiving = step.settings.parts.archive
         if archiving is None:
@@ -139,7 +139,7 @@ class SuggestedTitles:
 
     def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
         """Return the event that shows a new title; one that a person set stays."""
-        old, new = read_title(info.record), hints.get(TITLE)
+        old, new = info.record["thread_title"], hints.get(TITLE)
         is_new = new != old and not is_named(info.record)
         return [tell_title(info, at, old, new)] if new and is_new else []
 

@@ -49,7 +49,6 @@ from langgraph_om.core.observe.parse_answer import (
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import TITLE, blank_record
-from langgraph_om.core.record.titles import read_title, read_title_state
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, TitleAsked, Titled, TitleWords
@@ -203,7 +202,7 @@ def note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Ev
 
     These are the first words of the first user message with text, shortened at a word.
     """
-    if "words" in read_title_state(record):
+    if "words" in record.get("title", {}):
         return []
     said = (as_label(each.text).split() for each in messages if each.type == "human")
     words = next(filter(None, said), None)
@@ -222,7 +221,7 @@ def take_in_title(
     settings: Settings, record: MemoryRecord, now: datetime
 ) -> EffectFlow[list[Event]]:
     """Take in what came of the question that is under way; nothing while it is."""
-    cycle_id = read_title_state(record).get("cycle_id")
+    cycle_id = record.get("title", {}).get("cycle_id")
     if cycle_id is None:
         return []
     states: Mapping[str, Any] = yield PeekJobs({"title": cycle_id})
@@ -240,7 +239,7 @@ def tell_found(
 ) -> list[Event]:
     """Return the event with what came of a question, and the one that shows it."""
     event = found
-    before, after = read_title(record), read_title(fold(record, [event]))
+    before, after = record["thread_title"], fold(record, [event])["thread_title"]
     if after is None or after == before:
         return [event]
     info = CycleInfo(settings, record, "observation", found["id"], 0, now)
@@ -254,9 +253,9 @@ def describe_title(step: Step, instructions: Any, *, min_messages: int) -> Title
         min_messages: How many texts of the user and answers there have to be, and are shown.
     """
     record = step.record
-    state = read_title_state(record)
+    state = record.get("title", {})
     is_under_way, tries = state.get("cycle_id") is not None, state.get("tries", 0)
-    if read_title(record) is not None or is_under_way or tries >= MAX_TRIES:
+    if record["thread_title"] is not None or is_under_way or tries >= MAX_TRIES:
         return None
     is_cut = record.get("evicted") is not None
     exchange = find_exchange(step.messages, 2 if is_cut else min_messages)
