@@ -126,7 +126,7 @@ class MemoryOptions(Group):
     model: SkipValidation[ModelValue | None] = Field(default=None, kw_only=False)
     """The model of the Observer and the Reflector; `None`: the agent's own."""
     enabled: Annotated[bool, FLAG] = True
-    """Whether memory does anything. With `False`, the agent works as if it had no memory."""
+    """Turns memory on or off; with `False`, the agent works as if it had none."""
     token_budget: Annotated[
         Annotated[int, Field(ge=200)]
         | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]]
@@ -136,30 +136,30 @@ class MemoryOptions(Group):
             '("fraction", 0.6), or None'
         ),
     ] = None
-    """The most tokens that recent messages and observations take together in the prompt, as a
-    number or a part of the model's context window, such as `("fraction", 0.6)`. For a short time
+    """The most tokens that recent messages and observations take up in the prompt together: a
+    number, or a part of the model's context window such as `("fraction", 0.6)`. For a short time
     they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
-    them, the other gets the rest. A fraction does nothing until the context window is known."""
+    them, the other gets the rest. A fraction has no effect until the context window is known."""
     share_token_budget: Annotated[bool | None, Hint("True, False or None")] = None
-    """Whether recent messages may use room that observations leave free, and the other way around;
-    `None`: if you set `token_budget` and no threshold."""
+    """Lets recent messages use room that observations leave free, and vice versa; `None` does so if
+    you set `token_budget` and neither threshold."""
     observation: Annotated[
         InstanceOf[ObservationConfig] | Mapping[str, Any] | Off | None,
         Hint("an ObservationConfig, a mapping with its keys, or False"),
     ] = None
-    """Settings of the Observer, an `ObservationConfig` or a mapping. `False`: nothing is observed
-    or reflected, and the rest of memory works."""
+    """Settings of the Observer: an `ObservationConfig` or a mapping. With `False`, nothing is
+    observed or reflected, and the rest of memory works."""
     reflection: Annotated[
         InstanceOf[ReflectionConfig] | Mapping[str, Any] | None,
         Hint("a ReflectionConfig or a mapping with its keys"),
     ] = None
-    """Settings of the Reflector, a `ReflectionConfig` or a mapping."""
+    """Settings of the Reflector: a `ReflectionConfig` or a mapping."""
     resource_id: Annotated[
         Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
         Hint("an id, a function of the run's configuration, or None"),
     ] = None
-    """The id of the user that a thread belongs to, or a function of the run's configuration that
-    returns it; `None`: the `resource_id` in a run's `context` or `configurable`."""
+    """The id of the user that a thread belongs to, or a function that returns it from the run's
+    configuration; `None` takes the `resource_id` in the run's `context` or `configurable`."""
     messages_key: Annotated[
         Annotated[str, Field(min_length=1)],
         AfterValidator(_refuse_own_key),
@@ -174,47 +174,47 @@ class MemoryOptions(Group):
             "`EstimatingCounter()`"
         ),
     ] = None
-    """An object that counts tokens; the default estimates them without a tokenizer."""
+    """The object that counts tokens; the default estimates them without a tokenizer."""
     max_input_tokens: Annotated[
         Tokens | None,
         Hint("a whole number of tokens, 1 or more"),
     ] = None
-    """The size of the context window of the agent's model, in tokens; `None`: as its profile or a
-    refused prompt says. Thresholds are scaled down to four fifths of it. What does not fit is left
-    out of the prompt, oldest messages first."""
+    """The context window of the agent's model, in tokens, if the model's profile lacks it or is
+    wrong. Thresholds are scaled down to four fifths of it. What does not fit is left out of the
+    prompt, oldest messages first. With `None`, the profile tells it, or the first prompt that is
+    refused as too long."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None, Hint("a function or None")
     ] = None
-    """A function that returns when a message was written; `None`: its `created_at`, or else when
-    memory first saw it."""
+    """A function that returns the time a message was written; `None` uses its `created_at`, or else
+    the time memory first saw it."""
     timezone: Annotated[
         str | tzinfo,
         AfterValidator(read_zone),
         Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
     ] = "UTC"
-    """The time zone of users, an IANA name or a `tzinfo`. A run's `context={"timezone": ...}` or
-    the offset of a user's newest message overrides it."""
+    """The time zone of your users: an IANA name or a `tzinfo`. A run's `context={"timezone": ...}`,
+    or the offset of the user's newest message, overrides it."""
     on_error: Annotated[OnError, one_of(OnError)] = "continue"
-    """What happens if the Observer or the Reflector fails: `"continue"` with the messages as they
+    """What to do if the Observer or the Reflector fails: `"continue"` with the messages as they
     are, `"abort"` the turn without an answer, or `"raise"` the error."""
     deadline: Annotated[Annotated[float, Field(gt=0)], Hint("a number of seconds above 0")] = 60.0
-    """How many seconds one call of the agent's model waits for memory at most, retries
-    included."""
+    """The most seconds that one call of the agent's model waits for memory, including retries."""
     obscure_thread_ids: Annotated[bool | None, Hint("True, False or None")] = None
-    """Whether models are shown hashes in the place of thread ids; `None`: with
+    """Replaces thread ids with hashes in what models read; `None` does so with
     `scope="resource"`."""
     hooks: SkipValidation[Mapping[str, Callable[..., Any]] | None] = None
-    """Functions by name, sync or async, that are told of an observation or a reflection, or change
-    what is read and kept. `on_observation_start`, `on_observation_end`, `on_reflection_start` and
-    `on_reflection_end` are told of a cycle (a mapping) and change nothing. `before_observation`
-    gets copies of the messages and returns those to show the Observer. `after_observation`,
-    `before_reflection` and `after_reflection` get a text and return one. Each is also given a
-    mapping about the cycle, and `None` keeps what was given. When one of these four fails, so
-    does the cycle: nothing unredacted is kept."""
+    """Your functions by name, sync or async, that are notified of observations and reflections or
+    change what is read and kept. `on_observation_start`, `on_observation_end`,
+    `on_reflection_start` and `on_reflection_end` get a mapping about the cycle and change nothing.
+    `before_observation` gets copies of the messages and returns those to show the Observer.
+    `after_observation`, `before_reflection` and `after_reflection` get a text and return one. Each
+    of these four also gets the mapping about the cycle, and `None` keeps what was given. If one of
+    them fails, so does the cycle: nothing unredacted is kept."""
     on_debug_event: SkipValidation[Callable[[dict[str, Any]], Any] | None] = None
-    """A function that is called with a mapping for each internal event. Its `type` is
-    `observation_triggered`, `observation_complete`, `reflection_triggered`,
-    `reflection_complete` or `step_progress`. What the function raises is logged."""
+    """A function that receives a mapping for each internal event. Its `type` is
+    `observation_triggered`, `observation_complete`, `reflection_triggered`, `reflection_complete`
+    or `step_progress`. What the function raises is logged."""
     buffering: Annotated[
         InstanceOf[Executor] | None,
         AfterValidator(_refuse_classes),
@@ -223,10 +223,11 @@ class MemoryOptions(Group):
             "methods of `Executor`"
         ),
     ] = None
-    """Where background work runs: `BackgroundBuffering()` in threads, `InlineBuffering()` within
-    the turn, `ServerBuffering()` on a LangGraph server, or an `Executor` of your own."""
+    """Where background work runs: in threads (`BackgroundBuffering()`), within the turn
+    (`InlineBuffering()`), on a LangGraph server (`ServerBuffering()`), or in an `Executor` of your
+    own."""
     clock: Annotated[Callable[[], datetime] | None, Hint("a function or None")] = None
-    """A function that returns the current time with its time zone; `None`: the system's clock."""
+    """A function that returns the current time with its time zone; `None` uses the system clock."""
     archive: Annotated[
         SkipValidation[ArchiveValue],
         AfterValidator(refuse_non_archives),
@@ -234,34 +235,34 @@ class MemoryOptions(Group):
             "a URL such as 'sqlite:///memory.db', an SQLAlchemy engine, or a SQLAlchemyArchive(...)"
         ),
     ] = None
-    """A database that keeps messages and observations beside the checkpointer: a URL such as
+    """A database that keeps messages and observations besides the checkpointer: a URL such as
     `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
     `SQLAlchemyArchive`."""
     evict: Annotated[bool, FLAG] = False
-    """Whether observed messages are removed from the graph's state once the archive has them, so
-    that checkpoints stay small."""
+    """Removes observed messages from the graph's state once the archive has them, which keeps
+    checkpoints small."""
     retrieval: Annotated[
         bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[str, Any],
         Hint("'auto', True, False, a RetrievalConfig or a mapping"),
     ] = "auto"
-    """Whether the agent gets the tool `recall`, which reads and searches earlier messages. `"auto"`
-    is on in `create_memory_agent` and the middleware, and off in your own graph until you pass
-    `True`. Without an archive it reads the current thread; with one, all threads of the user. A
-    mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, each new user
-    message is searched for and shown with the hits."""
+    """Gives the agent the tool `recall`, which reads and searches earlier messages; `"auto"` does
+    so in `create_memory_agent` and the middleware. In your own graph, pass `True` and bind the
+    tool. Without an archive it reads the current thread; with one, all threads of the user. A
+    mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, memory
+    searches for each new user message and shows the agent the hits."""
     gap_markers: Annotated[
         bool | Annotated[int | float, Field(ge=60)],
         Hint("True, False, or the shortest pause in seconds, 60 or more"),
     ] = False
-    """Whether the agent and the Observer are told of pauses of ten minutes or more: a flag, or the
-    shortest pause in seconds. The line stands before the user message that follows, such as `[2
-    days later: Mon, May 4, 2026, 09:12]`."""
+    """Tells the agent and the Observer about pauses of ten minutes or more: a flag, or the shortest
+    pause in seconds. The line comes before the next user message, such as `[2 days later: Mon, May
+    4, 2026, 09:12]`."""
     continuation_hints: Annotated[
         bool | Mapping[Literal["current_task", "suggested_response"], bool],
         Hint('True, False, or a mapping such as {"suggested_response": False}'),
     ] = True
-    """Whether the Observer notes the current task and suggests a reply, and the agent is shown
-    both: a flag, or one for each, such as `{"suggested_response": False}`."""
+    """Has the Observer note the current task and suggest a reply, and shows both to the agent: a
+    flag, or one for each, such as `{"suggested_response": False}`."""
     working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")] = None
     """A `WorkingMemory`: a short text or JSON object about the user that the agent always sees and
     keeps up to date with a tool."""
@@ -269,14 +270,14 @@ class MemoryOptions(Group):
         bool | InstanceOf[TitleConfig] | Mapping[str, Any],
         Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
     ] = False
-    """Whether each thread gets a title after its first answer: a flag, or a mapping with `model`,
-    `instructions` and `min_messages`. `model` is the Observer's where it is left out.
-    `instructions` is a text, or a function of the run's configuration. `min_messages` is how
-    many messages there are first; 2. The title is renewed when the Observer suggests another.
-    `set_title` sets one that memory never changes."""
+    """Gives each thread a title after its first answer: a flag, or a mapping with `model`,
+    `instructions` and `min_messages`. `model` defaults to the Observer's. `instructions` is a text,
+    or a function of the run's configuration. `min_messages` is how many messages come first (2).
+    The title is renewed when the Observer suggests another. `set_title` sets one that memory never
+    changes."""
     scope: Annotated[Scope, one_of(Scope)] = "thread"
     """Whether each thread has its own observations (`"thread"`), or all threads of a user share
-    theirs (`"resource"`, which needs an `archive`). With a shared log, the agent is also shown the
+    theirs (`"resource"`, which needs an `archive`). With a shared log, the agent also sees the
     newest words of the user's other threads."""
 
     if not TYPE_CHECKING:  # type checkers and editors are to see the options

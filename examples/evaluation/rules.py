@@ -3,7 +3,7 @@
 LongMemEval (`src/evaluation/evaluate_qa.py`, `print_qa_metrics.py` in xiaowu0162/LongMemEval):
 
 - A model is the judge and says yes or no, at temperature 0; the published figures are those of
-  gpt-4o-2024-08-06.
+  GPT-4o.
 - An answer is right that holds the reference, is equivalent to it, or has all steps that lead to
   it; one that holds only a part of what is asked for is wrong.
 - `temporal-reasoning`: a number of days, weeks or months may be off by one.

@@ -73,7 +73,7 @@ def bedrock(url: str) -> BaseChatModel:
     kind: Any = pytest.importorskip("langchain_aws").ChatBedrockConverse
     keys = {"aws_access_key_id": "dummy", "aws_secret_access_key": "dummy"}
     return kind(
-        model="anthropic.claude-3-sonnet-20240229-v1:0",
+        model="anthropic.claude-opus-4-8-v1:0",
         endpoint_url=url,
         region_name="us-east-1",
         **keys,

@@ -324,61 +324,63 @@ class ObservationConfig(Group):
     path: ClassVar[str] = "observation"
 
     model: Any = None
-    """The Observer's model. Leave it out if you pass one model for all of memory."""
+    """The Observer's model, if it is not the Reflector's; for one model for both, pass `model` to
+    the memory."""
     instruction: Annotated[str | None, _TEXT] = None
-    """Your text at the end of the Observer's system prompt."""
+    """Your instructions, added to the end of the Observer's system prompt."""
     message_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 30_000
-    """How many tokens of recent messages there are before the Observer turns them into
+    """The size of the recent messages, in tokens, at which the Observer turns them into
     observations."""
     max_tokens_per_batch: Annotated[Tokens, _WHOLE_TOKENS] = 10_000
-    """How many tokens of other threads' messages one question to the Observer holds, with
+    """The most tokens of other threads' messages in one question to the Observer, with
     `scope="resource"`."""
     model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
         default_factory=OBSERVER_SETTINGS.copy
     )
-    """Settings sent with each call of the model: `temperature`, `max_output_tokens`,
-    `thinking_budget` (Gemini 2.5), and `extra`, a mapping for the model's client. A setting that
-    you leave out has its default, and `None` sends nothing. A chat model that you pass as an
-    object is sent only the settings you pass."""
+    """Settings for each call of the model: `temperature`, `max_output_tokens`, `thinking_budget`
+    (Google), and `extra`, a mapping for the model's client. A setting that you leave out has
+    its default, and `None` sends nothing. A chat model that you pass as an object is sent only the
+    settings you pass."""
     buffer_tokens: Annotated[
         int | float | Off,
         Hint("a fraction in (0, 1), a number of tokens below `message_tokens`, or False"),
     ] = 0.2
-    """After how many new tokens the Observer runs in the background, as a number or a fraction of
-    `message_tokens`; `False` turns background work off, for the Reflector too."""
+    """How often the Observer works ahead in the background: every so many new tokens, or a fraction
+    of `message_tokens`; `False` turns background work off, also for the Reflector."""
     buffer_activation: Annotated[
         int | float,
         Hint("a ratio in (0, 1] to remove, or a number of tokens to keep, 1000 or more"),
     ] = 0.8
-    """How much of the recent messages leaves the prompt at the threshold: a ratio, or the number
-    of tokens that stay (1,000 or more)."""
+    """How much of the recent messages is replaced by observations at the threshold: a ratio, or the
+    number of tokens to keep (1,000 or more)."""
     block_after: Annotated[
         int | float | None,
         Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
     ] = None
     """The size of the recent messages at which a turn waits for the Observer: a multiple of
-    `message_tokens` between 1 and 2, or tokens; `None` is 1.2."""
+    `message_tokens` between 1 and 2, or a number of tokens; `None` means 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
     ] = None
-    """How many tokens of earlier observations the Observer sees: 0 for none, `False` for all,
-    `None` for a tenth of `message_tokens`, but 500 to 1,500. Half of them go to observations that
+    """The most tokens of earlier observations that the Observer sees: 0 for none, `False` for all,
+    `None` for a tenth of `message_tokens` (500 to 1,500). Half of them go to observations that
     share words with the messages."""
     activate_after_idle: Annotated[
         Annotated[int | float, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for the provider's cache, or None"),
     ] = None
-    """How many seconds a pause lasts before the next turn uses prepared observations without
-    waiting for the threshold. The provider's cache of the prompt is gone by then, so the change
-    costs nothing. `"auto"`: as long as the last provider's cache keeps a prompt. Observations are
-    also used as soon as another provider answers. `None`: only at the threshold."""
+    """The length of a pause, in seconds, after which the next turn uses prepared observations
+    before the threshold is reached. The provider's cache of the prompt is gone by then, so the
+    change costs nothing. `"auto"`: as long as the last provider's cache keeps a prompt.
+    Observations are also used as soon as another provider answers. `None`: only at the
+    threshold."""
     extract: Annotated[Mapping[str, Any] | None, Hint(EXTRACTORS)] = None
-    """Values to extract from the messages by a second question, by name: a schema, instructions
-    for a text, or an `Extractor` with both."""
+    """Values to extract from the conversation with a second model call, by name: a schema,
+    instructions for a text, or an `Extractor` with both."""
     thread_title: Annotated[bool, FLAG] = False
-    """Whether the Observer suggests a title for the thread whenever it observes. The memory's own
-    `thread_title` asks for one after the first answer too."""
+    """Has the Observer suggest a title for the thread with each observation. The memory's own
+    `thread_title` also asks for one after the first answer."""
 
 
 class ReflectionConfig(Group):
@@ -387,25 +389,26 @@ class ReflectionConfig(Group):
     path: ClassVar[str] = "reflection"
 
     model: Any = None
-    """The Reflector's model. Leave it out if you pass one model for all of memory."""
+    """The Reflector's model, if it is not the Observer's; for one model for both, pass `model` to
+    the memory."""
     instruction: Annotated[str | None, _TEXT] = None
-    """Your text at the end of the Reflector's system prompt."""
+    """Your instructions, added to the end of the Reflector's system prompt."""
     observation_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 40_000
-    """How many tokens of observations there are before the Reflector condenses them."""
+    """The size of the observations, in tokens, at which the Reflector condenses them."""
     model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
         default_factory=REFLECTOR_SETTINGS.copy
     )
-    """Settings sent with each call of the model, as in `observation`."""
+    """Settings for each call of the model, as in `observation`."""
     buffer_activation: Annotated[
         Annotated[int | float, Field(gt=0, le=1)], Hint("a ratio in (0, 1]")
     ] = 0.5
-    """At what fraction of `observation_tokens` the Reflector starts in the background."""
+    """The fraction of `observation_tokens` at which the Reflector starts in the background."""
     block_after: Annotated[
         int | float | None,
         Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
     ] = None
     """The size of the observations at which a turn waits for the Reflector: a multiple of
-    `observation_tokens` between 1 and 2, or tokens; `None` is 1.2."""
+    `observation_tokens` between 1 and 2, or a number of tokens; `None` means 1.2."""
 
 
 class RetrievalConfig(Group):
