@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
+from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
@@ -167,11 +168,12 @@ _DONE: Final[Mapping[SteeringAction, str]] = {
 
 
 def list_done(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what a person did to the log, newest first."""
+    """Return what a person did to the log, newest first, at the user's time."""
+    zone = read_zone(record.get("timezone", "UTC"))
     return [
         {
             "id": act["id"],
-            "at": act["at"],
+            "at": datetime.fromisoformat(act["at"]).astimezone(zone).isoformat(),
             "done": _DONE[act["action"]].capitalize(),
             "undone": act["undone"],
             "before": _first_line(act["before"]),

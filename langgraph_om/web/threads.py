@@ -11,6 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from langgraph_om.archive import ArchivedThread
+from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.record.record import complete_record, find_label, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -140,7 +141,7 @@ class GraphThreads(Threads):
             mark,
             read_stored_label(channels, read),
             record["resource_id"],
-            entry.updated,
+            _at_users_time(entry.updated, record),
             len(said) if isinstance(said, list) else None,
             read_figures(record),
         )
@@ -337,9 +338,14 @@ def fill(thread: Listed, state: Any, messages_key: str) -> Listed:
         thread,
         title=thread.title or find_label(record),
         user=thread.user or record["resource_id"],
+        updated=_at_users_time(thread.updated, record),
         messages=messages if thread.messages is None else thread.messages,
         figures=read_figures(record),
     )
+
+
+def _at_users_time(at: datetime | None, record: MemoryRecord) -> datetime | None:
+    return None if at is None else at.astimezone(read_zone(record.get("timezone", "UTC")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ def test_what_a_person_notes_is_of_the_users_day(zone: str) -> None:
         desk.say(each, "Hello")
     desk.of(zone).remember("Likes tea")
     assert f"Date: {USERS[zone]}\n" in str(desk.of(zone).view())
+    hour = {"America/Bogota": "2026-06-01 21:05", "Asia/Tokyo": "2026-06-02 11:05"}[zone]
+    assert hour in desk.of(zone).view().to_html()
 
 
 @pytest.mark.parametrize("zone", USERS)
