@@ -357,8 +357,8 @@ class ObservationConfig(Group):
         int | float | None,
         Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
     ] = None
-    """The size of the recent messages at which a turn waits for the Observer: a multiple of
-    `message_tokens` between 1 and 2, or a number of tokens; `None` means 1.2."""
+    """The size of the recent messages at which a turn waits for the Observer: a multiplier of
+    `message_tokens` between 1 and 2, or tokens; `None` means 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
@@ -407,8 +407,8 @@ class ReflectionConfig(Group):
         int | float | None,
         Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
     ] = None
-    """The size of the observations at which a turn waits for the Reflector: a multiple of
-    `observation_tokens` between 1 and 2, or a number of tokens; `None` means 1.2."""
+    """The size of the observations at which a turn waits for the Reflector: a multiplier of
+    `observation_tokens` between 1 and 2, or tokens; `None` means 1.2."""
 
 
 class RetrievalConfig(Group):
