@@ -280,11 +280,12 @@ class RecallScope:
     end: str | None = None
     """The key of the message at which the current thread ends for a reader; `None`: the last."""
     in_sight: InSight = field(default_factory=InSight)
-    show_id: Callable[[str], str] = str
-    """Writes a thread id for the model."""
+    hides_ids: bool = False
+    """Whether the model is shown hashes in the place of thread ids."""
 
-    read_id: Callable[[str], str | None] = str
-    """Reads a thread id that the model wrote; None when there is no such id."""
+    def show_id(self, thread_id: str) -> str:
+        """Write a thread id for the model."""
+        return hidden_id(thread_id) if self.hides_ids else thread_id
 
 
 @dataclass(frozen=True)

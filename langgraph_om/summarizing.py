@@ -109,7 +109,7 @@ def _build_reader(
     settings = runner.settings
     observing, reflecting = settings.configured or (settings.observation, settings.reflection)
     observation: dict[str, Any] = {
-        **{name: getattr(observing, name) for name in observing.model_fields_set},
+        **{name: value for name, value in observing if name in observing.model_fields_set},
         "extract": extract,
         "thread_title": False,
         "buffer_tokens": False,

@@ -352,12 +352,13 @@ def _cut_calls(message: AIMessage, key: str, rule: PreviewRule) -> dict[str, Any
             changed[str(call["id"])] = _cut_arguments(call.get("args"), text, cut, rule, write)
     if not changed:
         return {}
+
+    def put(calls: Sequence[Any]) -> list[Any]:
+        return [{**call, "args": changed.get(str(call["id"]), call["args"])} for call in calls]
+
     update: dict[str, Any] = {
-        name: [
-            {**call, "args": changed[str(call["id"])]} if str(call["id"]) in changed else call
-            for call in getattr(message, name)
-        ]
-        for name in ("tool_calls", "invalid_tool_calls")
+        "tool_calls": put(message.tool_calls),
+        "invalid_tool_calls": put(message.invalid_tool_calls),
     }
     if isinstance(message.content, list):
         update["content"] = [_change_call(block, changed) for block in message.content]

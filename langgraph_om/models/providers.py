@@ -265,7 +265,7 @@ def default_model(actor: Any) -> Leaf:
     if not isinstance(model, BaseChatModel):
         return model if isinstance(model, Runnable) else DEFAULT_MODEL
     silent = {"callbacks": None, "tags": None, "streaming": False}
-    heard = {name: value for name, value in silent.items() if getattr(model, name, None)}
+    heard = {name: value for name, value in silent.items() if vars(model).get(name)}
     return model.model_copy(update=heard) if heard else model
 
 
@@ -374,7 +374,7 @@ def find_leaves(model: Any, depth: int = 8) -> Iterator[Any]:
     Args:
         depth: Of wrappers.
     """
-    inside = [getattr(model, name, None) for name in ("bound", "default")]
+    inside = [getattr(model, "bound", None), getattr(model, "default", None)]
     steps = getattr(model, "steps", None) or getattr(model, "steps__", None) or ()
     inside += steps.values() if isinstance(steps, Mapping) else steps
     inside += getattr(model, "runnables", None) or ()  # a model and its fallbacks

@@ -28,9 +28,6 @@ from langgraph_om.runtime.flows import RunContext
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = ("scope", "hides_ids", "transforms")
-"""Settings that change what a job comes to, beside those of observation and reflection."""
-
 
 def build_request(
     job: Cycle, messages: Sequence[BaseMessage], decision: Decision, now: datetime, actor: str
@@ -74,8 +71,12 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     """
     # A worker need not know the Actor's model, its window, nor what is shown of a message.
     counter = "" if settings.counts_as_actor else base_of(settings.counter).identity
-    values: dict[str, Any] = {"token_counter": counter}
-    values |= {name: getattr(settings, name) for name in _COMPARED}
+    values: dict[str, Any] = {
+        "token_counter": counter,
+        "scope": settings.scope,
+        "hides_ids": settings.hides_ids,
+        "transforms": settings.transforms,
+    }
     if settings.parts.hints is not None:
         values |= settings.parts.hints.job_settings
     if settings.parts.gaps is not None:

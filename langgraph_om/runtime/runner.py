@@ -97,9 +97,6 @@ counted otherwise."""
 _LEAST_ROOM = 300
 _MOST_LEARNED = 15
 """Threads for which it is kept how long a prompt was refused: their records have it soon."""
-_MOST_FITTED = 16
-"""Windows for which settings are kept: those of the Actor's models, and what threads have learned
-of them."""
 
 
 @dataclass
@@ -147,8 +144,6 @@ class StepRunner:
     """What the Actor's tools count, as far as they are known."""
     _configured: Settings = field(init=False)
     """The settings while nobody knows what the Actor's model reads."""
-    _fitted: dict[int, Settings] = field(init=False, default_factory=dict)
-    """By window, the settings that fit into it."""
     _models: dict[str, Any] = field(init=False, default_factory=dict)
     """The Actor's models that were told so far, by their names."""
     _met: Any = field(init=False, default=None)
@@ -338,19 +333,11 @@ class StepRunner:
         )
 
     def _fit_all(self) -> None:
-        self._fitted.clear()
         if self.window is not None:
             self.settings = self._warn_of_scaling(self.window, self._fit(self.window))
 
     def _fit(self, window: int) -> Settings:
-        """Return the settings for a window, which are worked out once: schemas take a while."""
-        if window not in self._fitted:
-            if len(self._fitted) >= _MOST_FITTED:
-                self._fitted.clear()
-            self._fitted[window] = self._fit_anew(window)
-        return self._fitted[window]
-
-    def _fit_anew(self, window: int) -> Settings:
+        """Return the settings for a window."""
         before, system = self._resolve_budget(window), self._actor[1]
         if self._images is not None:
             before = before.count_with(self._images)

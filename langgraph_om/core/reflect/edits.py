@@ -425,7 +425,7 @@ def _read_words(text: str) -> str:
 
 
 def _find_bad_size(text: str, sources: Sequence[Item], counter: TokenCounter) -> str:
-    size, tokens = (sum(getattr(each, name) for each in sources) for name in ("size", "tokens"))
+    size, tokens = sum(each.size for each in sources), sum(each.tokens for each in sources)
     if len(text) > size or counter.count_text(text) > tokens:
         return "it is longer than what it replaces"
     return ""

@@ -26,7 +26,6 @@ from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     find_parent_thread,
-    hidden_id,
     key_of,
     keyed_messages,
 )
@@ -53,7 +52,6 @@ from langgraph_om.reading import (
     StateSource,
     list_groups,
     list_searched,
-    read_hidden_id,
 )
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.runner import StepRunner
@@ -266,11 +264,6 @@ class Recall:
         if request is None and is_answered:  # the tools of this graph are not shown its memory
             said = (key_of(each) for each in reversed(messages) if isinstance(each, HumanMessage))
             request = next(said, None)
-        hides_ids = self._runner.settings.hides_ids
-
-        def read_id(written: str) -> str | None:
-            return read_hidden_id(written, source, who.thread_id) if hides_ids else written
-
         return RecallScope(
             scope=self.config.scope,
             current_thread=who.thread_id,
@@ -278,8 +271,7 @@ class Recall:
             hidden=frozenset() if request is None else frozenset({request}),
             end=request if is_answered else None,
             in_sight=in_sight,
-            show_id=hidden_id if hides_ids else str,
-            read_id=read_id,
+            hides_ids=self._runner.settings.hides_ids,
         )
 
     def build_source(

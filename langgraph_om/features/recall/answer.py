@@ -27,7 +27,7 @@ from langgraph_om.features.recall.arguments import (
 )
 from langgraph_om.features.recall.lists import answer_search, answer_threads
 from langgraph_om.features.recall.pages import AnswerWriter, RecallAnswer, Wanted
-from langgraph_om.reading import RecallMessage, RecallScope, RecallSource
+from langgraph_om.reading import RecallMessage, RecallScope, RecallSource, read_hidden_id
 
 
 def recall(
@@ -289,7 +289,8 @@ def _find_named_thread(written: str, source: RecallSource, scope: RecallScope) -
     if written.strip().lower() == "current":
         return scope.current_thread
     for text in dict.fromkeys((written, written.strip(" \t\r\n`\"'[]"))):
-        thread_id = scope.read_id(text)
+        is_hidden = scope.hides_ids
+        thread_id = read_hidden_id(text, source, scope.current_thread) if is_hidden else text
         if thread_id == scope.current_thread:
             return thread_id
         if thread_id is not None and scope.scope == "resource" and source.thread(thread_id):

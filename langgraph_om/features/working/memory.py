@@ -103,7 +103,7 @@ def read_channel(runtime: ToolRuntime[Any, Any], key: str) -> Any:
         channel = channels.get(key) if isinstance(channels, Mapping) else None
         if channel is not None:
             return channel.get() if channel.is_available() else None
-    return getattr(state, key, None)
+    return channel_of(state, key)
 
 
 def choose_form(template: object, schema: Any) -> Form:

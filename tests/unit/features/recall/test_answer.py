@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.core.content.dates import message_time
-from langgraph_om.core.content.message_keys import keyed_messages
+from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -105,15 +105,12 @@ def test_other_thread_is_read_from_its_start_and_its_end() -> None:
 
 
 def test_obscured_thread_ids_are_shown_and_accepted() -> None:
-    def read(text: str) -> str | None:
-        return text.removeprefix("~") if text.startswith("~") else None
-
-    scope = scope_of("resource", show_id=lambda real: f"~{real}", read_id=read)
-    assert "[~t2]" in recall({"mode": "threads"}, shelf(), scope, COUNTER)["threads"]
-    assert keys_in(recall({"thread_id": "~t2"}, shelf(), scope, COUNTER)) == ["x0", "m1"]
-    assert "error" in recall({"thread_id": "t2"}, shelf(), scope, COUNTER)
-    hint = recall({"cursor": "x0", "thread_id": "~t1"}, shelf(), scope, COUNTER)["hint"]
-    assert '"~t2"' in hint
+    scope, other = scope_of("resource", hides_ids=True), hidden_id("t2")
+    assert f"[{other}]" in recall({"mode": "threads"}, shelf(), scope, COUNTER)["threads"]
+    assert keys_in(recall({"thread_id": other}, shelf(), scope, COUNTER)) == ["x0", "m1"]
+    assert "error" in recall({"thread_id": hidden_id("t9")}, shelf(), scope, COUNTER)
+    arguments = {"cursor": "x0", "thread_id": hidden_id("t1")}
+    assert f'"{other}"' in recall(arguments, shelf(), scope, COUNTER)["hint"]
 
 
 # --- What others wrote can not pass for ours -----------------------------------------------------
