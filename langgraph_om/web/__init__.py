@@ -263,19 +263,19 @@ def _choose_threads(memory: ObservationalMemory, graph: Any, client: Any) -> Thr
     if graph is not None and not getattr(graph, "checkpointer", None):
         msg = "`graph` has no checkpointer, so that there are no threads to show"
         raise ConfigurationError(msg)
-    key = memory.messages_key
+    runner = runner_of(memory)
     place: Threads
     if graph is not None:
-        place = GraphThreads(graph, runner_of(memory))
+        place = GraphThreads(graph, runner)
     elif client is not None:
-        place = ServerThreads(client, key)
+        place = ServerThreads(client, runner)
     else:
         try:
             from langgraph_sdk import get_client  # noqa: PLC0415 optional
         except ImportError as error:
             msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
             raise ConfigurationError(msg) from error
-        place = ServerThreads(get_client(), key)
+        place = ServerThreads(get_client(), runner)
     archive = memory.archive
     return place if archive is None else ArchivedThreads(archive, place)
 

@@ -10,6 +10,8 @@ from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+from langgraph.pregel.remote import RemoteGraph
+
 from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.record.record import complete_record, find_label, log_tokens
@@ -167,8 +169,7 @@ class GraphThreads(Threads):
         return None if found is None else str(found.config["configurable"]["checkpoint_id"])
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        place = GraphThread(self._runner, self._graph, _config_of(thread), wait=_BUSY)
-        await afulfil(place.act(lambda _: [*update]))
+        await _write(self._runner, self._graph, thread, update)
 
 
 _NO_SERVER: Final = (
@@ -181,8 +182,8 @@ _NO_SERVER: Final = (
 class ServerThreads(Threads):
     """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
-    def __init__(self, client: Any, messages_key: str) -> None:
-        self._client, self._key = client, messages_key
+    def __init__(self, client: Any, runner: StepRunner) -> None:
+        self._client, self._runner, self._key = client, runner, runner.messages_key
 
     @property
     def _asked(self) -> Any:
@@ -235,7 +236,8 @@ class ServerThreads(Threads):
         return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
 
     async def write(self, thread: str, update: Sequence[Any]) -> None:
-        await self._asked.update_state(thread, {"om": list(update)})
+        # Which of its graphs a thread belongs to, the server knows.
+        await _write(self._runner, RemoteGraph("memory", client=self._client), thread, update)
 
     async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
         """Ask the server about a thread; `None` where it has none of this id."""
@@ -386,6 +388,11 @@ def _read_time(text: object) -> datetime | None:
     if not isinstance(at, datetime):
         return None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+async def _write(runner: StepRunner, graph: Any, thread: str, update: Sequence[Any]) -> None:
+    place = GraphThread(runner, graph, _config_of(thread), wait=_BUSY)
+    await afulfil(place.act(lambda _: [*update]))
 
 
 def _config_of(thread: str) -> Any:

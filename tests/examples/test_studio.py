@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("langgraph_cli")
@@ -29,6 +30,7 @@ from langgraph_sdk.errors import BadRequestError
 from langgraph_om import ObservationalMemory, ThreadBusyError
 from langgraph_om.cli.main import main
 from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.web import memory_app
 from support.langgraph_server import COMPLAINTS, Server, check_log, serve
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
@@ -576,7 +578,10 @@ async def test_threads_do_not_mix(server: Server) -> None:
         assert not [other for other in names if other != name and other in log]
 
 
-async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) -> None:
+async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_om.web.threads._BUSY", 0.01)
     own, run = ObservationalMemory(ScriptedChatModel()), ""
     answered = {"role": "assistant", "content": "Go on."}
     said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]
@@ -590,6 +595,8 @@ async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) ->
             if event.event == "custom" and event.data["type"] == "data-om-observation-start":
                 with pytest.raises(ThreadBusyError):
                     await remote.aremember("Noor likes whales")
+                refused = await send(client, thread, action="remember", text="Noor likes whales")
+                assert "is in the middle of a run" in refused.text
                 await client.runs.cancel(thread, run, wait=True)
         assert (await client.threads.get_state(thread))["next"] == ["om_observe"]
         off: Any = {"configurable": {"om_enabled": False}}
@@ -663,6 +670,24 @@ async def test_memories_are_pages_of_the_server(server: Server) -> None:
     assert "Memory of Books &amp; &lt;whales&gt;" in page
     assert "Noor" in page
     assert "<form" not in page
+
+
+async def send(client: LangGraphClient, thread: str, **form: str) -> httpx.Response:
+    """Send a form of the inspector."""
+    app = memory_app(ObservationalMemory(ScriptedChatModel()), client=client, edit=True)
+    transport, ours = httpx.ASGITransport(app), {"sec-fetch-site": "same-origin"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
+        return await web.post(f"/memory/{thread}", data=form, headers=ours)
+
+
+async def test_the_inspector_changes_a_thread_of_a_server(server: Server) -> None:
+    async with server.client() as client:
+        thread = await new_thread(client)
+        await say(client, thread, "middleware_agent", "The museum opens at ten.")
+        sent = await send(client, thread, action="remember", text="Noor likes whales")
+        assert sent.status_code == 303
+        assert (await client.threads.get_state(thread))["next"] == []
+        assert "Noor likes whales" in json.dumps((await values(client, thread))["om"])
 
 
 # --- The memory of a thread on a server ----------------------------------------------------------

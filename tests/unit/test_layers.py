@@ -55,7 +55,7 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, the standard library and langchain_core alone, and no "
     "other module imports it."
 )
-LANGGRAPH = "Only integrations, cli, runtime.tools and features import langgraph."
+LANGGRAPH = "Only integrations, cli, web, runtime.tools and features import langgraph."
 WITH_LANGGRAPH = ("runtime.tools", "features.")
 LANGCHAIN = (
     "Only integrations.middleware and, inside functions, "
@@ -187,7 +187,7 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
         yield TESTING_APART
     if found.top == "langgraph" and not (
-        room in {"integrations", "cli"} or inside.startswith(WITH_LANGGRAPH)
+        room in {"integrations", "cli", "web"} or inside.startswith(WITH_LANGGRAPH)
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
