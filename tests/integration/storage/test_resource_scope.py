@@ -574,7 +574,7 @@ def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive)
 
 
 def test_a_shared_log_needs_an_archive_and_a_resource(files: SQLAlchemyArchive) -> None:
-    with pytest.raises(ConfigurationError, match="`scope` is .*and there is no `archive`"):
+    with pytest.raises(ConfigurationError, match=r"`scope` is .*and there is no `archive`"):
         ObservationalMemory(extractive(), scope="resource")
     agent = Agent(sharing(files), InMemorySaver())
     with pytest.raises(ConfigurationError, match="no resource id"):
