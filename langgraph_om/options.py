@@ -38,7 +38,8 @@ from langgraph_om.core.config.thresholds import (
     split_budget,
 )
 from langgraph_om.core.content.dates import read_zone
-from langgraph_om.core.record.record import RESPONSE, TASK
+from langgraph_om.core.observe.gaps import SHORTEST
+from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Scope
@@ -46,17 +47,12 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveValue, Archiving, refuse_non_archives
 from langgraph_om.features.evict import Evicting
 from langgraph_om.features.extract import Extract, read_wanted
-from langgraph_om.features.gaps import SHORTEST, Gaps
-from langgraph_om.features.hints import ContinuationHints
 from langgraph_om.features.inject import Injecting
 from langgraph_om.features.meaning import Meaning
-from langgraph_om.features.pinned import Pinning
 from langgraph_om.features.previews import PreviewRule, Previews
 from langgraph_om.features.recall import Recall
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.standing import Standing
-from langgraph_om.features.steering import Steering
-from langgraph_om.features.titles import AskedTitles, NamedThreads, SuggestedTitles
+from langgraph_om.features.titles import Titles
 from langgraph_om.features.working import KnownOfUser
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.models.model_value import ModelValue
@@ -348,6 +344,8 @@ def _read_settings(options: MemoryOptions, hooks: Hooks) -> Settings:
         max_input_tokens=options.max_input_tokens,
         transforms=hooks.transforms,
         hides_ids=parts.sharing is not None if hides_ids is None else hides_ids,
+        hints=_list_hints(options, observation),
+        shortest_gap=_read_gap(options),
         parts=parts,
     )
 
@@ -357,19 +355,14 @@ def choose_parts(
 ) -> Parts:
     """Return the parts of memory that the options switch on."""
     archive = _open_archive(options)
-    hints, gaps, working = options.continuation_hints, options.gap_markers, options.working_memory
-    if not isinstance(hints, Mapping):
-        hints = {"current_task": hints, "suggested_response": hints}
-    asked = [name for name in (TASK, RESPONSE) if hints.get(name, True)]
-    makes_titles = options.thread_title is not False
+    working, makes_titles = options.working_memory, options.thread_title is not False
     wanted = read_wanted(observation.extract)
     retrieval = _read_retrieval(options)
     inject = retrieval.inject if retrieval is not None else False
     meaning = Meaning() if retrieval is not None and retrieval.vector else None
     recall = Recall(retrieval, meaning) if retrieval is not None else None
     return Parts(
-        hints=ContinuationHints(asked) if asked else None,
-        asked_titles=AskedTitles(TitleConfig.read(options.thread_title)) if makes_titles else None,
+        titles=Titles(TitleConfig.read(options.thread_title) if makes_titles else None),
         archive=Archiving(archive) if archive is not None else None,
         evict=Evicting() if options.evict else None,
         sharing=SharedLogs() if options.scope == "resource" else None,
@@ -377,16 +370,26 @@ def choose_parts(
         recall=recall,
         working=KnownOfUser(working) if working is not None else None,
         extract=Extract(wanted) if wanted else None,
-        standing=Standing(),
-        pinned=Pinning(),
         previews=Previews(PreviewRule.choose(counter.count_text, reads_on=recall is not None)),
-        gaps=None if gaps is False else Gaps(SHORTEST if gaps is True else timedelta(seconds=gaps)),
         inject=None if inject is False else Injecting(InjectConfig.read(inject)),
-        steering=Steering(),
-        named_threads=NamedThreads(),
-        # What makes titles has the Observer keep them up, too.
-        suggested_titles=SuggestedTitles() if makes_titles or observation.thread_title else None,
     )
+
+
+def _list_hints(options: MemoryOptions, observation: ObservationConfig) -> list[str]:
+    """Return the names of the hints that the Observer is asked for."""
+    given = options.continuation_hints
+    choice = given if isinstance(given, Mapping) else dict.fromkeys((TASK, RESPONSE), given)
+    names = [name for name in (TASK, RESPONSE) if choice.get(name, True)]
+    # What makes titles has the Observer keep them up, too.
+    keeps_titles = options.thread_title is not False or observation.thread_title
+    return [*names, TITLE] if keeps_titles else names
+
+
+def _read_gap(options: MemoryOptions) -> timedelta | None:
+    given = options.gap_markers
+    if given is False:
+        return None
+    return SHORTEST if given is True else timedelta(seconds=given)
 
 
 def _open_archive(options: MemoryOptions) -> SQLAlchemyArchive | None:

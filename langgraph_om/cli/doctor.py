@@ -16,6 +16,7 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.observe.standing import MOST_TOKENS
 from langgraph_om.core.page import (
     count,
     describe_overlooked,
@@ -26,7 +27,6 @@ from langgraph_om.core.record.standing import list_left_out
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.standing import MOST_TOKENS
 from langgraph_om.models.providers import find_small
 
 _MIN_CALLS: Final = 5

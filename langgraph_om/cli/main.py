@@ -24,6 +24,7 @@ from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import list_items
+from langgraph_om.core.observe import standing
 from langgraph_om.core.page import (
     describe_actor_window,
     diff_logs,
@@ -34,7 +35,7 @@ from langgraph_om.core.page import (
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
-from langgraph_om.features import pinned, standing
+from langgraph_om.features import pinned
 from langgraph_om.features.steering import describe_act
 from langgraph_om.mcp import memory_server
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of

@@ -6,7 +6,7 @@ a memory, and in the log that threads share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -15,17 +15,10 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page import write_words
-from langgraph_om.core.record.sharing import list_threads
 from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
-from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
-    ActsGone,
-    Event,
     Group,
-    MemoryRecord,
-    SharedLog,
     SteeringAction,
-    SteeringTold,
 )
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
@@ -112,46 +105,6 @@ def describe_act(record: Mapping[str, Any], act_id: str) -> str:
     groups = [group for act in acts for group in (act["before"], act["after"]) if group]
     words = [item.words for group in groups for item in list_items([group], [])]
     return " -> ".join(dict.fromkeys(words))
-
-
-# Its part of a step.
-
-
-class Steering:
-    """Does what a person wants, and tells the stream of it, once."""
-
-    name = "steering"
-
-    def tell(self, step: Step) -> None:
-        """Tell of the acts that nobody was told of."""
-        step.events += _tell_of_acts(step.record)
-
-    def sync(self, record: MemoryRecord, log: SharedLog) -> Sequence[Event]:
-        """Let go of acts on threads that the log has no more."""
-        known = {None, record["thread_id"], *log["threads"]}
-        acts = record.get("steered", [])
-        gone = [act["id"] for act in acts if not known.issuperset(list_threads(act))]
-        event: ActsGone = {"type": "acts-gone", "ids": gone}
-        return [event] if gone else []
-
-
-def _tell_of_acts(record: MemoryRecord) -> list[Event]:
-    """Tell of what a person did to the log since the last step."""
-    told: list[SteeringTold] = [
-        {
-            "type": "steering",
-            "id": act["id"],
-            "action": act["action"],
-            "at": act["at"],
-            "before": act["before"] and act["before"]["text"],
-            "after": act["after"] and act["after"]["text"],
-            "record_id": record["id"],
-            "thread_id": record["thread_id"],
-        }
-        for act in record.get("steered", [])
-        if act["is_new"]
-    ]
-    return [*told]
 
 
 # What the page of a memory says of it.

@@ -260,7 +260,7 @@ def choose_models(
         msg = f"`model` is {given}; call `{call}`, or pass a model"
         raise ConfigurationError(msg)
     observer, reflector = select_models(model, observing, reflecting)
-    roles = [] if parts.asked_titles is None else [parts.asked_titles.role]
+    roles = [] if parts.titles is None else parts.titles.roles
     models = ModelPool(
         values={
             "observer": observer,

@@ -17,7 +17,7 @@ from langgraph_om.core.cycles.carry_out import describe_job, discard_request, ru
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.record import TITLE, complete_record
 from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import OTHERS, JobRequest, JobResult
@@ -76,11 +76,9 @@ def digest_settings(settings: Settings) -> dict[str, str]:
         "scope": settings.scope,
         "hides_ids": settings.hides_ids,
         "transforms": settings.transforms,
+        "continuation_hints": [name for name in settings.hints if name != TITLE],
+        "gap_markers": settings.shortest_gap and settings.shortest_gap.total_seconds(),
     }
-    if settings.parts.hints is not None:
-        values |= settings.parts.hints.job_settings
-    if settings.parts.gaps is not None:
-        values |= settings.parts.gaps.job_settings
     observation, reflection = settings.configured or (settings.observation, settings.reflection)
     for option, config in (("observation", observation), ("reflection", reflection)):
         values |= {

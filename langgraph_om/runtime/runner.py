@@ -37,6 +37,7 @@ from langgraph_om.core.cycles.carry_out import (
 )
 from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.observe.standing import set_apart
 from langgraph_om.core.page import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
@@ -252,8 +253,7 @@ class StepRunner:
     def list_apart(self, record: MemoryRecord) -> list[Apart]:
         """Return what the Actor is shown apart from the log, for those who look at a thread."""
         settings = self.read_window(record)[0]
-        standing = settings.parts.standing
-        apart = None if standing is None else standing.set_apart(settings, record)
+        apart = set_apart(settings, record)
         return [] if apart is None else [apart]
 
     @property
@@ -432,7 +432,7 @@ class StepRunner:
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
         parts = self.settings.parts
-        return parts.asked_titles is not None or parts.archive is not None
+        return parts.archive is not None or (parts.titles is not None and parts.titles.are_asked)
 
     @property
     def removes_by(self) -> str:

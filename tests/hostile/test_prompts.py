@@ -20,6 +20,7 @@ from langchain_core.messages import (
 
 import langgraph_om
 from langgraph_om.core.content.text import escape
+from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.prompts import fill
@@ -33,7 +34,7 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from support import groups
 from support.counters import COUNTER
 from support.examples import examples
-from support.flows import WITH_HINTS
+from support.flows import HINTS
 from support.material import deep, fragments, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
@@ -148,7 +149,7 @@ RECALL = recall_of("resource")
 
 
 def intro_of(recall: Any) -> str:
-    own = fill("actor_instructions", hints=WITH_HINTS.tell_hints("actor"))
+    own = fill("actor_instructions", hints=tell_hints(HINTS, "actor"))
     return own if recall is None else f"{own}\n\n{recall.instructions({}, has_memory=True)}"
 
 

@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
-from langgraph_om.features.standing.words import read_marks, read_own
+from langgraph_om.core.observe.standing_words import read_marks, read_own
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import on_thread
 from support.examples import examples

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.settings import Parts, Settings
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
 from langgraph_om.core.record.fold import fold
@@ -18,7 +18,6 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.hints import ContinuationHints
 from support.driving import drive
 from support.groups import group
 from support.words import Words
@@ -72,8 +71,8 @@ def dense(count: int) -> str:
 # --- Whole cycles --------------------------------------------------------------------------------
 
 
-WITH_HINTS = Parts(hints=ContinuationHints())
-"""The hints are on by default."""
+HINTS = ("current_task", "suggested_response")
+"""Those that are on by default."""
 
 
 def setup(
@@ -89,7 +88,7 @@ def setup(
         observation=observation,
         reflection=reflection,
         on_error=on_error,
-        parts=WITH_HINTS,
+        hints=HINTS,
     )
 
 

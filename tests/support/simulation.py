@@ -36,7 +36,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from support.driving import drive
-from support.flows import WITH_HINTS
+from support.flows import HINTS
 from support.real_ids import Naming
 from support.reasoning import misplaced, thinking, thoughts_of
 from support.views import assemble
@@ -69,7 +69,7 @@ def settings(message_tokens: int = 1000, observation_tokens: int = 200, **option
         timezone=UTC,
         observation=observation,
         reflection=reflection,
-        parts=WITH_HINTS,
+        hints=HINTS,
     )
 
 

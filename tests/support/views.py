@@ -13,9 +13,7 @@ from langgraph_om.core.actor import prompt
 from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.hints import ContinuationHints
 from langgraph_om.features.recall import Recall, RetrievalConfig
-from langgraph_om.features.recall.answer import write_guidance
 from support.flows import setup
 
 
@@ -35,7 +33,7 @@ def assemble(
     settings = replace(
         setup(),
         max_input_tokens=max_input_tokens,
-        parts=replace(parts, hints=ContinuationHints(), recall=recall),
+        parts=replace(parts, recall=recall),
     )
     now = datetime.combine(today, time(), UTC)
     view = prompt.make_view(settings, record, messages, window, now, day=today)
@@ -45,4 +43,4 @@ def assemble(
 def recall_of(scope: str) -> Any:
     """What tells the Actor of recall."""
     config: Any = RetrievalConfig(scope=scope)  # type: ignore[arg-type]
-    return Recall(config, None, write_guidance(None))
+    return Recall(config, None)

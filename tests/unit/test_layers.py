@@ -23,7 +23,7 @@ HOUSE = (
 )
 CORE = (
     "content, wire, prompts <- items <- events, tokens, effects, forms, search "
-    "<- record <- config <- observe, plan, page <- actor, reflect <- cycles <- step"
+    "<- record <- config <- page <- observe, plan <- actor, reflect <- cycles <- step"
 )
 
 

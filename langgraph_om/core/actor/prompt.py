@@ -55,10 +55,15 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.content.text import TAG_ENDS, escape
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import tag_of
+from langgraph_om.core.observe.gaps import find_gaps
+from langgraph_om.core.observe.hints import tell_hints
+from langgraph_om.core.observe.standing import select_log, write_rules
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.record.kept import write_pinned
 from langgraph_om.core.record.record import blank_record, write_ranges
+from langgraph_om.core.record.standing import STANDING
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
@@ -251,8 +256,7 @@ def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapp
         before, behind = window.entries[at - 1].message, window.entries[at]
         if isinstance(before, AIMessage) and isinstance(behind.message, AIMessage):
             found[behind.key] = load("continuation")
-    if settings.parts.gaps is not None:
-        found.update(settings.parts.gaps.lines_before(settings, record, window))
+    found.update(find_gaps(settings, record, window))
     return found
 
 
@@ -312,14 +316,14 @@ def render_memory(
     note = _note_left_out(settings, record, left)
     if left.texts:
         record = {**record, "log": left.select(record["log"])}
-    apart = _write_apart(settings, record)
+    apart = _write_apart(record)
     apart = {name: text for name, text in apart.items() if name not in left.sections}
-    log = settings.parts.select_log(record["log"])
+    log = select_log(record["log"])
     groups = _select_groups(log)
     framing = _frame(settings, record, groups)
     if not (log or note or apart or framing.is_needed):
         return MemoryText(_tell_of_recall(settings, record, has_memory=False))
-    hints = {} if "hints" in left.sections else settings.parts.list_closing(record)
+    hints = {} if "hints" in left.sections else settings.list_closing(record)
     return MemoryText(
         _write_instructions(settings, record, framing),
         apart,
@@ -336,7 +340,7 @@ def count_instructions(settings: Settings) -> int:
 
 
 def _write_instructions(settings: Settings, record: MemoryRecord, framing: Framing) -> str:
-    rules = settings.parts.tell_hints("actor")
+    rules = tell_hints(settings.hints, "actor")
     told = _tell_of_recall(settings, record, has_memory=True)
     texts = [fill("actor_instructions", hints=rules), framing.instruction, told]
     return "\n\n".join(filter(None, texts))
@@ -354,13 +358,9 @@ def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> s
     return fill("shortened_log", count=str(count), how=how) if count else ""
 
 
-def _write_apart(settings: Settings, record: MemoryRecord) -> dict[str, str]:
+def _write_apart(record: MemoryRecord) -> dict[str, str]:
     """Return what is shown of the memory apart from the log, by the names of the parts."""
-    parts = settings.parts
-    blocks = {
-        "standing": "" if parts.standing is None else parts.standing.memory_block(record),
-        "pinned": "" if parts.pinned is None else parts.pinned.memory_block(record),
-    }
+    blocks = {STANDING: write_rules(record), "pinned": write_pinned(record)}
     return {name: block for name, block in blocks.items() if block}
 
 

@@ -20,6 +20,7 @@ from langgraph_om.core.actor.shown import ShownMessages
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.blocks import without_bound_reasoning
 from langgraph_om.core.items import cut_spans, find_spans, is_protected, read_head, replace_spans
+from langgraph_om.core.observe.standing import select_log
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD
 from langgraph_om.core.wire import Group
@@ -279,7 +280,7 @@ class Fitting:
         observations, what a person keeps, and what features keep.
         """
         count, left, log = self.settings.counter.count_text, view.left, self.log
-        shown = [*filter(_get_text, self.settings.parts.select_log(left.select(log)))]
+        shown = [*filter(_get_text, select_log(left.select(log)))]
         blocks = view.memory.log or []
         known = {group["id"]: block.text for group, block in zip(shown, blocks, strict=False)}
         texts, sizes = dict(left.texts), dict[str, int]()

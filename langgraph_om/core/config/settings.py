@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -22,7 +22,7 @@ from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.record.record import read_closing
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import Group, Limits, MemoryRecord, Operation, Scope
+from langgraph_om.core.wire import Limits, MemoryRecord, Operation, Scope
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -30,23 +30,13 @@ if TYPE_CHECKING:
     from langgraph_om.features.archive import Archiving
     from langgraph_om.features.evict import Evicting
     from langgraph_om.features.extract import Extract
-    from langgraph_om.features.gaps import Gaps
-    from langgraph_om.features.hints import ContinuationHints
     from langgraph_om.features.inject import Injecting
     from langgraph_om.features.meaning import Meaning
-    from langgraph_om.features.pinned import Pinning
     from langgraph_om.features.previews import Previews
     from langgraph_om.features.recall import Recall
     from langgraph_om.features.shared_log import SharedLogs
-    from langgraph_om.features.standing import Standing
-    from langgraph_om.features.steering import Steering
-    from langgraph_om.features.titles import AskedTitles, NamedThreads, SuggestedTitles
+    from langgraph_om.features.titles import Titles
     from langgraph_om.features.working import KnownOfUser
-
-HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "second thread"]
-"""Where a prompt tells of hints: in the form of the Observer's answer, in the rules for an Observer
-of several threads or for the Actor, and in examples of an answer, of which there are two where
-threads are observed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +56,7 @@ NOTHING_IN_STATE = InState()
 class Parts:
     """The optional parts of memory that are on; `None` for each that is off."""
 
-    hints: ContinuationHints | None = None
-    asked_titles: AskedTitles | None = None
+    titles: Titles | None = None
     archive: Archiving | None = None
     evict: Evicting | None = None
     sharing: SharedLogs | None = None
@@ -75,14 +64,8 @@ class Parts:
     recall: Recall | None = None
     working: KnownOfUser | None = None
     extract: Extract | None = None
-    standing: Standing | None = None
-    pinned: Pinning | None = None
     previews: Previews | None = None
-    gaps: Gaps | None = None
     inject: Injecting | None = None
-    suggested_titles: SuggestedTitles | None = None
-    steering: Steering | None = None
-    named_threads: NamedThreads | None = None
 
     @property
     def storage(self) -> SQLAlchemyArchive | None:
@@ -102,12 +85,6 @@ class Parts:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
         return message if self.previews is None else self.previews.cut(message, key, tokens)
 
-    def select_log(self, groups: Sequence[Group]) -> list[Group]:
-        """Return the groups of a log but for standing instructions, which stand apart from it."""
-        if self.standing is None:
-            return list(groups)
-        return [group for group in groups if group.get("feature") != self.standing.name]
-
     def fit(self, room: int) -> Parts:
         """Return the parts for an Actor with so many tokens for messages and observations."""
         return self if self.previews is None else replace(self, previews=self.previews.fit(room))
@@ -118,27 +95,6 @@ class Parts:
         if self.previews is None or not self.shortens:
             return base
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), self.previews.view_rule)
-
-    def list_hints(self) -> list[str]:
-        """Return the names of the hints that the Observer is asked for."""
-        names = [] if self.hints is None else [*self.hints.hints]
-        return names if self.suggested_titles is None else [*names, *self.suggested_titles.hints]
-
-    def list_closing(self, record: MemoryRecord) -> dict[str, str]:
-        """Return the hints that are shown behind the log of a record, by name."""
-        asked = self.list_hints()
-        return {name: text for name, text in read_closing(record).items() if name in asked}
-
-    def tell_hints(self, place: HintPlace) -> str:
-        """Return what a prompt says of hints in a place; empty for nothing."""
-        told = ["" if self.hints is None else self.hints.tell_hints(place)]
-        if self.suggested_titles is not None:
-            told.append(self.suggested_titles.tell_hints(place))
-        return "\n".join(filter(None, told))
-
-    def list_held(self, groups: Sequence[Group]) -> str:
-        """Return the standing instructions, which the Observer is shown whatever room it has."""
-        return "" if self.standing is None else self.standing.list_held(groups)
 
     def find_due(self, record: MemoryRecord, window: Window) -> Operation | None:
         """Return the work of a shared log that is due; `None` for none."""
@@ -164,6 +120,10 @@ class Settings:
     """The transform hooks that the user has set."""
     hides_ids: bool = False
     """Whether models are shown thread ids in a hashed form only."""
+    hints: Sequence[str] = ()
+    """Names of the hints that the Observer is asked for."""
+    shortest_gap: timedelta | None = None
+    """The shortest pause that is told to Actor and Observer; `None`: none is."""
     parts: Parts = NO_PARTS
     """The optional parts that are on."""
     counts_as_actor: bool = False
@@ -260,6 +220,10 @@ class Settings:
     def show_id(self, thread_id: str) -> str:
         """Write a thread id as models are shown it."""
         return hidden_id(thread_id) if self.hides_ids else thread_id
+
+    def list_closing(self, record: MemoryRecord) -> dict[str, str]:
+        """Return the hints that are shown behind the log of a record, by name."""
+        return {name: text for name, text in read_closing(record).items() if name in self.hints}
 
     def marker(self) -> Limits:
         """Describe the limits in force, for start and activation parts."""

@@ -132,7 +132,7 @@ class CycleInfo:
 
 def select_hints(settings: Settings, parsed: ParsedAnswer) -> Hints:
     """Return the hints of an answer that are asked for."""
-    return {name: parsed.hints.get(name) for name in settings.parts.list_hints()}
+    return {name: parsed.hints.get(name) for name in settings.hints}
 
 
 def tell_left_out(tokens: int) -> dict[str, int]:

@@ -39,6 +39,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
+from langgraph_om.core.observe.standing import list_held, select_in_force, select_log, sort_notes
 from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -116,22 +117,6 @@ def build_groups(
         }
         for number, day in enumerate(days)
     ]
-
-
-def sort_notes(
-    info: CycleInfo, groups: list[Group], known: Sequence[Group], said: Sequence[str]
-) -> tuple[list[Group], Found]:
-    """Take the standing instructions out of what was observed.
-
-    Args:
-        known: The groups that the Observer was given as known.
-        said: The words of the user that it was shown, message by message.
-    """
-    standing = info.settings.parts.standing
-    if standing is None:
-        return groups, {}
-    groups, entries = standing.sort_notes(info, groups, known, said)
-    return groups, {standing.name: entries} if entries else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +273,7 @@ def _observe(
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known: Sequence[Group] = [*apply_reflection(record), *ahead]
-    if (standing := info.settings.parts.standing) is not None:
-        known = standing.select_in_force(known, [chunk.get("found", {}) for chunk in chunks])
+    known = select_in_force(known, [chunk.get("found", {}) for chunk in chunks])
     current = merge_hints(record, (chunk["hints"] for chunk in chunks))
     observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked
@@ -461,20 +445,20 @@ def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any], room: int
 ) -> ObserverInput:
     """Return what the Observer is given."""
-    observation, parts = info.settings.observation, info.settings.parts
+    observation = info.settings.observation
     return ObserverInput(
         transcript=shown.text,
         timezone=info.settings.timezone,
         attachments=shown.attachments,
         previous=select_previous(
-            parts.select_log(known),
+            select_log(known),
             find_previous_tokens(info, room),
             info.settings.counter,
             shown.text,
         ),
-        parts=parts,
-        held=parts.list_held(known),
-        hints={name: hints[name] for name in parts.list_hints()},
+        asked=info.settings.hints,
+        held=list_held(known),
+        hints={name: hints[name] for name in info.settings.hints},
         instruction=observation.instruction,
         prompt=info.settings.thresholds.observer_prompt,
     )

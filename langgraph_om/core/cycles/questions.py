@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.parts import (
     Attachment,
@@ -39,8 +38,10 @@ from langgraph_om.core.effects import (
     ModelReply,
 )
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, join, merge
+from langgraph_om.core.observe.gaps import mark_gaps
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.observe.standing import announce_rules
 from langgraph_om.core.observe.transcript import (
     LEFT_EDGE,
     TimedMessage,
@@ -49,6 +50,7 @@ from langgraph_om.core.observe.transcript import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.standing import STANDING
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.reflect.reflector import fit_room
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
@@ -324,8 +326,7 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
-    if settings.parts.gaps is not None:
-        shown = [*settings.parts.gaps.find_breaks(settings, shown)]
+    shown = [*mark_gaps(settings, shown)]
     transcript = transcribe(
         shown,
         timezone=settings.timezone,
@@ -339,13 +340,11 @@ def show_messages(
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
     split = split_transcript(transcript, tokens, count, most)
-    return replace(split, said=_list_said(settings, shown))
+    return replace(split, said=_list_said(shown))
 
 
-def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[str]:
+def _list_said(shown: Sequence[TimedMessage]) -> Sequence[str]:
     """Return the words of the user, in which standing instructions are looked for."""
-    if settings.parts.standing is None:
-        return ()
     typed = [each.message for each in shown if role_of(each.message) == "user"]
     said = [message for message in typed if not message.name]  # a name is another agent's
     return [_join_texts(each) if (plain := plain_text(each)) is None else plain for each in said]
@@ -616,8 +615,8 @@ def tell_found(found: Found) -> dict[str, Found]:
 
 def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
     """Return the event that tells of a title that an observation suggests."""
-    titles = info.settings.parts.suggested_titles
-    return [] if titles is None else titles.announce_hints(info, at, hints)
+    titles = info.settings.parts.titles
+    return [] if titles is None else titles.announce(info, at, hints)
 
 
 def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
@@ -627,7 +626,8 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
         event: The event of the cycle or of its activation.
     """
     found: Found = event.get("found", {})
-    for part in (info.settings.parts.extract, info.settings.parts.standing):
-        if part is not None and (entries := found.get(part.name)):
-            yield from part.announce(info, at, entries)
+    extract = info.settings.parts.extract
+    if extract is not None and (values := found.get(extract.name)):
+        yield from extract.announce(info, at, values)
+    yield from announce_rules(info, at, found.get(STANDING, []))
     yield from announce_hints(info, at, event.get("hints", {}))

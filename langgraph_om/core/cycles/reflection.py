@@ -97,7 +97,7 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
         target=_find_target(cycle, free),
         shown=shown,
         division=None if sharing is None else sharing.divide(settings),
-        hints={} if hides else settings.parts.list_closing(cycle.record),
+        hints={} if hides else settings.list_closing(cycle.record),
         instruction=settings.reflection.instruction,
     )
     log = yield from reflect(request, settings.counter)

@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.answer_tags import tag_of
+from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,
@@ -25,6 +25,7 @@ from langgraph_om.core.observe.parse_answer import (
     list_examples,
     parse_output,
 )
+from langgraph_om.core.observe.standing import describe_marks
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
@@ -49,8 +50,8 @@ class ObserverInput:
     """The current ones of those that are asked for, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    parts: Parts = NO_PARTS
-    """Those that tell of hints and marks."""
+    asked: Sequence[str] = ()
+    """Names of the hints that are asked for."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
     held: str = ""
@@ -137,17 +138,18 @@ def build_failure(reply: ModelReply, model: str) -> ObserverError:
     return failure
 
 
-def render_output_format(parts: Parts, held: str) -> str:
+def render_output_format(asked: Sequence[str], held: str) -> str:
     """Return the description of an answer's form.
 
     Args:
+        asked: Names of the hints that are asked for.
         held: Earlier notes that are always shown.
     """
     return fill(
         "observer_output",
-        hints=parts.tell_hints("observer"),
-        hints_example=parts.tell_hints("example"),
-        marks="" if parts.standing is None else parts.standing.describe_marks(held),
+        hints=tell_hints(asked, "observer"),
+        hints_example=tell_hints(asked, "example"),
+        marks=describe_marks(held),
     )
 
 
@@ -158,7 +160,7 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(request.parts, request.held),
+        output_format=render_output_format(request.asked, request.held),
         custom=request.instruction or "",
     )
     task = fill(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.forms import merge
+from langgraph_om.core.prompts import fill
 from langgraph_om.core.wire import (
     Extraction,
     MemoryRecord,
@@ -97,6 +99,17 @@ def note_pins_told(record: MemoryRecord) -> None:
     if "pinned" in record:
         pins = record["pinned"]
         record["pinned"] = {"messages": pins["messages"], "act": pins["act"]}
+
+
+def write_pinned(record: MemoryRecord) -> str:
+    """Return the messages for the system message."""
+    pinned = list_pinned(record)
+    blocks = [
+        f'<pinned-message id="{escape_attribute(each["id"])}" role="{each["role"]}">\n'
+        f"{escape(each['text'])}\n</pinned-message>"
+        for each in pinned
+    ]
+    return fill("pinned_messages", messages="\n\n".join(blocks)) if blocks else ""
 
 
 # Messages recalled for the live request.

@@ -30,8 +30,10 @@ from langgraph_om.core.record.standing import add_left_out
 from langgraph_om.core.record.steering import MAX_ACTS, apply_steering, steer
 from langgraph_om.core.record.titles import take_hints
 from langgraph_om.core.wire import (
+    ActsGone,
     Attempt,
     DeletionFound,
+    Event,
     Extension,
     Group,
     Hints,
@@ -426,3 +428,13 @@ def drop_deleted_part(record: MemoryRecord, event: DeletionFound) -> None:
         key = derive_id("deleted", record["id"], record.get("deletion") or 0)
         blank = dict.fromkeys(HINTS)
         add_to_outbox(record, key, kind="join", thread_id=own, groups=[], hints=blank)
+
+
+def drop_lost_acts(record: MemoryRecord, log: SharedLog) -> list[Event]:
+    """Let go of acts on threads that the shared log has no more."""
+    known = {None, record["thread_id"], *log["threads"]}
+    gone = [
+        act["id"] for act in record.get("steered", []) if not known.issuperset(list_threads(act))
+    ]
+    event: ActsGone = {"type": "acts-gone", "ids": gone}
+    return [event] if gone else []

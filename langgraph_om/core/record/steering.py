@@ -21,12 +21,14 @@ from langgraph_om.core.record.outbox import add_to_outbox
 from langgraph_om.core.wire import (
     ActsGone,
     Chunk,
+    Event,
     Group,
     ItemPlace,
     MemoryRecord,
     Steered,
     SteeredItem,
     SteeringChange,
+    SteeringTold,
 )
 from langgraph_om.errors import ItemError
 
@@ -448,3 +450,22 @@ def _share_tokens(group: Group, part: str) -> int:
 def _find_days(group: Group) -> list[date]:
     lines = group["text"].split("\n")
     return [day for line in lines if (day := observation_date(line)) is not None]
+
+
+def tell_acts(record: MemoryRecord) -> list[Event]:
+    """Tell the stream of what a person did to the log since the last step."""
+    told: list[SteeringTold] = [
+        {
+            "type": "steering",
+            "id": act["id"],
+            "action": act["action"],
+            "at": act["at"],
+            "before": act["before"] and act["before"]["text"],
+            "after": act["after"] and act["after"]["text"],
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+        for act in record.get("steered", [])
+        if act["is_new"]
+    ]
+    return [*told]

@@ -33,6 +33,7 @@ from langgraph_om.core.plan import (
     plan,
 )
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
+from langgraph_om.core.record.steering import tell_acts
 from langgraph_om.core.record.window import (
     Entry,
     Window,
@@ -40,6 +41,7 @@ from langgraph_om.core.record.window import (
     find_edited,
     select_live_chunks,
 )
+from langgraph_om.core.step.pinned import follow_pins, tell_pins
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActorWindow,
@@ -311,8 +313,8 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
         yield Warn(_EDITED, (step.record["thread_id"], [key for key, _ in step.edited]))
     yield from _warn_of_unread_times(step)
     step.apply(list_known(step.record, step.windows, step.messages))
-    if parts.asked_titles is not None:
-        yield from parts.asked_titles.collect(step)
+    if parts.titles is not None:
+        yield from parts.titles.collect(step)
     if parts.archive is not None:
         archived = yield from parts.archive.write_new(step)
         if parts.evict is not None and archived is not None:
@@ -321,8 +323,7 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
         yield from parts.sharing.collect(step)
     if parts.working is not None:
         yield from parts.working.collect(step)
-    if parts.pinned is not None:
-        parts.pinned.follow(step)
+    follow_pins(step)
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
@@ -332,20 +333,18 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
             step.events.append(_build_tripwire(step.record, step.now))
     if parts.meaning is not None:
         parts.meaning.index(step)
-    if parts.named_threads is not None:
-        yield from parts.named_threads.forget_archived(step)
+    if parts.titles is not None:
+        yield from parts.titles.forget_archived(step)
 
 
 def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
     """Search for the live request, and tell the stream what people have changed."""
-    if parts.pinned is not None:
-        parts.pinned.tell(step)
+    tell_pins(step)
     if parts.inject is not None:
         yield from parts.inject.search(step)
-    if parts.steering is not None:
-        parts.steering.tell(step)
-    if parts.named_threads is not None:
-        parts.named_threads.tell(step)
+    step.events += tell_acts(step.record)
+    if parts.titles is not None:
+        parts.titles.tell(step)
 
 
 _EDITED: Final = (

@@ -30,6 +30,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_messages,
 )
 from langgraph_om.core.content.text import escape
+from langgraph_om.core.observe.standing import select_log
 from langgraph_om.core.record.record import find_label, write_range
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
@@ -129,7 +130,7 @@ def _find_in_sight(step: Step, messages: Sequence[BaseMessage]) -> InSight:
         messages: The conversation; empty where nothing in it has asked.
     """
     record, parts = step.record, step.settings.parts
-    shown = parts.select_log(record["log"])
+    shown = select_log(record["log"])
     groups = frozenset(each["id"] for each in shown) - step.view.left.texts.keys()
     observed, answers = {*record["cursor"]}, list[Mapping[str, Any]]()
     for message in reversed(messages):

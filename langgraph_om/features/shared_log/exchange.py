@@ -18,6 +18,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, call_storage, find_part
+from langgraph_om.core.observe.standing import sync_left_out
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -30,6 +31,7 @@ from langgraph_om.core.record.sharing import (
     apply_changes,
     complete_log,
     diff_record,
+    drop_lost_acts,
     find_unsent,
     join_again,
     lacks_groups,
@@ -230,11 +232,7 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
-    parts = settings.parts
-    if parts.standing is not None:
-        events += parts.standing.sync(kept, shared)
-    if parts.steering is not None:
-        events += parts.steering.sync(kept, shared)
+    events += [*sync_left_out(kept, shared), *drop_lost_acts(kept, shared)]
     synced = fold(record, [events])
     if synced == record:
         return ExchangeOutcome(record, [])

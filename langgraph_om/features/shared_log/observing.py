@@ -30,7 +30,6 @@ from langgraph_om.core.cycles.observation import (
     build_groups,
     find_previous_tokens,
     merge_hints,
-    sort_notes,
 )
 from langgraph_om.core.cycles.questions import (
     announce_found,
@@ -45,6 +44,7 @@ from langgraph_om.core.cycles.questions import (
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
+from langgraph_om.core.observe.standing import list_held, select_log, sort_notes
 from langgraph_om.core.observe.transcript import Transcript, says_much
 from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.record import (
@@ -109,7 +109,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
     left_out: dict[str, int] = {}
     said: dict[str, Sequence[str]] = {}
     inputs: list[list[ThreadInput]] = []
-    hints = cycle.settings.parts.list_hints()
+    hints = cycle.settings.hints
     for thread, count in batch:
         own = _view_thread(cycle, thread)
         shown = yield from show_messages(own, thread.entries[:count], thread.times)
@@ -231,7 +231,7 @@ def _build_threads_input(
     said: Mapping[str, Sequence[ParsedAnswer]],
     room: int,
 ) -> ThreadsInput:
-    settings, parts = cycle.settings, cycle.settings.parts
+    settings = cycle.settings
     log = apply_reflection(cycle.record)
     observation = settings.observation
     count = settings.counter.count_text
@@ -243,7 +243,7 @@ def _build_threads_input(
     return ThreadsInput(
         inputs,
         previous=select_previous_sections(
-            [*parts.select_log(log), *noted],
+            [*select_log(log), *noted],
             find_previous_tokens(cycle, room),
             settings.counter,
             settings.show_id,
@@ -252,8 +252,8 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=settings.thresholds.observer_prompt,
-        parts=parts,
-        held=parts.list_held(log),
+        asked=settings.hints,
+        held=list_held(log),
         timezone=settings.timezone,
     )
 
@@ -403,7 +403,7 @@ def _announce_hints(
 ) -> EffectFlow[None]:
     """Tell of new titles of other threads."""
     former = {thread.thread_id: thread for thread in threads}
-    titles = info.settings.parts.suggested_titles
+    titles = info.settings.parts.titles
     if titles is None:
         return
     for section in sections:

@@ -19,12 +19,12 @@ from typing import Final, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_PARTS, Parts
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
+from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
 from langgraph_om.core.observe.parse_answer import (
@@ -278,8 +278,8 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    parts: Parts = NO_PARTS
-    """Those that tell of hints and marks."""
+    asked: Sequence[str] = ()
+    """Names of the hints that are asked for."""
     held: str = ""
     """Earlier notes that are always shown."""
     timezone: tzinfo = UTC
@@ -329,13 +329,13 @@ def observe_threads(
 
 def build_threads_question(request: ThreadsInput) -> AskModel:
     """Return the question to the Observer about several threads."""
-    tell_hints = request.parts.tell_hints
+    asked = request.asked
     form = fill(
         "observer_threads_output",
-        hints_rule=tell_hints("threads"),
-        first_hints=tell_hints("first thread"),
-        second_hints=tell_hints("second thread"),
-        section_form=render_output_format(request.parts, request.held),
+        hints_rule=tell_hints(asked, "threads"),
+        first_hints=tell_hints(asked, "first thread"),
+        second_hints=tell_hints(asked, "second thread"),
+        section_form=render_output_format(asked, request.held),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from langgraph_om.core.config.options import Role, TitleConfig
-from langgraph_om.core.config.settings import HintPlace
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import TITLE, find_label
 from langgraph_om.core.record.titles import is_named
 from langgraph_om.core.step.step import Step
@@ -20,7 +18,6 @@ from langgraph_om.core.wire import Event, Hints, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive.writer import find_archive
 from langgraph_om.features.titles.title import (
-    TitleJob,
     describe_title,
     note_words,
     take_in_title,
@@ -52,30 +49,39 @@ MODEL_SETTINGS: Final[Mapping[str, Any]] = {
 """What is sent with the question for a title."""
 
 
-# --- Features ------------------------------------------------------------------------------------
+class Titles:
+    """Gives threads titles, tells of those that a person set, and keeps them up.
 
+    Args:
+        config: How a title is asked for after the first answer; `None`: it is not.
+    """
 
-class AskedTitles:
-    """Gives each thread a title after its first answer."""
-
-    name = "asked_titles"
-
-    def __init__(self, config: TitleConfig) -> None:
+    def __init__(self, config: TitleConfig | None = None) -> None:
         self._config = config
 
     @property
-    def role(self) -> Role:
-        """The model that is asked."""
-        return Role("title", "thread_title.model", self._config.model, MODEL_SETTINGS)
+    def are_asked(self) -> bool:
+        """Whether a title is asked for after the first answer."""
+        return self._config is not None
+
+    @property
+    def roles(self) -> list[Role]:
+        """The model that is asked, if one is."""
+        if self._config is None:
+            return []
+        return [Role("title", "thread_title.model", self._config.model, MODEL_SETTINGS)]
 
     def collect(self, step: Step) -> RunFlow[None]:
         """Take in the thread's title, or have one made: in a thread beside the run, or else now.
 
         It is no job for another process, which an executor of the user's own may need.
         """
+        config = self._config
+        if config is None:
+            return
         step.apply(note_words(step.record, step.messages))
         step.apply((yield from take_in_title(step.settings, step.record, step.now)))
-        job = self._describe(step)
+        job = describe_title(step, config.instructions, min_messages=config.min_messages)
         if job is None:
             return
         runner, record = step.scope.runner, step.record
@@ -94,18 +100,8 @@ class AskedTitles:
             step.apply([job.start])
             step.apply(tell_found(step.settings, step.record, found, step.now))
 
-    def _describe(self, step: Step) -> TitleJob | None:
-        config = self._config
-        return describe_title(step, config.instructions, min_messages=config.min_messages)
-
-
-class NamedThreads:
-    """Tells of titles that a person set; with or without `thread_title`, a person may set one."""
-
-    name = "named_threads"
-
     def tell(self, step: Step) -> None:
-        """Tell the stream, once."""
+        """Tell the stream, once, of a title that a person set."""
         state = step.record.get("title", {})
         if state.get("is_new") and (title := step.record["thread_title"]) is not None:
             info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
@@ -126,19 +122,8 @@ class NamedThreads:
             if reply.error is not None:
                 yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
 
-
-class SuggestedTitles:
-    """Has the Observer suggest a title, with every observation."""
-
-    name = "titles"
-    hints: ClassVar[Sequence[str]] = (TITLE,)
-
-    def tell_hints(self, place: HintPlace) -> str:
-        """Return what the Observer is told of the title, below a blank line."""
-        return f"\n{load('observer_title')}" if place == "observer" else ""
-
-    def announce_hints(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
-        """Return the event that shows a new title; one that a person set stays."""
+    def announce(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
+        """Return the event that shows a title that an observation suggests; a person's stays."""
         old, new = info.record["thread_title"], hints.get(TITLE)
         is_new = new != old and not is_named(info.record)
         return [tell_title(info, at, old, new)] if new and is_new else []

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langgraph_om.core.observe.gaps import SHORTEST, find_gaps, write_line
 from langgraph_om.core.record.window import open_window
-from langgraph_om.features.gaps import Gaps, write_line
 from support.edits import edited
 from support.simulation import settings
 from support.words import Words
@@ -26,7 +26,8 @@ def said(kind: Any, key: str, time: datetime | None = None, **fields: Any) -> Ba
 
 def gaps(*messages: BaseMessage, cursor: Any = (), marking: Any = MARKING, **stamps: str) -> Any:
     record = edited(None, {"stamps": stamps, "cursor": list(cursor)})
-    return Gaps().lines_before(marking, record, open_window(record, messages, Words()))
+    settings = replace(marking, shortest_gap=SHORTEST)
+    return find_gaps(settings, record, open_window(record, messages, Words()))
 
 
 @pytest.mark.parametrize(

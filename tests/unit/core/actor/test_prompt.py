@@ -24,6 +24,7 @@ from langgraph_om.core.actor.prompt import hide_low_marks
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.text import escape
+from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
@@ -31,13 +32,13 @@ from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support import groups
 from support.edits import edited
-from support.flows import WITH_HINTS
+from support.flows import HINTS
 from support.simulation import look, settings
 from support.views import assemble
 from support.words import Words
 
 TODAY = date(2026, 3, 4)
-RULE = WITH_HINTS.tell_hints("actor")
+RULE = tell_hints(HINTS, "actor")
 INTRO = f"{fill('actor_instructions', hints=RULE)}\n\n<observations>\n"
 END = (
     '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026, times in UTC]\n'

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from langgraph_om.core.config.settings import NO_PARTS
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallHook
 from langgraph_om.core.events import to_part
@@ -224,5 +223,5 @@ def test_hints_are_shown_where_no_hook_hides_anything() -> None:
 
 
 def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
-    effects, _, _ = hooked("drop 1-6", hooks=set(), parts=NO_PARTS)
+    effects, _, _ = hooked("drop 1-6", hooks=set(), hints=())
     assert "<current-task>" not in texts(effects[-1])[1]

@@ -16,7 +16,7 @@ from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import AnswerStatus, ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
-from support.flows import WITH_HINTS
+from support import flows
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
@@ -441,7 +441,7 @@ def test_what_is_nested_too_deep_is_no_answer() -> None:
 
 
 def test_the_example_of_the_prompt_becomes_no_memory() -> None:
-    question = build_question(ObserverInput("User (10:00): hi", parts=WITH_HINTS))
+    question = build_question(ObserverInput("User (10:00): hi", asked=flows.HINTS))
     example = question.messages[0].text.partition("<example>\n")[2].partition("\n</example>")[0]
     mixed = example.replace("<observations>\n", f"<observations>\n{DAY}\n{TEA}\n\n")
     for text, log in ((example, ""), (mixed, f"{DAY}\n{TEA}")):

@@ -7,12 +7,11 @@ from typing import cast
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config.settings import NO_PARTS
 from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, WITH_HINTS, Talk, Told, texts
+from support.flows import GOOD, HINTS, ITEM, LOG, LOOP, NONE, NOW, Talk, Told, texts
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------
@@ -149,9 +148,9 @@ def test_nothing_earlier_is_said_and_leaves_no_empty_part() -> None:
 
 def test_hints_that_are_asked_for_stand_in_the_form_of_the_answer() -> None:
     systems: list[str] = []
-    for parts in (NO_PARTS, WITH_HINTS):
+    for asked in ((), HINTS):
         talk = Talk([GOOD])
-        talk.run(observe(build_question(replace(REQUEST, parts=parts))))
+        talk.run(observe(build_question(replace(REQUEST, asked=asked))))
         systems.append(texts(talk.calls[0])[0])
     assert "<current-task>" not in systems[0]
     assert "<current-task>" in systems[1]

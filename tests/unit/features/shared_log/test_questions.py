@@ -16,7 +16,7 @@ from langgraph_om.features.shared_log.sections import (
     observe_threads,
     parse_sections,
 )
-from support.flows import WITH_HINTS
+from support import flows
 from support.threads import (
     NONE,
     NOW,
@@ -110,7 +110,7 @@ def test_the_question_keeps_the_threads_apart() -> None:
         "</thread>"
     )
     assert '<thread id="A">\n* 🔴 (08:00) Old &lt;/thread>\n</thread>\n\n<thread id="Z">' in task
-    asked = ThreadsInput([THREADS[0]], parts=WITH_HINTS, instruction="Note medicines.")
+    asked = ThreadsInput([THREADS[0]], asked=flows.HINTS, instruction="Note medicines.")
     _, (call,) = run(observe_threads(asked), WHOLE)
     system, task = (str(message.content) for message in call.messages)
     assert "There are no earlier observations." in task

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.standing import read_words
-from langgraph_om.features.standing.words import (
+from langgraph_om.core.observe.standing_words import (
     LEAST_WORDS,
     MOST_WORDS,
     cut_pasted,
@@ -15,6 +14,7 @@ from langgraph_om.features.standing.words import (
     read_marks,
     read_own,
 )
+from langgraph_om.core.record.standing import read_words
 from support.examples import examples
 
 WORDS = "abcdeß `>\n.!é"

@@ -13,7 +13,7 @@ from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.record.fold import fold
-from langgraph_om.features.titles import SuggestedTitles
+from langgraph_om.features.titles import Titles
 from support.edits import edited
 from support.flows import GOOD, NOW, Talk, conversation, kinds, later, setup, texts
 from support.rendering import render_output
@@ -73,9 +73,15 @@ def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[st
     record, window = conversation()
     record = edited(record, {"thread_title": "Old title", "title": {}})
     told = f"{GOOD}\n<thread-title>{title}</thread-title>"
-    parts = Parts(suggested_titles=SuggestedTitles() if wanted else None)
+    hints = ("thread_title",) if wanted else ()
     talk = Talk([later(told)])
-    flow = observe_cycle(replace(setup(), parts=parts), record, window, 1, NOW)
+    flow = observe_cycle(
+        replace(setup(), hints=hints, parts=Parts(titles=Titles())),
+        record,
+        window,
+        1,
+        NOW,
+    )
     events = talk.run_cycle(flow)
     assert kinds(events) == expected
     system, task = texts(talk.calls[0])

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final, Literal
 
-from langgraph_om.core.config.settings import HintPlace
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import RESPONSE, TASK
+from langgraph_om.core.record.record import TITLE
+
+HintPlace = Literal["observer", "threads", "actor", "example", "first thread", "second thread"]
+"""Where a prompt tells of hints: in the form of the Observer's answer, in the rules for an Observer
+of several threads or for the Actor, and in examples of an answer, of which there are two where
+threads are observed together."""
 
 _NUMBERED: Final = re.compile(r"^\d+\. `<([\w-]+)>`", re.MULTILINE)
 
@@ -34,33 +38,22 @@ _ALONE: Final[Mapping[HintPlace, str]] = {
 """What is said in the place of these prompts where one hint is asked for."""
 
 
-class ContinuationHints:
-    """Has the Observer state hints, and the Actor shown them."""
+def tell_hints(names: Sequence[str], place: HintPlace) -> str:
+    """Return what a prompt says in a place of the hints that are asked for; empty for nothing."""
+    told = [_tell_continuation([name for name in names if name != TITLE], place)]
+    if TITLE in names and place == "observer":
+        told.append(f"\n{load('observer_title')}")
+    return "\n".join(filter(None, told))
 
-    name = "hints"
 
-    def __init__(self, names: Sequence[str] = (TASK, RESPONSE)) -> None:
-        self._names = tuple(names)
-
-    @property
-    def hints(self) -> Sequence[str]:
-        """Return the names of those that are on."""
-        return self._names
-
-    @property
-    def job_settings(self) -> Mapping[str, Any]:
-        """The hints that an observation states."""
-        return {"continuation_hints": len(self.hints) > 1 or dict.fromkeys(self._names, True)}
-
-    def tell_hints(self, place: HintPlace) -> str:
-        """Return what is said of the hints in each place."""
-        if len(self.hints) > 1:
-            return load(_PROMPTS[place])
-        name = self.hints[0]
-        if place in _ALONE:
-            words = {"tag": tag_of(name)} if place == "actor" else {"hint": name.replace("_", " ")}
-            return fill(_ALONE[place], **words)
-        return _keep_only(load(_PROMPTS[place]), tag_of(name))
+def _tell_continuation(names: Sequence[str], place: HintPlace) -> str:
+    if len(names) != 1:
+        return load(_PROMPTS[place]) if names else ""
+    (name,) = names
+    if place in _ALONE:
+        words = {"tag": tag_of(name)} if place == "actor" else {"hint": name.replace("_", " ")}
+        return fill(_ALONE[place], **words)
+    return _keep_only(load(_PROMPTS[place]), tag_of(name))
 
 
 def _keep_only(text: str, tag: str) -> str:
