@@ -32,7 +32,6 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.config.thresholds import (
-    SMALL_WINDOW,
     Thresholds,
     resolve_thresholds,
     split_budget,
@@ -444,10 +443,8 @@ def _resolve_limits(
     )
     if budget is not None:
         observation, reflection = split_budget(budget, observation, reflection, resolve)
-    is_small = budget is not None and observation.message_tokens < SMALL_WINDOW
     limits = replace(
         resolve(observation, reflection),
-        observer_prompt="condensed" if is_small else "default",
         observes=options.observation is not False,
     )
     return observation, reflection, limits

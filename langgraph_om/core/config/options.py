@@ -258,8 +258,6 @@ EXTRACTORS: Final = (
     "Extractor(...), or None"
 )
 
-PromptVariant = Literal["default", "condensed"]
-
 ACTORS_OWN = "default"
 """What stands for the model of memory when none is named: the Actor's own."""
 DEFAULT_MODEL = "google/gemini-flash-lite-latest"

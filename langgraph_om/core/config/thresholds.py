@@ -17,7 +17,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.config.options import (
     ObservationConfig,
-    PromptVariant,
     ReflectionConfig,
     refuse,
 )
@@ -138,8 +137,6 @@ class Thresholds:
     another provider answers; `"auto"`: as long as the provider keeps a prompt, `None`: neither."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
-    observer_prompt: PromptVariant = "default"
-    """Which of the Observer's prompts is used."""
     observes: bool = True
     """Whether anything is observed or reflected."""
     deadline: float | None = None
@@ -395,10 +392,6 @@ LOG_START, SHARED_LOG_START = 0.9, 1.0
 A small log reaches its limit some turns later; each reflection reads all of it once more. Where
 both share their room, the log may still use that of a window that is not full.
 """
-SMALL_WINDOW = 6_000
-"""Of a budget, a window of fewer tokens is observed by the shorter rules: the full ones have 2000
-tokens, and are a quarter of a question there."""
-
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]
 """Resolves thresholds from both configs."""
 
@@ -412,7 +405,7 @@ def split_budget(
     grow beyond their thresholds. A threshold that is given stays, and the other one gets the rest;
     a `block_after` in tokens gives the threshold that stands beside it. What a small window costs
     is kept low where nothing else is said: three quarters of it, or 6000 tokens, are observed at a
-    time, by the shorter rules, and reflection begins late.
+    time, and reflection begins late.
 
     Args:
         budget: Tokens of window and log together.

@@ -460,7 +460,6 @@ def _build_observer_input(
         held=list_held(known),
         hints={name: hints[name] for name in info.settings.hints},
         instruction=observation.instruction,
-        prompt=info.settings.thresholds.observer_prompt,
     )
 
 

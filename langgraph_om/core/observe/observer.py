@@ -49,7 +49,6 @@ class ObserverInput:
     hints: Mapping[str, str | None] = field(default_factory=dict)
     """The current ones of those that are asked for, by name."""
     instruction: str | None = None
-    prompt: str = "default"
     asked: Sequence[str] = ()
     """Names of the hints that are asked for."""
     attachments: Sequence[Attachment] = ()
@@ -159,7 +158,7 @@ def render_output_format(asked: Sequence[str], held: str) -> str:
 def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
-        f"observer_{request.prompt}",
+        "observer",
         output_format=render_output_format(request.asked, request.held),
         custom=request.instruction or "",
     )

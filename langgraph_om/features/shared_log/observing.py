@@ -251,7 +251,6 @@ def _build_threads_input(
             about="\n".join(own.transcript for own in inputs),
         ),
         instruction=observation.instruction,
-        prompt=settings.thresholds.observer_prompt,
         asked=settings.hints,
         held=list_held(log),
         timezone=settings.timezone,

@@ -277,7 +277,6 @@ class ThreadsInput:
     previous: Sequence[tuple[str, str]] = ()
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
-    prompt: str = "default"
     asked: Sequence[str] = ()
     """Names of the hints that are asked for."""
     held: str = ""
@@ -337,9 +336,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         second_hints=tell_hints(asked, "second thread"),
         section_form=render_output_format(asked, request.held),
     )
-    system = fill(
-        f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
-    )
+    system = fill("observer", output_format=form, custom=request.instruction or "")
     shown = [
         wrap_section(each.shown_id, "\n".join(filter(None, (hints, escape(each.transcript)))))
         for each in request.threads

@@ -78,8 +78,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "messages": '<recalled-messages thread="t2">\nDate: Mon, May 4, 2026\n'
         "User (09:12) [m1]: Which tent?\n</recalled-messages>"
     },
-    "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
-    "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
+    "observer": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_hints": {},
     "observer_hints_example": {},
     "actor_hint": {"tag": "current-task"},
@@ -159,8 +158,7 @@ SAMPLES: dict[str, dict[str, str]] = {
 MOST_TOKENS = 300
 LONGER = {  # of the file alone, its slots open
     "actor_instructions": 350,
-    "observer_condensed": 700,
-    "observer_default": 1400,
+    "observer": 1400,
     "observer_output": 400,
     "reflector": 950,
 }
@@ -237,17 +235,16 @@ def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words() -> None:
 
 
 def test_rules_without_form_and_custom_text_are_what_the_reflector_quotes() -> None:
-    for variant in ("default", "condensed"):
-        rules = fill(f"observer_{variant}", output_format="", custom="")
-        assert rules.startswith("You are the Observer.")
-        assert "Form of the answer" not in rules
-        assert "Extra instructions" not in rules
+    rules = fill("observer", output_format="", custom="")
+    assert rules.startswith("You are the Observer.")
+    assert "Form of the answer" not in rules
+    assert "Extra instructions" not in rules
 
 
 def test_blank_value_counts_as_empty() -> None:
-    slots = SAMPLES["observer_default"]
-    assert fill("observer_default", **{**slots, "custom": " \n\t"}) == fill(
-        "observer_default", **{**slots, "custom": ""}
+    slots = SAMPLES["observer"]
+    assert fill("observer", **{**slots, "custom": " \n\t"}) == fill(
+        "observer", **{**slots, "custom": ""}
     )
 
 
@@ -288,7 +285,7 @@ def test_values_keep_their_blank_lines_and_indentation() -> None:
         ("observer_task", {"conversation": "x"}, ["previous_observations", "hints", "timezone"]),
         ("observer_retry", {"problem": "x", "hint": "y"}, ["`least`, and", "`problem`, `hint`"]),
         ("continuation", {"custom": "x"}, ["slots none", "`custom`"]),
-        ("observer_defualt", {}, ["'observer_defualt'", "`observer_default`"]),
+        ("obsever", {}, ["'obsever'", "`observer`"]),
         ("../prompts/reflector", {}, ["'../prompts/reflector'"]),
     ],
 )

@@ -38,7 +38,6 @@ DEFAULTS = {
     "budget": None,
     "activate_after": None,
     "scales_interval": False,
-    "observer_prompt": "default",
     "observes": True,
     "deadline": None,
     "scaled_from": None,
@@ -323,26 +322,6 @@ def test_pieces_are_larger_while_the_log_is_short() -> None:
     assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [5_027, 2_778, 1_093]
     given = limits(7_000, {"buffer_tokens": 800}, {})
     assert [given.interval_at(log) for log in (0, 3_000, 6_000)] == [800, 800, 800]
-
-
-@pytest.mark.parametrize(
-    ("budget", "observation", "prompt"),
-    [
-        (7_000, {}, "condensed"),
-        (70_000, {}, "default"),
-        (16_000, {}, "condensed"),
-        (16_000, {"message_tokens": 7_000}, "default"),
-    ],
-)
-def test_a_small_window_is_observed_by_the_shorter_rules(
-    budget: int, observation: Row, prompt: str
-) -> None:
-    memory: ObservationalMemory = ObservationalMemory(
-        MODEL,
-        token_budget=budget,
-        observation=observation,  # type: ignore[arg-type]
-    )
-    assert memory.thresholds.observer_prompt == prompt
 
 
 def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:

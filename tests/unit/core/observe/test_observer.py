@@ -154,13 +154,3 @@ def test_hints_that_are_asked_for_stand_in_the_form_of_the_answer() -> None:
         systems.append(texts(talk.calls[0])[0])
     assert "<current-task>" not in systems[0]
     assert "<current-task>" in systems[1]
-
-
-def test_each_prompt_is_another_one() -> None:
-    systems: list[str] = []
-    for prompt in ("default", "condensed"):
-        talk = Talk([GOOD])
-        talk.run(observe(build_question(replace(REQUEST, prompt=prompt))))
-        systems.append(texts(talk.calls[0])[0])
-    assert len(set(systems)) == 2
-    assert all("You are the Observer." in system for system in systems)
