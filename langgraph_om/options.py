@@ -94,7 +94,7 @@ class NoMiddleware(type):
             AttributeError: Always.
         """
         msg = (
-            f"{cls.__name__} is no middleware; pass "
+            f"{cls.__name__} is not middleware; pass "
             f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
         )
         raise AttributeError(msg)
