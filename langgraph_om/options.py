@@ -399,7 +399,7 @@ def _open_archive(options: MemoryOptions) -> SQLAlchemyArchive | None:
         given = options.archive
         return given if isinstance(given, SQLAlchemyArchive) else SQLAlchemyArchive(given)
     needs = {
-        "`scope` is 'resource'": options.scope == "resource",
+        '`scope` is "resource"': options.scope == "resource",
         "`evict` is True": options.evict,
         "`buffering` is ServerBuffering()": isinstance(options.buffering, ServerBuffering),
     }
