@@ -15,52 +15,28 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, NamedTuple
 
-from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.dates import is_date_heading, observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.wire import Chunk, Group
 
-ITEM = (
-    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
-    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅📌]|\(\d{1,2}:\d\d)"
-)
+_BULLET = r"(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
+ITEM = rf"[ \t]*+(?:{_BULLET}|(?:[-*+•]|[*_]{{2,3}})?[🔴🟡🟢✅📌]|\(\d{{1,2}}:\d\d)"
 ITEM_START = re.compile(ITEM)
 
 MARKS: Final = {"📌": 4, "🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
 """The marks of items by their strength."""
 
 _HEAD: Final = re.compile(
-    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
+    rf"[ \t]*+(?:{_BULLET}[ \t]*+)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
     r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
 )
 
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_NAMED_DAY = (
-    rf"{_MONTH}[ ]\d\d?(?:st|nd|rd|th)?,?[ ]\d{{4}}"
-    rf"|\d\d?(?:st|nd|rd|th|\.)?[ ](?:de[ ])?(?:{_MONTH}|[^\W\d_]{{3,12}}),?[ ](?:de[ ])?\d{{4}}"
-)
-_NUMBERED_DAY = (
-    r"\d{4}(?P<sep>[-/.])\d\d?(?P=sep)\d\d?|\d\d?(?P<joint>[-/.])\d\d?(?P=joint)\d{4}"
-    r"|\d{4}年[ ]?\d\d?月[ ]?\d\d?日"
-)
-_DATE = re.compile(
-    r"(?:date[ \t]*:.*|(?:(?:datum|fecha|data|дата|日期|日付|날짜)[ \t]*[:：][ \t]*)?"
-    rf"(?:[a-z]{{3,9}},?[ ])?(?:{_NAMED_DAY}|{_NUMBERED_DAY}):?)",
-    re.IGNORECASE,
-)
 _MAX_DATE_LINE_CHARS = 80
-_AROUND_DATE = " \t#*_>`[]=–—"
 
 
 def is_date_line(line: str) -> bool:
     """Return whether a line is a date heading and nothing else."""
-    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
-        return False
-    return _DATE.fullmatch(strip_date_marks(line)) is not None
-
-
-def strip_date_marks(line: str) -> str:
-    """Return a date heading without what emphasises it."""
-    return line.strip(_AROUND_DATE)
+    return len(line) <= _MAX_DATE_LINE_CHARS and is_date_heading(line)
 
 
 class LineSpan(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.dates import annotate
+from langgraph_om.core.content.dates import annotate, read_phrase
 from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
@@ -26,7 +26,6 @@ from langgraph_om.reading import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.floods import ANSWER_FLOODS, FLOODS, flood
 from support.growth import check_growth, seconds
-from support.rendering import parse_date
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -155,7 +154,7 @@ def test_dates_are_looked_for(unit: str) -> None:
         def work() -> None:
             annotate(text, NOW.date())
             annotate(f"Date:{text}(meaning Dec 4, 2025)", NOW.date())
-            parse_date(text)
+            read_phrase(text)
 
         return work
 

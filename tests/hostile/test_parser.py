@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.answer_tags import find_tags
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
     AnswerStatus,
@@ -64,8 +63,9 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
             assert max(map(len, part.split("\n"))) <= MAX_LINE_CHARS
             assert not any(name.startswith("/") for name in tags_in(escape(part)))
             assert tags_in(escape(part)) == []
-        log = find_tags(f"<observations>\n{parsed.observations}")[1:]
-        assert not any(tag.leads for tag in log)
+        lines = [line.lstrip() for part in parts_of(parsed) for line in part.split("\n")]
+        tags = tuple(f"<{slash}{name}>" for name in BLOCKS for slash in ("", "/"))
+        assert not any(line.startswith(tags) for line in lines)
         if (title := parsed.hints.get("thread_title")) is not None:
             assert "\n" not in title
             assert 3 <= len(title) <= 103
@@ -83,11 +83,11 @@ def test_what_was_read_can_be_stored(text: str) -> None:
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)
 def test_no_fragment_hides_the_items_around_it(fragment: str) -> None:
-    text = f"<observations>\n* User likes {fragment} tea\n* User has a dog\n</observations>"
+    text = f"<observations>\n* 🔴 User likes {fragment} tea\n* 🔴 Dog\n</observations>"
     parsed = parse_output(text)
     assert parsed.status == "ok"
-    assert parsed.observations.startswith("* User likes")
-    assert parsed.observations.endswith("* User has a dog")
+    assert parsed.observations.startswith("* 🔴 User likes")
+    assert parsed.observations.endswith("* 🔴 Dog")
 
 
 @examples(120)

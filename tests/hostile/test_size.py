@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.shown import _collect_exchanges
-from langgraph_om.core.content.dates import annotate
+from langgraph_om.core.content.dates import annotate, read_phrase
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, escape, sanitize
 from langgraph_om.core.observe.log_excerpt import select_previous
@@ -28,7 +28,6 @@ from support.examples import examples
 from support.growth import MOST, check_growth
 from support.material import deep
 from support.real_ids import Naming
-from support.rendering import parse_date
 from support.simulation import look, settings
 from support.views import assemble
 
@@ -222,7 +221,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "parse": lambda text: parse_output(f"<observations>\n* a{text}\n</observations>"),
     "parse cut off": lambda text: parse_output(text, cut_off=True),
     "annotate": lambda text: annotate(text, date(2026, 3, 2)),
-    "date": parse_date,
+    "date": read_phrase,
 }
 
 

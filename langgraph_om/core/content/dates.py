@@ -7,85 +7,41 @@ pattern is bounded or anchored: the text comes from a model, and must be read in
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.content.message_keys import Keyed
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.errors import ConfigurationError
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
-_PART_DAYS = {"early": (1, 7, 10), "mid": (11, 15, 20), "late": (21, 23, 31)}
-"""The first, the named and the last day of a part of a month."""
-
-PATTERN_FLAGS = re.ASCII | re.IGNORECASE
-_SPACE = r"[\s\xa0\u202f]"
-_JOINT = r"[\s\xa0\u202f-]{1,3}"
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])"
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
 )
-_PART = r"(?:early|mid|late)"
-_TO = rf"{_SPACE}{{0,3}}(?:[-\u2013\u2014/&]|to|through|until|and){_SPACE}{{0,3}}"
-_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?(?![a-z])"
-
-
-def _days_pattern(name: str) -> str:
-    """Write the pattern of a day number or a range of them, with or without ordinal endings."""
-    number, ending = r"[0-9]{1,2}", r"(?![0-9:])(?:st|nd|rd|th)?"
-    return rf"(?P<{name}>{number}){ending}(?:{_TO}(?P<{name}_to>{number}){ending})?"
-
-
-def _point_pattern(end: str) -> str:
-    """Write the pattern of one end of a phrase: a month and what narrows it."""
-    part = rf"(?P<part_{end}>{_PART})(?:[\s/-]{{1,3}}(?:to[\s-]{{1,3}})?(?P<upto_{end}>{_PART}))?"
-    before = rf"(?:the{_SPACE})?{_days_pattern(f'before_{end}')}{_JOINT}(?:of{_SPACE})?"
-    after = rf"{_JOINT}(?:the{_SPACE})?{_days_pattern(f'after_{end}')}"
-    month = rf"(?P<month_{end}>{_MONTH})\.?"
-    return rf"(?:{part}[\s-]{{1,3}})?(?:{before})?{month}(?:{after})?"
-
-
-_ENGLISH = compile_late(
-    rf"(?<![\w:./])(?:(?P<week>week)\sof\s)?{_point_pattern('a')}(?:{_TO}{_point_pattern('b')})?"
-    rf"[\s,\xa0\u202f-]{{1,3}}(?:of\s)?(?P<year>[0-9]{{4}})(?![0-9])",
-    PATTERN_FLAGS,
+_MONTH_NUMBERS = {name[:3].lower(): number for number, name in enumerate(MONTHS, 1)}
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in MONTHS)
+"""The pattern of a month's name, whole or of three letters."""
+_PHRASE = re.compile(
+    rf"(?:(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in WEEKDAYS)}), )?"
+    rf"(?:(?:week of )?(?P<month>{MONTH}) (?P<day>[0-9]{{1,2}})(?:[-\u2013][0-9]{{1,2}})?"
+    rf"|(?:(?:early|mid|late)[ -])?(?P<whole>{MONTH})),? (?P<year>[0-9]{{4}})",
+    re.ASCII | re.IGNORECASE,
 )
-_ISO = re.compile(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
-_RANGE = re.compile(_TO, PATTERN_FLAGS)
-
-_HEADING = re.compile(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
-_HEADING_WEEKDAY = re.compile(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
-_HEADING_TAIL = re.compile(
-    rf"(?:[\s,]{{1,3}}{_WEEKDAY})?"
-    r"(?:(?:T|[\s,]{1,3}(?:at\s)?)[0-9]{1,2}:[0-9]{2}[^\s()]{0,20}"
-    r"(?:\s(?:[ap]\.?m\.?|utc|gmt))?)?"
-    r"(?:\s{0,3}\([^()]{0,60}\))?:?",
-    PATTERN_FLAGS,
-)
+_HEADING = re.compile(r"(?:#{1,6} )?[*_]{0,3}date:", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """A date phrase that was understood."""
 
     day: date
-    """The day it names."""
-    first: date
-    """The first day it covers."""
-    last: date
-    """The last day it covers."""
-    grain: Literal["day", "part", "month"]
-    """What it states: a day, a part of a month, or a month."""
-    end: int = 0
-    """Where in the text it ends."""
+    """The first day that it covers."""
+    is_month: bool
+    """Whether it states a month or a part of one, as opposed to a day or days."""
 
 
 def is_date_heading(line: str) -> bool:
@@ -94,91 +50,28 @@ def is_date_heading(line: str) -> bool:
 
 
 def observation_date(line: str) -> date | None:
-    """Return the day of a date heading, such as `Date: Dec 4, 2025` or `## Date: 2025-12-04`.
-
-    Spaces around it, Markdown emphasis and heading marks, a weekday, a time and a closing remark
-    in parentheses are accepted. Any other words, or a date without a day, make it plain text.
-    """
+    """Return the day of a date heading, such as `Date: Dec 4, 2025` or `**Date: Dec 4, 2025**`."""
     stripped = line.strip()
     heading = _HEADING.match(stripped)
-    if not heading:
+    phrase = read_phrase(stripped[heading.end() :].strip(" \t*_#")) if heading else None
+    return phrase.day if phrase and not phrase.is_month else None
+
+
+def read_phrase(text: str) -> Phrase | None:
+    """Read a date as the Observer is asked to write it; any other text is none.
+
+    These are `Dec 12, 2025`, `Dec 27-28, 2025`, `week of May 4, 2026`, `late January 2026` and
+    `January 2026`, each perhaps behind a weekday.
+    """
+    found = _PHRASE.fullmatch(text)
+    if found is None:
         return None
-    rest = stripped[heading.end() :].strip(" \t*_#")
-    weekday = _HEADING_WEEKDAY.match(rest)
-    phrase = _phrase_at(rest, weekday.end() if weekday else 0)
-    if phrase and phrase.grain == "day" and _HEADING_TAIL.fullmatch(rest, phrase.end):
-        return phrase.day
-    return None
-
-
-def find_phrase(text: str) -> Phrase | None:
-    """Find the first date phrase in the text; an impossible one is not skipped."""
-    matches = [match for match in (_ISO.search(text), _ENGLISH.search(text)) if match]
-    return _phrase_at(text, min(match.start() for match in matches)) if matches else None
-
-
-def _phrase_at(text: str, start: int) -> Phrase | None:
-    """Read the date phrase that begins at `start`, stretched to its other end if it is a range."""
-    phrase = _single_phrase_at(text, start)
-    separator = _RANGE.match(text, phrase.end) if phrase else None
-    other = _single_phrase_at(text, separator.end()) if separator else None
-    if phrase and other:
-        return replace(phrase, last=max(phrase.last, other.last), end=other.end)
-    return phrase
-
-
-def _single_phrase_at(text: str, start: int) -> Phrase | None:
+    month = found["month"] or found["whole"]
     try:
-        if match := _ISO.match(text, start):
-            day = date(*map(int, match.groups()))
-            return Phrase(day, day, day, "day", match.end())
-        if match := _ENGLISH.match(text, start):
-            return _english_phrase(match)
-    except (ValueError, OverflowError):  # No such day.
-        pass
-    return None
-
-
-def _english_phrase(match: re.Match[str]) -> Phrase:
-    """Read a match of `_ENGLISH`; raises `ValueError` for a day that does not exist."""
-    year = int(match["year"])
-    if not match["month_b"]:
-        phrase = _point(match, "a", year)
-    else:
-        later = _point(match, "b", year)
-        # `Dec 28 to Jan 3, 2026` begins in the year before.
-        crosses = _month_number(match["month_a"]) > later.day.month
-        earlier = _point(match, "a", year - 1 if crosses else year)
-        named = earlier if earlier.grain == "day" else later
-        last = max(earlier.last, later.last)
-        phrase = replace(named, first=earlier.first, last=last)
-    if match["week"]:
-        phrase = replace(phrase, last=max(phrase.last, phrase.first + timedelta(days=6)))
-    return replace(phrase, end=match.end())
-
-
-def _point(match: re.Match[str], end: str, year: int) -> Phrase:
-    month = _month_number(match[f"month_{end}"])
-    for place in ("after", "before"):  # In `3 Dec 4, 2025` the 3 belongs to something else.
-        if match[f"{place}_{end}"]:
-            day = date(year, month, int(match[f"{place}_{end}"]))
-            last = date(year, month, int(match[f"{place}_{end}_to"] or day.day))
-            return Phrase(day, day, max(day, last), "day")
-    length = monthrange(year, month)[1]
-    first, named, last_number = 1, 1, length
-    if part := match[f"part_{end}"]:
-        first, named, _ = _PART_DAYS[part.lower()]
-        last_number = min(length, _PART_DAYS[(match[f"upto_{end}"] or part).lower()][2])
-    return Phrase(
-        date(year, month, named),
-        date(year, month, first),
-        date(year, month, last_number),
-        "part" if part else "month",
-    )
-
-
-def _month_number(name: str) -> int:
-    return _MONTH_NUMBERS[name[:3].lower()]
+        day = date(int(found["year"]), _MONTH_NUMBERS[month[:3].lower()], int(found["day"] or 1))
+    except ValueError:  # no such day
+        return None
+    return Phrase(day, is_month=not found["day"])
 
 
 # The time of a message, by one rule for whoever shows or keeps one.
@@ -389,9 +282,8 @@ def _id_time(key: str | None) -> datetime | None:
 
 # --- Relative dates ------------------------------------------------------------------------------
 
-# "2 weeks ago", gaps, and plans that are likely done are added to the log for the Actor. Text is
-# only added, of whole days, so that it changes at most once a day. What is in a code fence stays as
-# it is.
+# "2 weeks ago" and gaps are added to the log for the Actor. Text is only added, of whole days, so
+# that it changes at most once a day. What is in a code fence stays as it is.
 
 _DAYS_PER_WEEK = 7
 _DAYS_PER_MONTH = 30
@@ -399,23 +291,8 @@ _DAYS_PER_YEAR = 365
 _MONTHS_PER_YEAR = 12
 _MIN_GAP_DAYS = 2
 
-_WORD_BEFORE_CHARS = 24
-"""How far to search back for the word before a plan: further than the longest word that matters."""
-
 _FENCE = re.compile(r"[\s>*+-]*(`{3,})([^`]*)$")
-_MARK = re.compile(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
-_PLAN = re.compile(
-    r"(?P<will>\b(?-i:will)|['\u2019](?-i:ll))\s{1,3}(?!not\b|never\b|no\b)(?-i:[a-z]+)\b"
-    r"|\b(?:plans?|planning|looking\s{1,3}forward|going|intends?|wants?|needs?|about)\s{1,3}to\b"
-    r"|\b(?:is|are)\s{1,3}due\b|\b(?:re)?scheduled\b|\bbooked\s{1,3}for\b",
-    PATTERN_FLAGS,
-)
-_DETERMINERS = frozenset({"a", "her", "his", "its", "my", "our", "the", "their", "your"})
-
-_BEFORE_NOUN = _DETERMINERS | {"at", "free", "good", "last", "living", "own", "strong"}
-"""Words after which `will` is a noun."""
-
-_NEGATIONS = frozenset({"cannot", "longer", "never", "not"})
+_MARK = re.compile(r"\((?:meaning|estimated) ([^()]{1,200})\)", re.IGNORECASE)
 
 
 def describe_day(day: date, today: date) -> str:
@@ -450,7 +327,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
         The annotated text, and what to pass as `previous` with the next text.
     """
     lines: list[str] = []
-    fence, said = 0, previous
+    fence = 0
     for line in text.split("\n"):
         fenced = fence > 0
         fence = track_fence(line, fence)
@@ -459,15 +336,14 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
             continue
         day = observation_date(line)
         if day is None:
-            said = None if is_date_heading(line) else said
-            lines.append(_annotate_marks(line, today, said=said))
+            lines.append(_MARK.sub(lambda mark: _annotate_mark(mark, today), line))
             continue
         gap = write_gap(previous, day) if previous else None
         if gap:
             lines.append(gap + "\r" * line.endswith("\r"))
         content = line.rstrip()
         lines.append(f"{content} ({describe_day(day, today)}){line[len(content) :]}")
-        previous = said = day
+        previous = day
     return "\n".join(lines), previous
 
 
@@ -503,16 +379,6 @@ def _describe_month(day: date, today: date) -> str:
     return _add_direction(_write_count(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
 
 
-def _describe_phrase(phrase: Phrase, today: date) -> str:
-    """Return how far a phrase is from `today`, no more precisely than the phrase is."""
-    if phrase.grain != "day" and phrase.first <= today <= phrase.last:
-        one_month = (phrase.first.year, phrase.first.month) == (phrase.last.year, phrase.last.month)
-        return "this month" if one_month else "about now"
-    if phrase.grain == "month":
-        return _describe_month(phrase.day, today)
-    return describe_day(phrase.day, today)
-
-
 # --- Lines ---------------------------------------------------------------------------------------
 
 
@@ -527,35 +393,10 @@ def track_fence(line: str, fence: int) -> int:
     return 0 if ticks >= fence and not info else fence
 
 
-def _annotate_marks(line: str, today: date, *, said: date | None) -> str:
-    """Return the line with relative time in each mark that has a date.
-
-    Args:
-        said: The day that it stands under; a date before it is no plan's, whatever the words.
-    """
-    pieces: list[str] = []
-    done = 0
-    for mark in _MARK.finditer(line):
-        phrase = find_phrase(mark[1])
-        if not phrase:
-            continue
-        end = mark.start(1) + len(mark[1].rstrip())
-        was_ahead = said is None or phrase.last >= said
-        past_plan = was_ahead and phrase.last < today and _states_plan(line[done : mark.start()])
-        note = f" - {_describe_phrase(phrase, today)}" + ", likely done by now" * past_plan
-        pieces += [line[done:end], note, line[end : mark.end()]]
-        done = mark.end()
-    return "".join([*pieces, line[done:]])
-
-
-def _states_plan(text: str) -> bool:
-    for plan in _PLAN.finditer(text):
-        # A bounded look back keeps this linear.
-        words = text[max(0, plan.start() - _WORD_BEFORE_CHARS) : plan.start()].split()
-        word = words[-1].lower().lstrip("\"'*_(") if words else ""
-        if word in _NEGATIONS or word.endswith(("n't", "n\u2019t")):
-            continue
-        if plan["will"] == "will" and (word in _BEFORE_NOUN or word.endswith(("'s", "\u2019s"))):
-            continue
-        return True
-    return False
+def _annotate_mark(mark: re.Match[str], today: date) -> str:
+    """Return a mark with how far its date is from `today`, no more precisely than it is stated."""
+    phrase = read_phrase(mark[1])
+    if phrase is None:
+        return mark[0]
+    describe = _describe_month if phrase.is_month else describe_day
+    return f"{mark[0][:-1]} - {describe(phrase.day, today)})"

@@ -34,12 +34,11 @@ from langgraph_om.core.cycles.questions import (
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.answer_tags import LOG
+from langgraph_om.core.items import find_spans
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_dates
 from langgraph_om.core.observe.standing import list_held, select_in_force, select_log, sort_notes
+from langgraph_om.core.observe.parse_answer import LOG, ParsedAnswer, parse_output
 from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -140,8 +139,7 @@ class _Section:
 
     @property
     def is_empty(self) -> bool:
-        noted = strip_dates(self.text)
-        return not noted or says_nothing_to_note(noted)
+        return not find_spans(self.text)
 
 
 def split_days(

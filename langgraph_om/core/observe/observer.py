@@ -16,14 +16,19 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
+<<<<<<< HEAD
 from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.hints import tell_hints
+=======
+>>>>>>> cfed0be2 (observe: one form of the Observer's answer, read strictly; dates and edits likewise)
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,
     hold_to_size,
     list_examples,
+    names_items,
     parse_output,
+    tag_of,
 )
 from langgraph_om.core.observe.standing import describe_marks
 from langgraph_om.core.prompts import fill
@@ -109,9 +114,11 @@ def ask_until_usable(
         if answer.status == "malformed":
             quoted.append(AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS)))
         asked_again = HumanMessage(fill(retry, problem=answer.problem, least=_LEAST[is_much]))
+        first, refused = reply, answer
         reply = yield replace(question, messages=[*question.messages, *quoted, asked_again])
-        refused, answer = answer, _read_reply(reply, read)
-        if answer.status == "none" and refused.status in ("degenerate", "cut_off"):
+        answer = _read_reply(reply, read)
+        said_more = refused.status in ("degenerate", "cut_off") or names_items(first.text)
+        if answer.status == "none" and said_more:
             answer = refused  # there was something to note
     if answer.status not in ("ok", "none"):
         msg = f"the Observer's answer is {answer.status}: {answer.problem}"

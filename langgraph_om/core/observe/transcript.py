@@ -18,6 +18,7 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from langgraph_om.core.content.dates import MONTHS, WEEKDAYS
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
     Attachment,
@@ -46,8 +47,6 @@ from langgraph_om.core.tokens.counter import BoundingCounter, TokenCounter
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""
 
-_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNKNOWN_BLOCK_CHARACTERS: Final = 300
 
 SPEAKER_NAMES: Final = {"user": "User", "assistant": "Assistant"}
@@ -149,12 +148,12 @@ def says_much(transcript: str, count: Callable[[str], int]) -> bool:
 
 def format_day(day: date) -> str:
     """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`."""
-    return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+    return f"{MONTHS[day.month - 1][:3]} {day.day}, {day.year}"
 
 
 def format_weekday(day: date) -> str:
     """Return a day with its weekday, such as `Thu, Dec 4, 2025`."""
-    return f"{_WEEKDAYS[day.weekday()]}, {format_day(day)}"
+    return f"{WEEKDAYS[day.weekday()][:3]}, {format_day(day)}"
 
 
 def to_local(moment: datetime | None, timezone: tzinfo) -> datetime | None:

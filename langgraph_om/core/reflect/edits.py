@@ -177,36 +177,9 @@ class Edit:
     """What takes the place of one item, or of several that are joined in it; `None`: they go."""
 
 
-_NUMBER = r"\[?#?\d{1,9}\]?"
-_DASH = r"(?:-|\u2013|\u2014|\.\.|\bto\b)"
-_RANGE = rf"{_NUMBER}(?:[ \t]{{0,3}}{_DASH}[ \t]{{0,3}}{_NUMBER})?"
-_LINE_START = r"[ \t]{0,8}(?:[-*>•][ \t]{1,3})?[*_`]{0,3}"
-_VERB = r"(?:drop|dropped|delete|remove|omit)"
-_DROP: Final = re.compile(
-    rf"{_LINE_START}{_VERB}[*_`]{{0,3}}[ \t]{{0,3}}:?[*_`]{{0,3}}[ \t]{{0,3}}(?P<numbers>[^\n]*)",
-    re.IGNORECASE,
-)
-_WORDED: Final = re.compile(
-    rf"{_LINE_START}(?:(?:join|shorten|merge|item|edit)[ \t]{{1,3}})?"
-    rf"(?P<numbers>{_RANGE}(?:[ \t]{{0,3}}(?:\+|&|,|\band\b)[ \t]{{0,3}}{_RANGE})*+)"
-    r"[*_`]{0,3}[ \t]{0,3}(?::|=>|->|→)[*_`]{0,3}(?:[ \t]++(?P<text>[^\n]*))?$",
-    re.IGNORECASE,
-)
-_ECHO: Final = re.compile(
-    r"[ \t]{0,8}(?P<numbers>\[\d{1,9}) ~\d{1,9}[^\]\n]{0,20}\]:?[ \t]++(?P<text>[^\n]+)"
-)
-"""An item in the form in which the log is shown."""
-_LIST: Final = re.compile(
-    rf"[ \t]*+{_RANGE}(?:[ \t]*+(?:(?:[,;+&]|\band\b)[ \t]*+){{0,2}}{_RANGE})*+"
-    r"[ \t]*+[,;.]?[*_`]{0,3}[ \t]*+(?=$|[(:\u2013\u2014#])",
-    re.IGNORECASE,
-)
-_REMARK: Final = re.compile(r"\([^()\n]{0,200}\)")
-_ONE: Final = re.compile(
-    rf"(?P<first>{_NUMBER})(?:[ \t]{{0,3}}{_DASH}[ \t]{{0,3}}(?P<last>{_NUMBER}))?", re.IGNORECASE
-)
-_BARE_DROP: Final = re.compile(rf"[\s(\[*_`-]*+{_VERB}[\s)\]*_`.]*+", re.IGNORECASE)
-_NOT_DIGIT: Final = re.compile(r"\D+")
+_NUMBERS: Final = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
+_DROP: Final = re.compile(rf"drop ({_NUMBERS}(?:, ?{_NUMBERS})*)")
+_WORDED: Final = re.compile(rf"({_NUMBERS}(?:\+{_NUMBERS})*): (.+)")
 
 
 def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
@@ -216,52 +189,27 @@ def parse_edits(text: str, *, cut_off: bool = False) -> list[Edit]:
         cut_off: Whether the provider said that the answer ended too early: its last edit may lack
             its end, and does not count.
     """
-    lines = strip_reasoning(sanitize(text)).split("\n")
-    edits = list(_read(lines))
-    return edits[:-1] if cut_off else edits
-
-
-def _read(lines: Sequence[str]) -> Iterator[Edit]:
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
+    edits: list[tuple[str, list[str] | None]] = []
+    below: list[str] | None = None  # of the rewording that the line before belongs to
+    for line in map(str.rstrip, strip_reasoning(sanitize(text)).split("\n")):
+        if below is not None and line[:1] in (" ", "\t"):
+            below.append(line)
+            continue
+        below = None
         if (dropped := _DROP.fullmatch(line)) is not None:
-            listed = _REMARK.sub("", dropped["numbers"])
-            while at < len(lines) and listed.rstrip().endswith(",") and _LIST.fullmatch(lines[at]):
-                listed += lines[at]
-                at += 1
-            if (found := _LIST.match(listed)) is not None:
-                yield Edit(_read_numbers(found[0]))
-        elif (worded := _WORDED.fullmatch(line) or _ECHO.fullmatch(line)) is not None:
-            numbers = _read_numbers(worded["numbers"])
-            body = [worded["text"] or ""]
-            if not body[0].strip() and at < len(lines) and not _is_edit(lines[at]):
-                # the text begins on the line below
-                body = [lines[at].strip(" \t")]
-                at += 1
-            while at < len(lines) and _is_below(lines[at]):
-                body.append(lines[at].rstrip())
-                at += 1
-            said = "\n".join(body).strip()
-            yield Edit(numbers, None if _BARE_DROP.fullmatch(said) else said)
-
-
-def _is_below(line: str) -> bool:
-    return line[:1] in (" ", "\t") and line.strip() != "" and not _is_edit(line)
-
-
-def _is_edit(line: str) -> bool:
-    return any(form.fullmatch(line) for form in (_WORDED, _DROP, _ECHO))
+            edits.append((dropped[1], None))
+        elif (worded := _WORDED.fullmatch(line)) is not None:
+            edits.append((worded[1], below := [worded[2].lstrip()]))
+    read = [
+        Edit(_read_numbers(numbers), None if lines is None else "\n".join(lines))
+        for numbers, lines in edits
+    ]
+    return read[:-1] if cut_off else read
 
 
 def _read_numbers(text: str) -> Numbers:
-    ranges = []
-    for found in _ONE.finditer(text):
-        first = int(_NOT_DIGIT.sub("", found["first"]))
-        last = int(_NOT_DIGIT.sub("", found["last"])) if found["last"] else first
-        ranges.append((min(first, last), max(first, last)))
-    return tuple(ranges)
+    ends = (sorted(map(int, found.split("-"))) for found in re.findall(_NUMBERS, text))
+    return tuple((both[0], both[-1]) for both in ends)
 
 
 # Judge the edits of an answer one by one: a bad one is left out, the others count.
@@ -274,6 +222,7 @@ MAX_JOINED: Final = 30
 """More items than this are not joined in one."""
 
 _SUB_ITEM: Final = re.compile(r"[ \t]+")
+_WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +363,14 @@ def _find_bad_text(text: str, sources: Sequence[Item]) -> str:
     if escape(words) != words:
         return "it holds a tag"
     given = [_read_words(source.text) for source in sources]
+    if _list_words(words).isdisjoint(_list_words(" ".join(given))):
+        return "it says nothing of its items"
     invented = find_invented(words, given, [source.span.heading for source in sources])
     return f"its items have no {invented.removeprefix('the ')}" if invented else ""
+
+
+def _list_words(text: str) -> set[str]:
+    return {*_WORD.findall(text.casefold())}
 
 
 def _read_words(text: str) -> str:

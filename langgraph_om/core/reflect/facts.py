@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
-from datetime import date
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.dates import MONTH, MONTHS, WEEKDAYS, observation_date
 
 MAX_QUOTATIONS: Final = 40
 """A text with more quotations is taken for invented, as each is looked for in the sources."""
@@ -30,51 +28,22 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _HAS_DIGIT: Final = r"(?=[^\W\d_]*+\d)[^\W_]++"
 _NUMBER: Final = re.compile(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*")
 _IDENTIFIER: Final = re.compile(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
-_IDENTIFIER_SIGNS: Final = re.compile(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
-_MAY_IDENTIFY: Final = re.compile(r"\w[_@\\.]|[@#_/]\w|://")
-"""One of these stands in each text with an identifier."""
-_DIGIT: Final = re.compile(r"\d")
+_IDENTIFIER_SIGNS: Final = re.compile(r"\w[_@\\]|[@#_]\w|://|[^\W\d]\.\w|^~?/\w")
 _EDGES: Final = ".,:;!?*-…$€£%+~="
 _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "w.r.t"})
-_MONTH_NAMES: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_DAY_NAMES: Final = (
-    *("monday", "tuesday", "wednesday", "thursday"),
-    *("friday", "saturday", "sunday"),
-)
-_NAMED_DAYS: Final = frozenset(
-    (
-        *("sept", "tues", "thur", "thurs"),
-        *(name for whole in (*_MONTH_NAMES, *_DAY_NAMES) for name in (whole, whole[:3])),
-    )
-)
-"""Months and weekdays, and their usual short forms."""
+_SHORT_DAYS: Final = {
+    form: name[:3].lower()
+    for name in (*MONTHS, *WEEKDAYS)
+    for form in (name.lower(), name[:3].lower())
+}
+"""Months and weekdays by their forms."""
 _RELATIVE_DAYS: Final = frozenset({"today", "tomorrow", "tonight", "yesterday"})
-_MONTH: Final = (
-    r"(?P<month>jan(?:uary?|uari|vier|eiro)?|feb(?:ruary?|ruari|rero|braio)?|mar(?:ch|s|ts|zo)?"
-    r"|apr(?:ile?)?|mayo?|jun(?:e|io?)?|jul(?:y|io?)?|aug(?:ust|usti|ustus)?"
-    r"|sep(?:t|tember|tembre|tiembre)?|oct(?:ober|obre|ubre)?|nov(?:ember|embre|iembre)?"
-    r"|dec(?:ember|embre)?)(?![^\W\d_])\.?"
+_DAY: Final = re.compile(
+    rf"\b(?P<month>{MONTH})\.? (?P<day>\d{{1,2}}|\d{{4}})(?!\w)"
+    rf"|(?<!\w)(?P<before>\d{{1,2}}) (?P<after>{MONTH})(?!\w)",
+    re.IGNORECASE,
 )
-"""A month, in languages that begin it alike, and no longer word: "on May 3 Maria left" names no
-third of March."""
-_MONTH_DAY: Final = re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
-_DAY_MONTH: Final = re.compile(
-    rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}", re.IGNORECASE
-)
-_MONTH_YEAR: Final = re.compile(
-    rf"\b{_MONTH}(?: \d{{1,2}}\b(?: ?(?:-|to) ?\d{{1,2}}\b)?)?,? (?P<day>\d{{4}})\b", re.IGNORECASE
-)
-_ENDING: Final = r"(?:st|nd|rd|th)?"
-_YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
-_DAYS: Final = (
-    re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
-    re.compile(rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE),
-    re.compile(rf"\b{_MONTH},? (?P<year>\d{{4}})(?!\w)", re.IGNORECASE),
-)
-"""A day, or a month of a year, in words."""
+"""A month with its day or its year."""
 _QUOTES: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -86,14 +55,11 @@ _QUOTES: Final = tuple(
         r"(?<!\w)'([^'\n]*)'(?!\w)",
     )
 )
-
-_SMALL: Final = (
-    *("two", "three", "four", "five", "six", "seven", "eight"),
-    *("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
-    *("sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-)
-_NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
-    "zero": "0",
+_COUNT: Final = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen twenty
+"""
+_NUMBER_WORDS: Final = {word: str(number) for number, word in enumerate(_COUNT.split())} | {
     "thirty": "30",
     "forty": "40",
     "fifty": "50",
@@ -109,50 +75,15 @@ _NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
     "twice": "2",
     "thrice": "3",
 }
-_OPENINGS: Final = frozenset(
-    {"a", "an", "the", "i", "in", "on", "at", "for", "to", "of", "as", "by"}
-    | {"with", "from", "and", "but", "or", "if", "no", "not", "now", "both", "also", "still"}
-    | {"since", "until", "after", "before", "when", "while", "because", "so", "then"}
-    | {"it", "its", "they"}
-    | {"he", "she", "has", "is", "was", "had", "are", "were", "asked", "said", "told", "wants"}
-    | {"likes", "plans", "says", "agreed", "done", "open"}
-)
+_OPENING_WORDS: Final = """
+a an the in on at for to of as by with from and but or if no not now both also still since until
+after before when while because so then it its they he she has is was had are were asked said told
+wants likes plans says agreed done open
+"""
+_OPENINGS: Final = frozenset(_OPENING_WORDS.split())
 """Words that are no name where they begin a note, though they are capitalised there."""
 _PARTIES: Final = frozenset({"user", "assistant", "i"})
 _SENTENCE_SIGNS: Final = ".:;!?(-[>\"'"
-
-
-class Facts:
-    """The tokens of a text that a rewording may not add to; each kind is read when it is asked for.
-
-    Args:
-        text: A text whose form is settled.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text, self._words = text, _WORD.findall(text)
-        self._lower = [word.casefold() for word in self._words]
-
-    @property
-    def numbers(self) -> set[str]:
-        """Numbers, those in words too."""
-        return {*_find_numbers(self._text, self._lower)}
-
-    @property
-    def dates(self) -> set[str]:
-        """Months, weekdays and the like."""
-        return {*_find_dates(self._text, self._words, self._lower)}
-
-    @property
-    def names(self) -> set[str]:
-        """Capitalised words and identifiers."""
-        names = {word.casefold() for word in _select_names(self._text)}
-        return names.union(_find_identifiers(self._text))
-
-    @property
-    def words(self) -> set[str]:
-        """All words and identifiers, in lower case."""
-        return {*self._lower, *_find_identifiers(self._text)}
 
 
 def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = ()) -> str:
@@ -161,18 +92,15 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
     Args:
         text: The new text, without mark and time.
         sources: The texts that it replaces.
+        headings: The dates above these, which it may name.
     """
     said, given = _normalize(text), [_normalize(source) for source in sources]
-    days = [day for heading in headings if (day := observation_date(heading)) is not None]
-    new, known = Facts(_without_days(said, days)), [*map(Facts, given)]
-    for kind, found, held in (
-        ("the number", new.numbers, attrgetter("numbers")),
-        ("the date", new.dates.difference(_name_parts(days)), attrgetter("dates")),
-        ("the name", new.names, attrgetter("words")),
-    ):
-        # Most texts have no date of their own, and sources need not be read for it then.
-        if found and (invented := sorted(found.difference(*map(held, known)))):
-            return f"{kind} {invented[0]!r}"
+    new = _without_days(said, headings)
+    known = {fact for source in given for fact in _list_known(source)}
+    for kind, found in (("number", _find_numbers), ("date", _find_dates), ("name", _find_names)):
+        invented = sorted({*found(new)} - known)
+        if invented:
+            return f"the {kind} {invented[0]!r}"
     return _find_false_quotation(said, given)
 
 
@@ -183,19 +111,45 @@ def _normalize(text: str) -> str:
     return " ".join(text.split())
 
 
-def _select_names(text: str) -> Iterator[str]:
-    """Yield the words that look like names.
+def _list_known(text: str) -> Iterator[str]:
+    """Yield what a source lends: its words, numbers, dates and identifiers."""
+    yield from map(str.casefold, _WORD.findall(text))
+    yield from _find_numbers(text)
+    yield from _find_dates(text)
+    yield from _find_identifiers(text)
 
-    Months and weekdays are left to the dates; words with digits to the numbers.
-    """
+
+def _find_numbers(text: str) -> Iterator[str]:
+    yield from map(str.casefold, _NUMBER.findall(text))
+    for word in _WORD.findall(text.casefold()):
+        if word in _NUMBER_WORDS and word != "one":  # which is a pronoun as well
+            yield _NUMBER_WORDS[word]
+        elif word.isnumeric() and not word.isdecimal():
+            yield word
+
+
+def _find_dates(text: str) -> Iterator[str]:
+    """Yield months and weekdays, each month with the day or the year that it stands with."""
+    for found in _DAY.finditer(text):
+        month, day = found["month"] or found["after"], found["day"] or found["before"]
+        yield f"{month[:3].casefold()} {int(day)}"
+    for word in _WORD.findall(text):
+        if word[0].isupper() and word.casefold() in _SHORT_DAYS:
+            yield _SHORT_DAYS[word.casefold()]
+        elif word.casefold() in _RELATIVE_DAYS:
+            yield word.casefold()
+
+
+def _find_names(text: str) -> Iterator[str]:
+    """Yield identifiers, and capitalised words that are no dates and no numbers."""
+    yield from _find_identifiers(text)
     for found in _WORD.finditer(text):
-        word = found[0]
+        word, lower = found[0], found[0].casefold()
         if word.islower() or not any(map(str.isupper, word)) or any(map(str.isdigit, word)):
             continue
-        lower = word.casefold()
-        is_ordinary = lower in _PARTIES or (lower in _OPENINGS and _opens(text, found.start()))
-        if not is_ordinary and _name_day(word) is None and lower not in _NUMBER_WORDS:
-            yield word
+        is_opening = lower in _OPENINGS and _opens(text, found.start())
+        if not is_opening and lower not in {*_PARTIES, *_SHORT_DAYS, *_NUMBER_WORDS}:
+            yield lower
 
 
 def _opens(text: str, at: int) -> bool:
@@ -205,61 +159,24 @@ def _opens(text: str, at: int) -> bool:
 
 def _find_identifiers(text: str) -> Iterator[str]:
     """Yield identifiers, paths and addresses of a text, in lower case."""
-    for token in _IDENTIFIER.findall(text) if _MAY_IDENTIFY.search(text) else ():
-        bare = token.strip(_EDGES)
-        is_plain = bare.casefold() in _ABBREVIATIONS or bare.replace(".", "").isdigit()
-        if not is_plain and _IDENTIFIER_SIGNS.search(bare):
-            yield bare.casefold()
+    for token in _IDENTIFIER.findall(text):
+        bare = token.strip(_EDGES).casefold()
+        if _IDENTIFIER_SIGNS.search(bare) and bare not in _ABBREVIATIONS:
+            yield bare
 
 
-def _find_numbers(text: str, lower: list[str]) -> Iterator[str]:
-    if _DIGIT.search(text):
-        yield from (found.casefold() for found in _NUMBER.findall(text))
-    yield from (_NUMBER_WORDS[word] for word in lower if word in _NUMBER_WORDS)
-    yield from (word for word in lower if word.isnumeric() and not word.isdecimal())
-
-
-def _find_dates(text: str, words: list[str], lower: list[str]) -> Iterator[str]:
-    """Yield months and weekdays, each month with the day or the year that it stands with."""
-    for form in (_MONTH_DAY, _DAY_MONTH, _MONTH_YEAR) if _DIGIT.search(text) else ():
-        for found in form.finditer(text):
-            yield f"{found['month'][:3].casefold()} {int(found['day'])}"
-    yield from (day for word in words if (day := _name_day(word)) is not None)
-    yield from (word for word in lower if word in _RELATIVE_DAYS)
-
-
-def _name_day(word: str) -> str | None:
-    """Return the month or the weekday that a capitalised word names, shortened."""
-    if not word[:1].isupper():
-        return None
-    lower = word.casefold()
-    return lower[:3] if lower in _NAMED_DAYS else None
-
-
-def _without_days(text: str, days: Collection[date]) -> str:
-    """Drop dates that name one of these days; a number of theirs says nothing by itself."""
-
-    def drop(found: re.Match[str]) -> str:
-        parts = found.groupdict()
-        is_one = any(
-            _MONTH_NAMES[day.month - 1].startswith(parts["month"][:3].casefold())
-            and int(parts.get("day") or day.day) == day.day
-            and int(parts.get("year") or day.year) == day.year
-            for day in days
+def _without_days(text: str, headings: Iterable[str]) -> str:
+    """Drop dates that name the day of a heading; a number of theirs says nothing by itself."""
+    for day in filter(None, map(observation_date, headings)):
+        month, weekday = MONTHS[day.month - 1], WEEKDAYS[day.weekday()]
+        name = rf"{month[:3]}(?:{month[3:]})?\.?"
+        year = rf"(?:,? {day.year}|(?!,? \d{{4}}))"
+        forms = (
+            rf"{name} {day.day}{year}|{day.day} {name}{year}|{name} {day.year}|{day.isoformat()}"
+            rf"|{name}(?! \d)|{weekday[:3]}(?:{weekday[3:]})?"
         )
-        return " " if is_one else found[0]
-
-    for day in days:
-        text = text.replace(day.isoformat(), " ")
-    for form in _DAYS if _DIGIT.search(text) else ():
-        text = form.sub(drop, text)
+        text = re.sub(rf"(?<!\w)(?:{forms})(?!\w)", " ", text)
     return text
-
-
-def _name_parts(days: Iterable[date]) -> Iterator[str]:
-    for day in days:
-        yield _MONTH_NAMES[day.month - 1][:3]
-        yield _DAY_NAMES[day.weekday()][:3]
 
 
 def _find_false_quotation(text: str, sources: list[str]) -> str:

@@ -11,7 +11,6 @@ form, stays as it is.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
@@ -21,7 +20,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.content.parts import Attachment
-from langgraph_om.core.content.text import escape, escape_attribute
+from langgraph_om.core.content.text import escape, escape_attribute, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.hints import tell_hints
@@ -65,21 +64,6 @@ def wrap_section(shown_id: str, text: str) -> str:
     return f"{write_opening(shown_id)}\n{text}\n{CLOSE}"
 
 
-def read_id(attributes: str) -> str | None:
-    """Return the id among the attributes of a tag; `None` unless there is exactly one."""
-    ids: list[str] = []
-    at = 0
-    end = len(attributes.rstrip(" \t"))
-    while at < end:
-        match = _ATTRIBUTE.match(attributes, at)
-        if match is None:
-            return None
-        if match[1].casefold() == "id":
-            ids.append(next(value for value in match.groups()[1:] if value is not None))
-        at = match.end()
-    return _ENTITY.sub(_unescape_character, ids[0]) if len(ids) == 1 else None
-
-
 def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) -> ThreadAnswers:
     """Return what an answer says about each thread.
 
@@ -90,22 +74,24 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     Returns:
         The usable answers. A thread with two sections has none.
     """
-    plain = strip_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
+    plain = strip_reasoning(sanitize(text))
     sections = _split_sections(plain)
     if not sections:
         return _parse_without_sections(plain, known, cut_off=cut_off)
+    names = {escape_attribute(shown_id): shown_id for shown_id in known}
     found: dict[str, ParsedAnswer] = {}
     counts: dict[str, int] = {}
     worst: ParsedAnswer | None = None
     for section in sections:
-        if section.shown_id is None or section.shown_id not in known:
+        shown_id = names.get(section.name)
+        if shown_id is None:
             continue
-        counts[section.shown_id] = counts.get(section.shown_id, 0) + 1
+        counts[shown_id] = counts.get(shown_id, 0) + 1
         if not section.is_closed or section.is_ambiguous:
             continue
         parsed = parse_output("\n".join(section.lines))
         if parsed.status in ("ok", "none"):
-            found[section.shown_id] = parsed
+            found[shown_id] = parsed
         else:
             worst = parsed
     usable = {shown_id: parsed for shown_id, parsed in found.items() if counts[shown_id] == 1}
@@ -119,36 +105,17 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     return ThreadAnswers("malformed", problem=_NO_SECTION)
 
 
-# --- Attributes ----------------------------------------------------------------------------------
-
-
-_CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_ENTITY: Final = re.compile(r"&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|(\w{2,4}));", re.IGNORECASE)
-_ATTRIBUTE: Final = re.compile(
-    r"""[ \t]++([a-z][\w-]*+)[ \t]*+=[ \t]*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'=]++))""",
-    re.IGNORECASE,
-)
-
-
-def _unescape_character(entity: re.Match[str]) -> str:
-    hexadecimal, decimal, name = entity.groups()
-    if name:
-        return _CHARACTERS.get(name.lower(), entity[0])
-    code = int(hexadecimal, 16) if hexadecimal else int(decimal)
-    return chr(code) if code <= sys.maxunicode else entity[0]
-
-
 # --- Answers -------------------------------------------------------------------------------------
 
 
-_OPENS: Final = re.compile(r"<thread(?P<attributes>[ \t][^<>]*+)>")
-_JOINED: Final = re.compile(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)
-_MENTION: Final = re.compile(r"</?+[ \t]*+thread(?=[\s>/])", re.IGNORECASE)
+_OPENS: Final = re.compile(r'<thread id="([^"<>]*)">')
+_MENTION: Final = re.compile(r"</?thread[\s>]")
 
 
 @dataclass(slots=True)
 class _Section:
-    shown_id: str | None
+    name: str
+    """The id as it stands in the tag."""
     lines: list[str]
     is_closed: bool = False
     is_ambiguous: bool = False
@@ -168,12 +135,12 @@ def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool)
 def _split_sections(text: str) -> list[_Section]:
     """Split a text at the lines that are tags."""
     sections: list[_Section] = []
-    for line in _JOINED.sub(r"\1\n", text).split("\n"):
+    for line in text.split("\n"):
         bare = line.strip(" \t")
         opened = _OPENS.fullmatch(bare)
         last = sections[-1] if sections else None
         if opened is not None:
-            sections.append(_Section(read_id(opened["attributes"]), []))
+            sections.append(_Section(opened[1], []))
         elif last is None:
             continue
         elif bare == CLOSE:

@@ -6,7 +6,6 @@ wrong in it counts as a failure of memory.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,14 +36,13 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.answer_tags import split_best, tag_of
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import (
+    UnreadableError,
     list_examples,
-    read_hint,
     shorten_title,
-    strip_reasoning,
-    unwrap_fence,
+    split_blocks,
+    tag_of,
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
@@ -168,24 +166,13 @@ class TitleJob:
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 
 
-_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
-_MAX_TITLE_WORDS = 12
-"""Of a title without its tag; more is an answer to the conversation."""
-
-
 def parse_title(text: str) -> str | None:
-    """Read an answer that shall be a title and nothing else; `None` where it holds none."""
-    text = strip_reasoning(sanitize(text), may_be_open=True)
-    split = split_best(text)
-    if tag_of(TITLE) in split.hints:
-        return shorten_title(read_hint(split, TITLE) or "")
-    if split.tagged:
+    """Read an answer that is a title in its tag and nothing else; `None` where it is not."""
+    try:
+        blocks = split_blocks(sanitize(text))
+    except UnreadableError:
         return None
-    lines = [line for line in unwrap_fence(text).strip().split("\n") if line.strip()]
-    if len(lines) != 1:
-        return None
-    bare = _TITLE_MARKS.sub("", lines[0]).strip().strip("*_").strip()
-    return shorten_title(bare) if len(bare.split()) <= _MAX_TITLE_WORDS else None
+    return shorten_title(blocks[tag_of(TITLE)]) if [*blocks] == [tag_of(TITLE)] else None
 
 
 MAX_TRIES: Final = 3

@@ -96,7 +96,7 @@ Date: Dec 4, 2025
 **Date: Dec 5, 2025**
 * 🟡 (09:00) User wants to move (estimated March 2026)
 
-## Date: 2025-12-15
+## Date: Dec 15, 2025
 * ✅ (09:01) User booked a flat (meaning yesterday, Dec 14, 2025)
 """
     annotated, last = annotate(text, TODAY)
@@ -105,15 +105,15 @@ Date: Dec 4, 2025
         == """\
 Date: Dec 4, 2025 (2 weeks ago)
 * 🔴 (14:30) User prefers direct answers
-* 🟡 (14:31) User will fly to Oslo (meaning Dec 12, 2025 - 6 days ago, likely done by now)
+* 🟡 (14:31) User will fly to Oslo (meaning Dec 12, 2025 - 6 days ago)
   * -> asked for a packing list (estimated mid-December 2025 - this month)
 
 **Date: Dec 5, 2025** (1 week ago)
 * 🟡 (09:00) User wants to move (estimated March 2026 - in 3 months)
 
 [1 week later]
-## Date: 2025-12-15 (3 days ago)
-* ✅ (09:01) User booked a flat (meaning yesterday, Dec 14, 2025 - 4 days ago)
+## Date: Dec 15, 2025 (3 days ago)
+* ✅ (09:01) User booked a flat (meaning yesterday, Dec 14, 2025)
 """
     )
     assert last == date(2025, 12, 15)
@@ -139,13 +139,9 @@ def test_parts_rendered_one_by_one_read_like_the_whole() -> None:
     ("mark", "expected"),
     [
         ("(meaning Dec 26, 2025)", "(meaning Dec 26, 2025 - in 1 week)"),
+        ("(estimated Dec 18, 2025)", "(estimated Dec 18, 2025 - today)"),
+        ("(meaning Dec 8-9, 2025)", "(meaning Dec 8-9, 2025 - 1 week ago)"),
         ("(MEANING Dec 19, 2025)", "(MEANING Dec 19, 2025 - tomorrow)"),
-        ("(estimated 2025-12-18)", "(estimated 2025-12-18 - today)"),
-        (
-            "(meaning: the 22nd of January, 2026)",
-            "(meaning: the 22nd of January, 2026 - in 1 month)",
-        ),
-        ("(meaning Dec 12, 2025 )", "(meaning Dec 12, 2025 - 6 days ago )"),
         ("(meaning week of Dec 15, 2025)", "(meaning week of Dec 15, 2025 - 3 days ago)"),
         ("(estimated December 2025)", "(estimated December 2025 - this month)"),
         ("(estimated November 2025)", "(estimated November 2025 - last month)"),
@@ -154,14 +150,8 @@ def test_parts_rendered_one_by_one_read_like_the_whole() -> None:
         ("(estimated November 2026)", "(estimated November 2026 - in 11 months)"),
         ("(estimated December 2026)", "(estimated December 2026 - in 1 year)"),
         ("(estimated November 2023)", "(estimated November 2023 - 2 years ago)"),
-        ("(estimated early December 2025)", "(estimated early December 2025 - 1 week ago)"),
-        ("(estimated mid-to-late Dec 2025)", "(estimated mid-to-late Dec 2025 - this month)"),
-        ("(estimated late December 2025)", "(estimated late December 2025 - in 5 days)"),
-        (
-            "(estimated November to December 2025)",
-            "(estimated November to December 2025 - about now)",
-        ),
-        ("(estimated Dec 2025 to Jan 2026)", "(estimated Dec 2025 to Jan 2026 - about now)"),
+        ("(estimated early December 2025)", "(estimated early December 2025 - this month)"),
+        ("(estimated late December 2025)", "(estimated late December 2025 - this month)"),
     ],
 )
 def test_dated_marks(mark: str, expected: str) -> None:
@@ -174,6 +164,7 @@ def test_dated_marks(mark: str, expected: str) -> None:
         *("", "\n\n", "User will fly on Dec 4, 2025", "User will fly (Dec 4, 2025)"),
         *("User will fly (meaning next week)", "User will fly (meaning Dec 4)"),
         *("User will fly (meaning Feb 30, 2026)", "User will fly (demeaning Dec 4, 2025)"),
+        *("will fly (meaning Dec 28 to Jan 3, 2026)", "will fly (meaning 2025-12-04)"),
         *("User will fly (meaning (Dec 4, 2025)", "User will fly (meaning\nDec 4,\n2025"),
         *("Date: December 2025", "```\nDate: Dec 4, 2025\n(meaning Dec 4, 2025)\n```"),
         *("  ```text\n(meaning Dec 4, 2025)\n  ```", "* ```text\n(meaning Dec 4, 2025)\n```"),
@@ -201,92 +192,13 @@ def test_windows_line_ends_are_kept() -> None:
     )
 
 
-# Plans
-PLANS = [
-    *("User will fly to Oslo", "User said he will be there", "Will will come"),
-    *("User's sister will visit", "User'll fly", "They\u2019ll marry", "Plans to call"),
-    *("User has a plan to call", "User is planning to call"),
-    *("User is looking forward to the fair", "going to Oslo", "User intends to sell"),
-    *("User intend to sell", "User wants to learn", "Users want to learn", "Needs to renew"),
-    *("They need to renew", "about to start", "rent is due", "meeting scheduled"),
-    *("meeting was rescheduled", "table booked for two", "It was his will that she will go"),
-    "User would not go, but plans to call",
-]
-
-NO_PLANS = [
-    *("User flew to Oslo", "Will said hello", "User met Will and Ann", "WILL they"),
-    *("User read his will carefully", "her will was read", "Their will is strong"),
-    *("wrote the will down", "a will was found", "of his own free will he left"),
-    *("with good will they met", "the last will and testament", '"my will is done"'),
-    *("what's father's will now", "user will", "user will 2", "willing to go"),
-    *("guests leave at will now", "living will signed", "goodwill grows", "User will not fly"),
-    *("User'll never fly", "User will no longer fly", "User isn't going to fly"),
-    *("User doesn\u2019t want to fly", "User is not planning to fly", "no longer plans to fly"),
-    *("User wanted tofu", "unscheduled stop", "booked a flight", "Bill paid the due amount"),
-]
-
-
-@pytest.mark.parametrize("before", PLANS)
-def test_a_plan_whose_day_has_passed_is_likely_done(before: str) -> None:
-    text = f"* 🟡 (14:31) {before} (meaning Dec 12, 2025)"
-    assert annotate(text, TODAY)[0] == f"{text[:-1]} - 6 days ago, likely done by now)"
-
-
-@pytest.mark.parametrize("before", NO_PLANS)
-def test_what_states_no_plan_is_only_dated(before: str) -> None:
-    text = f"* 🟡 (14:31) {before} (meaning Dec 12, 2025)"
-    assert annotate(text, TODAY)[0] == f"{text[:-1]} - 6 days ago)"
-
-
-@pytest.mark.parametrize(
-    ("when", "passed_on"),
-    [
-        ("Dec 18, 2025", "2025-12-19"),
-        ("Dec 17-18, 2025", "2025-12-19"),
-        ("Dec 17, 2025 to Dec 18, 2025", "2025-12-19"),
-        ("week of Dec 15, 2025", "2025-12-22"),
-        ("early December 2025", "2025-12-11"),
-        ("mid-December 2025", "2025-12-21"),
-        ("late February 2026", "2026-03-01"),
-        ("mid-to-late April 2026", "2026-05-01"),
-        ("April to May 2026", "2026-06-01"),
-        ("December 2025", "2026-01-01"),
-    ],
-)
-def test_a_plan_has_passed_when_its_last_day_has(when: str, passed_on: str) -> None:
-    text, first_day_after = f"User will go (meaning {when})", date.fromisoformat(passed_on)
-    assert "likely done" not in annotate(text, first_day_after - timedelta(1))[0]
-    assert "likely done by now)" in annotate(text, first_day_after)[0]
-
-
-@pytest.mark.parametrize(("said", "is_plan"), [(11, True), (12, True), (13, False)])
-def test_what_had_happened_when_it_was_said_is_no_plan(said: int, *, is_plan: bool) -> None:
-    text = f"Date: Dec {said}, 2025\n* 🔴 moved by the need to give back (meaning Dec 12, 2025)"
-    assert ("likely done" in annotate(text, TODAY)[0]) == is_plan
-
-
-def test_what_was_said_on_no_known_day_may_be_a_plan() -> None:
-    text = "Date: Dec 14, 2025\nDate: unknown\n* 🔴 plans to move (meaning Dec 12, 2025)"
-    assert "likely done" in annotate(text, TODAY)[0]
-
-
-def test_a_plan_belongs_to_the_next_mark_on_its_line() -> None:
-    text = (
-        "saw it (meaning Dec 1, 2025), will buy (meaning Dec 2, 2025), sold (meaning Dec 3, 2025)"
-    )
-    notes = re.findall(r" - [^)]*", annotate(text + "\nx (meaning Dec 4, 2025)", TODAY)[0])
-    assert ["likely done" in note for note in notes] == [False, True, False, False]
-
-
 # Laws
-DISTANCE = (
-    r"(?:today|yesterday|tomorrow|in \d+ [a-z]+|\d+ [a-z]+ ago|(?:last|this|next) month|about now)"
-)
+DISTANCE = r"(?:today|yesterday|tomorrow|in \d+ [a-z]+|\d+ [a-z]+ ago|(?:last|this|next) month)"
 
 ADDED = re.compile(
     rf"^\[\d+ (?:day|week|month)s? later\]\n"
     rf"| \({DISTANCE}\)$"
-    rf"| - {DISTANCE}(?:, likely done by now)?(?=\))",
+    rf"| - {DISTANCE}(?=\))",
     re.MULTILINE,
 )
 

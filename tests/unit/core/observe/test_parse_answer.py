@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
     ParsedAnswer,
@@ -51,129 +49,24 @@ def log_of(text: str) -> str:
     return parsed.observations
 
 
-# --- Well-formed output, and the same in the ways weak models write it --------------------------
-
-SAME_AS_WHOLE = {
-    "well formed": WHOLE,
-    "Windows newlines": WHOLE.replace("\n", "\r\n"),
-    "old Mac newlines": WHOLE.replace("\n", "\r"),
-    "in a code fence": f"```xml\n{WHOLE}\n```",
-    "in a code fence, with text around": f"Here you go:\n\n```\n{WHOLE}\n```\n\nAnything else?",
-    "text before and after": f"Sure, I will note that.\n{WHOLE}\n\nHope this helps!",
-    "a code fence inside the block": WHOLE.replace(LOG, f"```markdown\n{LOG}\n```"),
-    "upper case": WHOLE.replace("observations>", "OBSERVATIONS>").replace("task>", "Task>"),
-    "spaces in tags": WHOLE.replace("<", "< ").replace("< /", "</ ").replace(">\n", " >\n"),
-    "attributes": WHOLE.replace("<observations>", '<Observations thread="7" >'),
-    "underscores": WHOLE.replace("current-task", "current_task").replace("ed-re", "ed_re"),
-    "HTML escapes": WHOLE.replace("<", "&lt;").replace(">", "&gt;"),
-    "Markdown escapes": "".join(
-        line if line in LOG else line.replace("<", "\\<").replace(">", "\\>").replace("-t", "\\-t")
-        for line in WHOLE.splitlines(keepends=True)
-    )
-    .replace(LOG.replace(">", "\\>"), LOG)
-    .replace("\\-> said", "-> said")
-    .replace("-\\>", "->"),
-    "indented tags": "\n".join(
-        f"  {line}" if line.startswith("<") else line for line in WHOLE.split("\n")
-    ),
-    "trailing spaces and blank lines": WHOLE.replace("\n", "  \n").replace("ns>  \n", "ns>\n\n\n"),
-    "hints first": "\n".join([*WHOLE.split("\n")[-2:], *WHOLE.split("\n")[:-2]]),
-    "hints inside the block": "\n".join(
-        ["<observations>", *WHOLE.split("\n")[-2:], LOG, "</observations>"]
-    ),
-    "hints between the items": WHOLE.replace(
-        "\n* ✅", "\n<current-task>Write the second report</current-task>\n* ✅"
-    ),
-    "hints over several lines": WHOLE.replace("<current-task>", "<current-task>\n  ").replace(
-        "</current-task>", "\n</current-task>"
-    ),
-    "hint tags without their ends": WHOLE.replace("</current-task>", "").replace(
-        "</suggested-response>", ""
-    ),
-    "all hints on one line": WHOLE.replace(">\n<s", "><s").replace(">\n<t", "> <t"),
-    "everything after the items on their line": WHOLE.replace("\n</ob", "</ob").replace(
-        ">\n<", "><"
-    ),
-    "block not closed": WHOLE.replace("</observations>\n", ""),
-    "close tag half written": WHOLE.replace("</observations>", "</observations"),
-    "block opened twice": WHOLE.replace("<observations>", "<observations>\n<observations>"),
-    "block closed twice": WHOLE.replace("</observations>", "</observations>\n</observations>"),
-    "open tag missing": WHOLE.replace("<observations>\n", ""),
-    "both tags missing": WHOLE.replace("<observations>\n", "").replace("</observations>\n", ""),
-    "open tag after text on its line": WHOLE.replace("<observations>", "Noted: <observations>"),
-    "two blocks": f"<observations>\n* tea\n</observations>\n{WHOLE}",
-    "two blocks with text between": f"<observations>\n* tea\n</observations>\nNo:\n{WHOLE}",
-    "a second block with nothing": f"{WHOLE}\n<observations>(none)</observations>",
-    "reasoning": f"<think>\nThe user likes it short.\n</think>\n{WHOLE}",
-    "reasoning that quotes the tags": (
-        "<think>I should write\n<observations>\n* draft\n</observations>\n"
-        f"<current-task>draft</current-task>\n</think>\n\n{WHOLE}"
-    ),
-    "reasoning twice": f"<thinking>a</thinking>\n<think>\n<observations>\n</think>{WHOLE}",
-    "reasoning after a greeting": f"Hello.\n<think>\n* not this\n</think>\n{WHOLE}",
-    "reasoning whose start is missing": f"So I write it down.\n</think>\n{WHOLE}",
-    "reasoning whose start is missing, with a draft": (
-        f"First\n<observations>\n* draft\n</observations>\nGood.\n</think>\n\n{WHOLE}"
-    ),
-    "escaped reasoning": (
-        f"&lt;think&gt;\n<observations>\n* draft\n</observations>\n&lt;/think&gt;\n{WHOLE}"
-    ),
-}
+# --- The form ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SAME_AS_WHOLE)
-def test_what_weak_models_write_means_the_same(name: str) -> None:
-    text = SAME_AS_WHOLE[name]
-    assert name == "well formed" or text != WHOLE
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE,
+        WHOLE.replace("\n", "\r\n"),
+        WHOLE.replace("\n", "\r"),
+        WHOLE.replace("\n", "  \n").replace("ns>  \n", "ns>\n\n\n"),
+        "\n".join([*WHOLE.split("\n")[-2:], *WHOLE.split("\n")[:-2]]),
+        WHOLE.replace("<current-task>", "<current-task>\n  ").replace(
+            "</current-task>", "\n</current-task>"
+        ),
+    ],
+)
+def test_the_blocks_are_read(text: str) -> None:
     assert parse_output(text) == PARSED
-
-
-@pytest.mark.parametrize(
-    ("text", "log"),
-    [
-        ("<observations>* User likes tea</observations>", "* User likes tea"),
-        ("<observations> * User likes tea </observations> Bye!", "* User likes tea"),
-        ("Noted: <observations>* User likes tea</observations>", "* User likes tea"),
-        ("<observations>\n* tea\n* milk</observations> Bye!", "* tea\n* milk"),
-        ("<observations>* tea</observations><observations>* milk</observations>", "* milk"),
-        ("<observations>\n🔴 (14:30) User likes tea\n</observations>", "🔴 (14:30) User likes tea"),
-        (
-            "<observations>\nDate: Dec 4, 2025\nUser likes tea\n</observations>",
-            "Date: Dec 4, 2025\nUser likes tea",
-        ),
-        ("<observations>\n1. tea\n2) milk\n</observations>", "1. tea\n2) milk"),
-        ("<observations>\n* a  \n\n\n\n\n  * b\t\n\n</observations>", "* a\n\n  * b"),
-        ("<observations>\n\n    * deep\n* flat\n</observations>", "    * deep\n* flat"),
-        (
-            "<observations>\n* code:\n```py\nx = [1] if a -> b\n```\n</observations>",
-            "* code:\n```py\nx = [1] if a -> b\n```",
-        ),
-        (
-            "<observations>\n```\n* code:\n  ```py\n  x\n  ```\n```\n</observations>",
-            "* code:\n  ```py\n  x\n  ```",
-        ),
-        (
-            "&lt;observations&gt;\n* a -&gt; &amp;lt;b&#39;s\n&lt;/observations&gt;",
-            "* a -> &lt;b's",
-        ),
-    ],
-)
-def test_a_block_is_read_whole(text: str, log: str) -> None:
-    assert log_of(text) == log
-
-
-@pytest.mark.parametrize(
-    ("text", "log"),
-    [
-        ("### December 4, 2025\n* tea", "### December 4, 2025\n* tea"),
-        ("Thursday, 4 Dec 2025:\n* tea", "Thursday, 4 Dec 2025:\n* tea"),
-        ("maybe:\n- milk?\nno.</think>\n- 🔴 tea", "- 🔴 tea"),
-        ("* tea\n\n\n\n* 🔴 milk", "* tea\n\n* 🔴 milk"),
-        ("🟡 (9:05) tea", "🟡 (9:05) tea"),
-    ],
-)
-def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> None:
-    assert log_of(text) == log
 
 
 # --- Tags that an observation is about ---------------------------------------------------------
@@ -197,25 +90,18 @@ def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> No
         "* The group tag is\n  <observation-group id=1>\n  </observation-group>",
     ],
 )
-@pytest.mark.parametrize("close", ["\n</observations>", ""])
-def test_a_tag_that_is_talked_about_is_text(item: str, close: str) -> None:
+def test_a_tag_that_is_talked_about_is_text(item: str) -> None:
     log = f"Date: Dec 4, 2025\n{item}\n* 🔴 (15:00) User prefers tea"
     hint = "<current-task>Explain the </current-task> and <observations> tags</current-task>"
-    parsed = parse_output(f"<observations>\n{log}{close}\n{hint}")
+    parsed = parse_output(f"<observations>\n{log}\n</observations>\n{hint}")
     assert parsed.status == "ok"
     assert parsed.observations == log
     assert parsed.hints["current_task"] == "Explain the </current-task> and <observations> tags"
 
 
 def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> None:
-    log = "* User asked about <observations>\n* and then about </observations>"
+    log = "* 🟡 User asked about <observations>\n* 🟡 and then about </observations>"
     assert log_of(f"<observations>\n{log}\n</observations>") == log
-
-
-def test_parsed_text_never_holds_a_structural_tag() -> None:
-    text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
-    parsed = parse_output(text)
-    assert (parsed.observations, parsed.hints["current_task"]) == ("* a\n* b", "x")
 
 
 # --- Hints --------------------------------------------------------------------------------------
@@ -223,26 +109,17 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 
 @pytest.mark.parametrize("value", ["", " ", "\n", "none", "None.", "N/A", "(none)", "\n(None)\n"])
 def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: str) -> None:
-    notes = "<observations>\n* a\n</observations>"
+    notes = "<observations>\n* 🔴 a\n</observations>"
     task = parse_output(f"{notes}\n<current-task>{value}</current-task>")
-    assert task == ParsedAnswer("ok", "* a")
+    assert task == ParsedAnswer("ok", "* 🔴 a")
     response = parse_output(f"{notes}\n<suggested-response>{value}</suggested-response>")
-    assert response == ParsedAnswer("ok", "* a", hints={"suggested_response": ""})
-
-
-def test_a_hint_tag_may_close_itself() -> None:
-    text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
-    hints = {"suggested_response": ""}
-    assert parse_output(text) == ParsedAnswer("ok", "* a\n* b", hints=hints)
-
-
-def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
-    text = f"{WHOLE}\n<current-task>Rest</current-task>"
-    assert parse_output(text) == replace(PARSED, hints={**PARSED.hints, "current_task": "Rest"})
+    assert response == ParsedAnswer("ok", "* 🔴 a", hints={"suggested_response": ""})
 
 
 def test_a_hint_keeps_its_lines() -> None:
-    text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
+    text = (
+        "<observations>* 🔴 a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
+    )
     assert parse_output(text).hints["current_task"] == "- one\n  - two"
 
 
@@ -254,28 +131,6 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
     assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
 
 
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        ("empty", ""),
-        ("empty", " \n\t\r\n "),
-        ("empty", "<observations>\n```\n```\n</observations>"),
-        ("empty", "<current-task>Wait</current-task>"),
-        ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
-        ("malformed", "There was nothing for the `<observations>` tag."),
-        ("malformed", "maybe:\n- milk?\nno.</think>\n- tea"),
-        ("malformed", "* tea\n\n\n\n* milk"),
-        ("malformed", "-no item-"),
-    ],
-)
-def test_a_failure_has_a_name_and_a_problem(status: str, text: str) -> None:
-    parsed = parse_output(text)
-    assert parsed.status == status
-    assert parsed.observations == ""
-    assert parsed.problem.endswith(".")
-    assert "\n" not in parsed.problem
-
-
 # --- Cut off ------------------------------------------------------------------------------------
 
 
@@ -285,7 +140,7 @@ def test_a_failure_has_a_name_and_a_problem(status: str, text: str) -> None:
         (WHOLE, LOG),
         (WHOLE[: WHOLE.index(" delivered")], LOG.removesuffix(" delivered")),
         (WHOLE[: WHOLE.index("ervations>\n<curr")], LOG),
-        ("<observations>\n* tea\n<", "* tea"),
+        ("<observations>\n* 🔴 tea\n<", "* 🔴 tea"),
         ("<think>The user likes\n* tea", ""),
         ("I will", ""),
         ("", ""),
@@ -310,8 +165,8 @@ def noise(chars: int, alphabet: str = "abcdefgh ", seed: int = 5) -> str:
 
 
 def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
-    line = f"* {noise(12_000)}x"
-    kept = f"* {noise(9_000)}x"
+    line = f"* 🔴 {noise(12_000)}x"
+    kept = f"* 🔴 {noise(9_000)}x"
     first, second = log_of(f"<observations>\n{line}\n{kept}\n</observations>").split("\n")
     assert second == kept
     assert len(first) <= MAX_LINE_CHARS
@@ -322,7 +177,7 @@ def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
 
 def test_a_line_of_just_the_limit_is_kept() -> None:
     line = f"* 🔴 {noise(MAX_LINE_CHARS - 5)}x"
-    assert log_of(line) == line
+    assert log_of(f"<observations>\n{line}\n</observations>") == line
 
 
 # --- Rendering and parsing are inverse -----------------------------------------------------------
@@ -331,15 +186,6 @@ def test_a_line_of_just_the_limit_is_kept() -> None:
 def test_the_well_formed_shape() -> None:
     assert render_output(PARSED) == WHOLE
     assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
-
-
-def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
-    made = ParsedAnswer(
-        "ok", "* a\n</observations>\n* b", hints={"current_task": "<observations> tag"}
-    )
-    back = parse_output(render_output(made))
-    assert back.observations == "* a\n&lt;/observations>\n* b"
-    assert back.hints["current_task"] == "&lt;observations> tag"
 
 
 PIECES = st.sampled_from(
@@ -354,12 +200,12 @@ CODE = st.lists(SENTENCES, max_size=3).map(
     lambda lines: "\n".join(["  ```py", *(f"    x = {line}" for line in lines), "  ```"])
 )
 ITEMS = st.one_of(
-    SENTENCES.map(lambda text: f"* 🟡 (09:15) {text}."),
-    SENTENCES.map(lambda text: f"- {text} and more"),
-    SENTENCES.map(lambda text: f"* a\n  * -> {text};\n    so {text}"),
-    CODE.map(lambda code: f"* User wrote:\n{code}\n* the end"),
-    st.just("Date: Dec 4, 2025\n* tea"),
-    st.just("* tea\n\n* milk"),
+    SENTENCES.map(lambda text: f"* 🟡 (09:15) saw {text}."),
+    SENTENCES.map(lambda text: f"- 🔴 saw {text} and more"),
+    SENTENCES.map(lambda text: f"* 🔴 a\n  * -> {text};\n    so {text}"),
+    CODE.map(lambda code: f"* 🟡 User wrote:\n{code}\n* the end"),
+    st.just("Date: Dec 4, 2025\n* 🔴 tea"),
+    st.just("* 🔴 tea\n\n* 🔴 milk"),
 )
 LOGS = st.lists(ITEMS, min_size=1, max_size=6).map("\n".join)
 HINT = st.one_of(
@@ -373,17 +219,16 @@ WELL_FORMED = st.one_of(
 )
 
 
-def has_tags_in_a_row(text: str) -> bool:
-    """Return whether chance wrote what reads as the end of one part and the start of another."""
-    return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
-
-
 @examples(150)
 @given(WELL_FORMED)
 def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:
-    texts = (parsed.observations, *parsed.hints.values())
-    assume(not any(map(has_tags_in_a_row, texts)))
-    assume(not says_nothing_to_note(parsed.observations))  # as "none `<observations>`." does
+    # No line ends a hint but the last, and none begins as a block does.
+    assume(
+        not any(
+            re.search(r"</[a-z-]+>$|^</?[a-z]", each, re.MULTILINE)
+            for each in parsed.hints.values()
+        )
+    )
     assert parse_output(render_output(parsed)) == parsed
 
 
@@ -429,7 +274,7 @@ SOUP = st.lists(SCRAPS, max_size=30).map("".join)
     soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>", tagged=True
 )
 def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged: bool) -> None:
-    text = f"<observations>\n* a{soup}" if tagged else soup
+    text = f"<observations>\n* 🔴 a{soup}" if tagged else soup
     parsed = parse_output(text)
     if parsed.status in {"ok", "none"}:
         assert parsed.problem == ""

@@ -141,42 +141,39 @@ TEXT = "* 🔴 (10:02) shorter text"
     ("answer", "edits"),
     [
         ("drop 3, 7, 9-12", [drop((3, 3), (7, 7), (9, 12))]),
-        ("Drop: 3, 7 and 9–12.", [drop((3, 3), (7, 7), (9, 12))]),
-        ("- **drop** 3", [drop((3, 3))]),
         ("drop 12-9", [drop((9, 12))]),
-        ("drop #3, [7]", [drop((3, 3), (7, 7))]),
-        ("drop 3 (a greeting), 7 (said twice)", [drop((3, 3), (7, 7))]),
-        ("drop 3,\n  7, 8", [drop((3, 3), (7, 7), (8, 8))]),
-        ("drop 3: said twice", [drop((3, 3))]),
-        ("Drop 12 tokens more", []),
-        ("drop", []),
-        ("drop everything", []),
         (f"14: {TEXT}", [word(TEXT, (14, 14))]),
-        (f"* 14: {TEXT}", [word(TEXT, (14, 14))]),
-        (f"**14:** {TEXT}", [word(TEXT, (14, 14))]),
-        (f"[14]: {TEXT}", [word(TEXT, (14, 14))]),
-        (f"[14 ~31] {TEXT}", [word(TEXT, (14, 14))]),
-        (f"14:\n{TEXT}", [word(TEXT, (14, 14))]),
-        (f"14 -> {TEXT}", [word(TEXT, (14, 14))]),
         (f"21+25: {TEXT}", [word(TEXT, (21, 21), (25, 25))]),
-        (f"join 21 + 23-25: {TEXT}", [word(TEXT, (21, 21), (23, 25))]),
-        (f"21, 25: {TEXT}", [word(TEXT, (21, 21), (25, 25))]),
+        (f"21+23-25: {TEXT}", [word(TEXT, (21, 21), (23, 25))]),
         (
             f"14: {TEXT}\n  * -> below\n15: x",
             [word(f"{TEXT}\n  * -> below", (14, 14)), word("x", (15, 15))],
         ),
-        ("14: (drop)", [drop((14, 14))]),
-        ("14: drop\n15: removed", [drop((14, 14)), word("removed", (15, 15))]),
-        ("10:02 is a time", []),
         ("Sure, here are the edits:\n\ndrop 3\n\nThat frees 40 tokens.", [drop((3, 3))]),
         (f"```text\ndrop 3\n14: {TEXT}\n```", [drop((3, 3)), word(TEXT, (14, 14))]),
         ("<think>\ndrop 9\n</think>\ndrop 3", [drop((3, 3))]),
-        ("<observations>\n* 🔴 (10:02) a whole log\n</observations>", []),
-        ("", []),
     ],
 )
 def test_forms(answer: str, edits: list[Edit]) -> None:
     assert parse_edits(answer) == edits
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("", "drop", "drop everything", "Drop 12 tokens more", "Drop: 3", "- **drop** 3"),
+        *(
+            "drop 3 (a greeting), 7 (said twice)",
+            "drop 3: said twice",
+            "drop #3",
+            "10:02 is a time",
+        ),
+        *(f"* 14: {TEXT}", f"**14:** {TEXT}", f"[14 ~31] {TEXT}", f"14:\n{TEXT}", f"14 -> {TEXT}"),
+        *(f"21, 25: {TEXT}", f"join 21 + 25: {TEXT}", "<observations>\n* 🔴 x\n</observations>"),
+    ],
+)
+def test_other_lines_are_no_edits(answer: str) -> None:
+    assert parse_edits(answer) == []
 
 
 def test_the_last_edit_of_an_answer_that_was_cut_off_does_not_count() -> None:
@@ -223,7 +220,8 @@ def test_good_edits_count(answer: str) -> None:
         ("5: * 🔴 User meets Ilse and @dragon on Thursday", "no name '@dragon'"),
         ("1: * 🔴 User now lives in Ghent (replaces: Lyon), and this is far longer", "longer"),
         ("1: * 🔴 (09:12)", "not one item"),
-        ("1:", "not one item"),
+        ("1: drop", "nothing of its items"),
+        ("1: (removed)", "nothing of its items"),
         ("1: * 🔴 <observations> Ghent", "a tag"),
         ("1: * 🔴 User in Ghent 🔴 Lyon", "a mark within"),
     ],
@@ -348,8 +346,6 @@ def test_what_does_not_count_as_invented(text: str, source: str) -> None:
         ("Maria left on 4 March", "Maria left on 3 March"),
         ("3 Mar", "Feb 3 Maria"),
         ("Dec 19, 2021", "Dec 19 to 25, 2022"),
-        ("juli 3", "juni 3"),
-        ("flight 3 augusti", "flight 3 septembri"),
     ],
 )
 def test_a_name_that_begins_like_a_month_hides_no_invented_date(text: str, source: str) -> None:

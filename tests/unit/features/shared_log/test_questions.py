@@ -14,7 +14,6 @@ from langgraph_om.features.shared_log.sections import (
     ThreadInput,
     ThreadsInput,
     observe_threads,
-    parse_sections,
 )
 from support import flows
 from support.threads import (
@@ -88,7 +87,7 @@ def test_the_second_request_says_what_was_wrong() -> None:
 
 def test_nothing_is_believed_of_a_thread_by_its_own_size() -> None:
     result, calls = run(
-        observe_threads(REQUEST, much=["A"]), section("A", NONE) + section("B", NONE)
+        observe_threads(REQUEST, much=["A"]), f"{section('A', NONE)}\n{section('B', NONE)}"
     )
     assert list(result) == ["thread-b"], "the other one is asked about again"
     assert len(calls) == 1
@@ -116,14 +115,6 @@ def test_the_question_keeps_the_threads_apart() -> None:
     assert "There are no earlier observations." in task
     assert "Note medicines." in system
     assert "<current-task>" in system
-
-
-def test_the_question_is_read_as_it_was_written() -> None:
-    _, (call,) = run(observe_threads(REQUEST), WHOLE)
-    task = str(call.messages[1].content)
-    shown = task.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
-    parsed = parse_sections(shown.replace("User (09:0", "* 🔴 (09:0"), ["A", "B"]).threads
-    assert set(parsed) == {"A", "B"}
 
 
 def test_attachments_name_their_thread() -> None:

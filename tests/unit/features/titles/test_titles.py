@@ -43,22 +43,10 @@ def test_whether_the_observer_suggests_a_title_is_a_flag(value: Any) -> None:
     ],
 )
 def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
-    text = f"<observations>\n* a\n</observations>\n<thread-title>{value}</thread-title>"
+    text = f"<observations>\n* 🔴 a\n</observations>\n<thread-title>{value}</thread-title>"
     parsed = parse_output(text)
     assert parsed.hints == ({} if title is None else {"thread_title": title})
     assert parse_output(render_output(parsed)) == parsed
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "<observations>\n* a\n</observations>\n<thread title>Tea</thread title>",
-        "<thread-title>Tea</thread-title>\n<observations>\n* a\n</observations>",
-        '{"observations": "* 🔴 (10:00) a", "thread-title": "Tea"}',
-    ],
-)
-def test_a_title_is_read_in_any_spelling_and_place(answer: str) -> None:
-    assert parse_output(answer).hints == {"thread_title": "Tea"}
 
 
 @pytest.mark.parametrize(
