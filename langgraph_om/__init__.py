@@ -18,7 +18,7 @@ if _typing.TYPE_CHECKING:
         RetrievalConfig,
     )
     from langgraph_om.core.config.thresholds import Thresholds
-    from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
+    from langgraph_om.core.tokens.counter import TokenCounter
     from langgraph_om.core.tokens.estimate import EstimatingCounter
     from langgraph_om.core.wire import JobRequest, MemoryRecord
     from langgraph_om.errors import (
@@ -97,7 +97,6 @@ __all__ = [
     "ThreadBusyError",
     "ThreadMemory",
     "Thresholds",
-    "TiktokenCounter",
     "TokenCounter",
     "WorkingMemory",
     "add_observational_memory",
@@ -113,7 +112,7 @@ _NAMES = {
     "archive": ("ArchivedThread", "SQLAlchemyArchive"),
     "core.config.options": ("ObservationConfig", "ReflectionConfig", "RetrievalConfig"),
     "core.config.thresholds": ("Thresholds",),
-    "core.tokens.counter": ("TiktokenCounter", "TokenCounter"),
+    "core.tokens.counter": ("TokenCounter",),
     "core.tokens.estimate": ("EstimatingCounter",),
     "core.wire": ("JobRequest", "MemoryRecord"),
     "errors": (

@@ -39,7 +39,7 @@ from langgraph_om.core.config.thresholds import (
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.observe.gaps import SHORTEST
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counter import FunctionCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
@@ -162,14 +162,14 @@ class MemoryOptions(Group):
     ] = "messages"
     """The key of the graph's state that holds the conversation."""
     token_counter: Annotated[
-        InstanceOf[TokenCounter] | None,
+        InstanceOf[TokenCounter] | Callable[[str], int] | None,
         AfterValidator(_refuse_classes),
         Hint(
-            "an object with `identity`, `count_text` and `count_message`, such as "
-            "`EstimatingCounter()`"
+            "a function that returns the tokens of a text, or an object with `identity`, "
+            "`count_text` and `count_message`, such as `EstimatingCounter()`"
         ),
     ] = None
-    """The object that counts tokens; the default estimates them without a tokenizer."""
+    """The function or object that counts tokens; the default estimates them without a tokenizer."""
     max_input_tokens: Annotated[
         Tokens | None,
         Hint("a whole number of tokens, 1 or more"),
@@ -328,6 +328,8 @@ def _read_settings(options: MemoryOptions, hooks: Hooks) -> Settings:
     budget = options.token_budget if isinstance(options.token_budget, int) else None
     observation, reflection, thresholds = _resolve_limits(options, budget)
     counter = EstimatingCounter() if options.token_counter is None else options.token_counter
+    if not isinstance(counter, TokenCounter):
+        counter = FunctionCounter(counter)
     parts = choose_parts(options, observation, counter)
     counter = parts.count_as_shown(counter)
     hides_ids = options.obscure_thread_ids

@@ -33,7 +33,6 @@ from langgraph_om import (
     ThreadBusyError,
     ThreadMemory,
     Thresholds,
-    TiktokenCounter,
     TokenCounter,
     add_observational_memory,
     create_memory_agent,
@@ -72,7 +71,7 @@ def construct(model: BaseChatModel) -> None:
     ReflectionConfig(block_after="1.2")  # type: ignore[arg-type]
     RetrievalConfig(scope="user")  # type: ignore[arg-type]
     ObservationalMemory(model, buffering=InlineBuffering())
-    counter: TokenCounter = TiktokenCounter("o200k_base")
+    counter: TokenCounter = EstimatingCounter(provider="google")
     assert_type(counter.count_text("text"), int)
 
 

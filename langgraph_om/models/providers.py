@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.core.config.options import ACTORS_OWN, DEFAULT_MODEL
-from langgraph_om.core.tokens.images import ImageProvider, name_formula
+from langgraph_om.core.tokens.images import ImageProvider
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import (
     EXAMPLE,
@@ -324,17 +324,10 @@ def find_window(model: Any) -> int | None:
     return min((each for each in windows if isinstance(each, int) and each > 0), default=None)
 
 
-def find_formula(model: Any) -> tuple[ImageProvider, str] | None:
-    """Return by which provider's formula, and of which of its models, the Actor's images count.
-
-    `None` is the usual one, also where nobody knows.
-    """
-    chat = first_chat(model)
-    family = family_of(chat)
-    if family == "other":
-        return None
-    name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
-    return name_formula(family, name if isinstance(name, str) else "")
+def find_image_provider(model: Any) -> ImageProvider | None:
+    """Return as whose the Actor's images count; `None`: as OpenAI's, also where nobody knows."""
+    family = family_of(first_chat(model))
+    return family if family in ("google", "anthropic") else None
 
 
 def find_tools(model: Any) -> Sequence[Any]:

@@ -51,7 +51,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import (
-    find_formula,
+    find_image_provider,
     find_tools,
     find_window,
     name_actor,
@@ -292,10 +292,9 @@ class StepRunner:
     def _count_images_as(self, model: Any) -> None:
         if self._images is not None or not self._configured.counts_as_actor:
             return
-        formula = find_formula(model)
-        if formula is not None:
-            provider, name = formula
-            self._images = EstimatingCounter(provider=provider, model=name)
+        provider = find_image_provider(model)
+        if provider is not None:
+            self._images = EstimatingCounter(provider=provider)
             self._configured = self._configured.count_with(self._images)
             self.settings = self.settings.count_with(self._images)
             self._fit_all()

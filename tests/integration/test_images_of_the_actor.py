@@ -33,12 +33,12 @@ def claude() -> Any:
     return ChatAnthropic(model="claude-local", api_key="none")  # type: ignore[arg-type,call-arg]
 
 
-def gemini(name: str = "gemini-flash-latest") -> Any:
-    return ChatGoogleGenerativeAI(model=name, api_key="none")
+def gemini() -> Any:
+    return ChatGoogleGenerativeAI(model="gemini-flash-latest", api_key="none")
 
 
-def gpt(name: str) -> Any:
-    return ChatOpenAI(model=name, api_key="none")  # type: ignore[arg-type]
+def gpt() -> Any:
+    return ChatOpenAI(model="gpt-local", api_key="none")  # type: ignore[arg-type]
 
 
 def remembering(**options: Any) -> ObservationalMemory:
@@ -59,12 +59,10 @@ def counted_as(**formula: Any) -> int:
     [
         (claude, {"provider": "anthropic"}),
         (gemini, {"provider": "google"}),
-        (lambda: gemini("gemini-3-pro"), {"provider": "google", "model": "gemini-3-pro"}),
-        (lambda: gpt("gpt-4o-mini"), {"provider": "openai", "model": "gpt-4o-mini"}),
-        (lambda: gpt("gpt-4.1"), {}),
+        (gpt, {}),
         (ScriptedChatModel, {}),
     ],
-    ids=["claude", "gemini", "gemini-3", "gpt-4o-mini", "gpt-4.1", "unknown"],
+    ids=["claude", "gemini", "gpt", "unknown"],
 )
 @pytest.mark.parametrize("door", ["agent", "own graph", "bound", "fallbacks"])
 def test_the_formula_is_the_actors(make: Any, formula: Any, door: str) -> None:
@@ -81,9 +79,7 @@ def test_the_formula_is_the_actors(make: Any, formula: Any, door: str) -> None:
 
 
 def test_formulas_differ_or_the_test_above_shows_nothing() -> None:
-    models = ["gpt-4o-mini", "gpt-5.4-mini"]
     found = [counted_as(provider=each) for each in ("anthropic", "google", "openai")]
-    found += [counted_as(provider="openai", model=each) for each in models]
     assert len({*found}) == len(found)
     assert counted_as(provider="openai") == counted_as()
 
@@ -108,7 +104,7 @@ def test_the_middleware_learns_it_from_the_first_request() -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
     agent.invoke({"messages": [SAID]}, config)
     state = agent.get_state(config)
-    assert state.values["om"]["token_cache"]["counter"].startswith("estimate/1+anthropic:")
+    assert state.values["om"]["token_cache"]["counter"].startswith("estimate/1+anthropic")
     assert count(memory, state) > count(remembering(token_counter=EstimatingCounter()), state)
     # A process that never met the Actor, as a worker or the command, counts as it was counted.
     other = remembering()

@@ -67,13 +67,11 @@ SQLALCHEMY = (
 CORE_ONLY = {
     "pydantic": ("core.config", "core.record.fold", "core.forms"),
     "jsonschema": ("core.forms",),
-    "tiktoken": ("core.tokens.counter",),
     "imagesize": ("core.tokens.images",),
 }
 CORE_LIBRARIES = (
     "`core` takes nothing but `langchain_core.messages`, typing_extensions, pydantic (config, "
-    "record.fold, forms), jsonschema (forms), tiktoken (tokens.counter) and imagesize "
-    "(tokens.images)."
+    "record.fold, forms), jsonschema (forms) and imagesize (tokens.images)."
 )
 CORE_PURE = (
     "`core` is pure: no I/O, no database, no clock, no id, no chance, no logging, no threads."

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 <<<<<<< HEAD:langgraph_om/core/observe/hints.py
-from langgraph_om.core.observe.answer_tags import tag_of
+from langgraph_om.core.observe.parse_answer import tag_of
 =======
 from langgraph_om.core.config.settings import HintPlace
 from langgraph_om.core.observe.parse_answer import tag_of

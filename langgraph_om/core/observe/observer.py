@@ -16,11 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-<<<<<<< HEAD
-from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.hints import tell_hints
-=======
->>>>>>> cfed0be2 (observe: one form of the Observer's answer, read strictly; dates and edits likewise)
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,

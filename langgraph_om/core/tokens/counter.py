@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-import tiktoken
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.blocks import (
@@ -34,7 +33,6 @@ from langgraph_om.core.content.text import (
     write_json_without_payloads,
 )
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, ImageProvider
-from langgraph_om.errors import ConfigurationError
 
 CONVERSATION_OVERHEAD: Final = 24
 """Tokens that frame a conversation, once per list of messages."""
@@ -145,15 +143,11 @@ class MessageCounter(ABC):
     identity: str
     attachments: AttachmentFormula = AttachmentFormula()
 
-    def __init__(self, *, provider: ImageProvider | None = None, model: str = "") -> None:
-        """Count images and files as the models of a provider do.
-
-        `provider` is `openai`, `google` or `anthropic`; `None` counts as OpenAI does. `model` is
-        the name of the Actor's model: some models of OpenAI and Google have formulas of their own.
-        """
-        self.attachments = AttachmentFormula(provider, model)
-        if provider or model:
-            self.identity = f"{self.identity}+{provider or 'any'}:{model}"
+    def __init__(self, *, provider: ImageProvider | None = None) -> None:
+        """Count images and files as the models of a provider do; `None`: as OpenAI's do."""
+        self.attachments = AttachmentFormula("openai" if provider is None else provider)
+        if provider is not None:
+            self.identity = f"{self.identity}+{provider}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.identity}>"
@@ -331,56 +325,17 @@ def _rule_for(block: Mapping[str, Any]) -> _Rule:
     return RULES["attachment" if is_attachment else "other"]
 
 
-# tiktoken needs more than linear time, and much stack, for one long run of letters.
-_RUN_LENGTH: Final = 4000
+class FunctionCounter(MessageCounter):
+    """Counts texts by a function of the user's."""
 
-
-class TiktokenCounter(MessageCounter):
-    """The exact tokens of one of tiktoken's vocabularies, which is loaded at once or not at all.
-
-    Args:
-        encoding: A name that tiktoken knows, such as `"o200k_base"`, or an encoding of your own.
-        provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
-            `"anthropic"`; `None`: OpenAI's.
-        model: The model's name, where the provider counts its images in another way.
-
-    Raises:
-        ConfigurationError: For another provider, or when the vocabulary cannot be had.
-    """
-
-    def __init__(
-        self,
-        encoding: str | tiktoken.Encoding,
-        *,
-        provider: ImageProvider | None = None,
-        model: str = "",
-    ) -> None:
-        self._encoding = _load_encoding(encoding)
-        self.identity = f"tiktoken:{self._encoding.name}/2"
-        super().__init__(provider=provider, model=model)
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self.identity = f"function:{getattr(count, '__qualname__', type(count).__qualname__)}"
+        super().__init__()
+        self._count = count
 
     def count_text(self, text: str) -> int:
-        """Return the tokens of a text; names of special tokens in it are plain text."""
-        encode = self._encoding.encode_ordinary
-        return sum(len(encode(piece)) for piece in cut_for_count(text, _RUN_LENGTH))
-
-
-def _load_encoding(encoding: object) -> tiktoken.Encoding:
-    try:
-        found = tiktoken.get_encoding(encoding) if isinstance(encoding, str) else encoding
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        msg = (
-            f"`encoding` {encoding!r} cannot be loaded ({reason}). Write a name that tiktoken "
-            "knows, such as 'o200k_base'. It downloads a vocabulary on first use: without a "
-            "network, set the environment variable TIKTOKEN_CACHE_DIR to a folder that holds it, "
-            "or give a `tiktoken.Encoding`"
-        )
-        raise ConfigurationError(msg) from error
-    if not isinstance(found, tiktoken.Encoding):
-        msg = f"`encoding` must be a name such as 'o200k_base' or an Encoding, not {encoding!r}"
-        raise ConfigurationError(msg)
-    return found
+        """Return what the function says, 0 for an empty text."""
+        return max(0, self._count(text)) if text else 0
 
 
 def cut_for_count(text: str, characters: int) -> Iterable[str]:

@@ -58,7 +58,6 @@ class EstimatingCounter(MessageCounter):
     Args:
         provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
             `"anthropic"`; `None`: OpenAI's.
-        model: The model's name, where the provider counts its images in another way.
 
     Raises:
         ConfigurationError: For another provider.
@@ -70,7 +69,7 @@ class EstimatingCounter(MessageCounter):
     def named(cls, identity: str) -> EstimatingCounter | None:
         """Return the counter of a provider's images that has an identity; `None` for any other."""
         found = _OF_PROVIDER.match(identity)
-        return cls(provider=cast("Any", found[1]), model=found[2]) if found else None
+        return cls(provider=cast("Any", found[1])) if found else None
 
     def count_text(self, text: str) -> int:
         """Return the estimated tokens of a text, 0 only for an empty one.
@@ -94,7 +93,7 @@ class EstimatingCounter(MessageCounter):
         return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
 
 
-_OF_PROVIDER: Final = re.compile(r"estimate/1\+(openai|google|anthropic):([^,]*)")
+_OF_PROVIDER: Final = re.compile(r"estimate/1\+(openai|google|anthropic)")
 
 
 def _cost_stretch(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What an attachment counts: the provider's formula, on the size that its own bytes state.
+"""What an attachment counts: by its provider, on the size that its own bytes state.
 
 Nothing is fetched. Of binary data only the header is decoded, wherever the block keeps it; a size
 that is not known counts a fixed estimate. A caller who knows better writes `om_tokens` into the
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple
 
 import imagesize
 
@@ -44,15 +44,50 @@ class ImageSize(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AttachmentFormula:
-    """What images and files count for one provider; `None` counts as OpenAI's models do."""
+class _Formula:
+    """How a provider counts: an image is shrunk to its sides, and cut into tiles."""
 
-    provider: ImageProvider | None = None
-    model: str = ""
+    longest: int
+    shortest: int
+    tile: int
+    base: int
+    per_tile: int
+    unknown: int
+    """Tokens of an image of unknown size, as if it were large."""
+    levels: Mapping[str, int]
+    """Tokens by what a block asks for in words, whatever the size."""
+    pdf: tuple[int, int]
+    """The least tokens of a PDF, and its bytes per token."""
+
+    def count_image(self, size: ImageSize | None, level: str) -> int:
+        """Return the tokens of an image."""
+        if level in self.levels:
+            return self.levels[level]
+        if size is None:
+            return self.unknown
+        scale = min(1.0, self.longest / max(size))
+        scale *= min(1.0, self.shortest / (min(size) * scale))
+        across, down = (max(1, -(-int(side * scale + 0.5) // self.tile)) for side in size)
+        return self.base + self.per_tile * across * down
+
+
+_GOOGLE: Final = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
+_FORMULAS: Final[Mapping[ImageProvider, _Formula]] = {
+    "openai": _Formula(2048, 768, 512, 85, 170, 765, {"low": 85}, (500, 4)),
+    "google": _Formula(3072, 3072, 3072, 1120, 0, 1120, _GOOGLE, (258, 20)),
+    "anthropic": _Formula(1568, 1568, 28, 0, 1, 1600, {}, (1500, 3)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFormula:
+    """What images and files count for one provider."""
+
+    provider: ImageProvider = "openai"
 
     def __post_init__(self) -> None:
-        """Refuse a provider without formulas."""
-        if self.provider is not None and self.provider not in get_args(ImageProvider):
+        """Refuse a provider without a formula."""
+        if self.provider not in _FORMULAS:
             msg = f"`provider` is {self.provider!r}; pass 'openai', 'google', 'anthropic' or None"
             raise ConfigurationError(msg)
 
@@ -61,133 +96,24 @@ class AttachmentFormula:
         stated = _stated_tokens(part.block)
         if stated is not None:
             return stated
-        places, payload = part.places, part.payload
-        if part.kind == "image":
-            return self._image(places, payload)
+        formula, places, payload = _FORMULAS[self.provider], part.places, part.payload
         mime = first_string(places, MIME_KEYS) or (payload.mime if payload else "")
         mime = mime.lower() or _mime_of_name(first_string(places, (*NAME_KEYS, *LINK_KEYS)))
-        if mime.startswith("image/"):
-            return self._image(places, payload)
+        if part.kind == "image" or mime.startswith("image/"):
+            size = _stated_size(places) or (_read_size(payload) if payload else None)
+            level = first_string(places, _LEVEL_KEYS).lower()
+            return formula.count_image(size, level.removeprefix("media_resolution_"))
         if part.kind != "file" or mime.startswith(("audio/", "video/")) or payload is None:
             return FILE_FALLBACK_TOKENS
-        least, per_token = _FILES[self.provider] if mime == PDF else (1, 4)
+        least, per_token = formula.pdf if mime == PDF else (1, 4)
         return max(least, -(-payload.size // per_token))
 
-    def _image(self, places: Sequence[Mapping[str, Any]], payload: Payload | None) -> int:
-        size = _stated_size(places)
-        if size is None and payload:
-            size = _read_size(payload)
-        length = payload.size if payload else None
-        if self.provider == "google":
-            return google_tokens(size, self.model, first_string(places, _RESOLUTION_KEYS))
-        if self.provider == "anthropic":
-            return anthropic_tokens(size, length)
-        return openai_tokens(size, length, first_string(places, _DETAIL_KEYS), self.model)
-
-
-def name_formula(provider: ImageProvider, model: str) -> tuple[ImageProvider, str] | None:
-    """Return provider and model as far as these tell the formula; `None` for the usual one."""
-    if provider == "anthropic":
-        return provider, ""
-    if provider == "google":
-        return provider, model if _is_gemini_3(model) else ""
-    own, _ = next(row for row in _OPENAI if row[0].search(model))
-    return (provider, model) if own.pattern else None
-
-
-# --- The formulas --------------------------------------------------------------------------------
-
-_OPENAI: Final = (
-    # Models, and the tokens of an image, of a tile in it, and the tiles of an unknown size.
-    (re.compile("computer-use"), (65, 129, 4)),
-    (re.compile("gpt-4o-mini"), (2833, 5667, 1)),
-    (re.compile("^gpt-5"), (70, 140, 4)),
-    (re.compile("^o[13]"), (75, 150, 4)),
-    (re.compile(""), (85, 170, 4)),
-)
-_TILES_BY_LENGTH: Final = ((512 * KIB, 1), (2 * MIB, 4), (4 * MIB, 6))
-_MAX_TILES: Final = 8
-_TILE: Final = 512
-_LONGEST_SIDE: Final = 2048
-_SHORT_SIDE: Final = 768
-
-
-def openai_tokens(size: ImageSize | None, length: int | None, detail: str, model: str) -> int:
-    """Return the tokens of an image in tiles; of one without size and length, as if it were large.
-
-    `detail` is `low` or `high`; anything else goes by the size in pixels, then in bytes.
-    """
-    base, per_tile, unknown = next(row for models, row in _OPENAI if models.search(model))
-    if detail not in {"low", "high"}:
-        small = max(size) <= _SHORT_SIDE if size else length is not None and length <= MIB
-        detail = "low" if small else "high"
-    if detail == "low":
-        return base
-    if size:
-        tiles = _tiles(size)
-    elif length is None:
-        tiles = unknown
-    else:
-        tiles = next((n for most, n in _TILES_BY_LENGTH if length <= most), _MAX_TILES)
-    return base + per_tile * tiles
-
-
-def _tiles(size: ImageSize) -> int:
-    scale = min(1.0, _LONGEST_SIDE / max(size))
-    scale *= min(1.0, _SHORT_SIDE / (min(size) * scale))
-    across, down = (max(1, -(-int(side * scale + 0.5) // _TILE)) for side in size)
-    return across * down
-
-
-_GOOGLE_TILE: Final = 768
-_GOOGLE_TOKENS: Final = 258
-_GEMINI_3: Final = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
-
-
-def google_tokens(size: ImageSize | None, model: str, resolution: str) -> int:
-    """Return the tokens of an image: by the media resolution for Gemini 3, else by tiles."""
-    if _is_gemini_3(model):
-        level = resolution.lower().removeprefix("media_resolution_")
-        return _GEMINI_3.get(level, _GEMINI_3["high"])
-    if not size:
-        return _GOOGLE_TOKENS
-    return _GOOGLE_TOKENS * -(-size.width // _GOOGLE_TILE) * -(-size.height // _GOOGLE_TILE)
-
-
-def _is_gemini_3(model: str) -> bool:
-    return model.removeprefix("models/").startswith("gemini-3")
-
-
-_ANTHROPIC_SIDE: Final = 1568
-_ANTHROPIC_PIXELS: Final = 750
-_ANTHROPIC_BY_LENGTH: Final = ((512 * KIB, 341), (2 * MIB, 1366), (4 * MIB, 2048))
-_ANTHROPIC_MOST: Final = 2731
-_ANTHROPIC_UNKNOWN: Final = 1600
-
-
-def anthropic_tokens(size: ImageSize | None, length: int | None) -> int:
-    """Return the tokens of an image by its pixels, once its long side is at most 1568."""
-    if size:
-        longest = max(size)
-        shrunk = max(longest, _ANTHROPIC_SIDE) ** 2 * _ANTHROPIC_PIXELS
-        return -(-size.width * size.height * _ANTHROPIC_SIDE**2 // shrunk)
-    if length is None:
-        return _ANTHROPIC_UNKNOWN
-    return next((n for most, n in _ANTHROPIC_BY_LENGTH if length <= most), _ANTHROPIC_MOST)
-
-
-_FILES: Final[Mapping[str | None, tuple[int, int]]] = {
-    # The least tokens of a PDF, and its bytes per token.
-    "google": (258, 20),
-    "anthropic": (1500, 3),
-    "openai": (500, 4),
-    None: (500, 4),
-}
 
 # --- What a block says ---------------------------------------------------------------------------
 
-_DETAIL_KEYS: Final = ("detail", "image_detail", "imageDetail")
-_RESOLUTION_KEYS: Final = ("media_resolution", "mediaResolution")
+_LEVEL_KEYS: Final = (
+    *("detail", "image_detail", "imageDetail", "media_resolution", "mediaResolution"),
+)
 _SIZE_KEYS: Final = (("width", "height"), ("imageWidth", "imageHeight"))
 _IMAGE_NAME: Final = re.compile(
     r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|hei[cf]|avif)(?:[?#].{0,2000})?\Z",

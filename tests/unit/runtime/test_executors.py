@@ -31,7 +31,7 @@ RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
 def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
     shown = {
         EstimatingCounter(): "<EstimatingCounter estimate/1>",
-        EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google:>",
+        EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google>",
         BackgroundBuffering(2): "BackgroundBuffering(workers=2, queue=256, exit_timeout=5.0)",
         InlineBuffering(): "InlineBuffering()",
     }

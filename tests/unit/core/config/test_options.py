@@ -90,7 +90,7 @@ HOST_ERRORS: list[tuple[str, object]] = [
     ("messages_key", None),
     ("resource_id", ""),
     ("resource_id", 7),
-    ("token_counter", len),
+    ("token_counter", "o200k_base"),
     ("max_input_tokens", 0),
     ("max_input_tokens", True),
     ("max_input_tokens", 1e5),

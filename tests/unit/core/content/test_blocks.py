@@ -51,7 +51,7 @@ PNG_URI, PDF_URI = f"data:image/png;base64,{PNG}", f"data:application/pdf;base64
 WEB = "https://x.org/a/cat.png?key=secret"
 REPORT_URL = "https://x.org/r.pdf"
 
-SIZED, UNSIZED, SMALL = 765, 765, 85
+SIZED, UNSIZED = 765, 765
 FLAT = 1000
 """What images count, with pixels, without bytes, and with a few bytes; and a file."""
 
@@ -193,10 +193,10 @@ FORMS = [
         "[Image #1: image/svg+xml]",
         None,
         "",
-        SMALL,
+        UNSIZED,
     ),
-    form({"type": "image", "url": "data:image/png;base64,"}, named, None, "", SMALL),
-    form({"type": "image", "base64": WAV}, "[Image #1]", SOUND, "", SMALL),
+    form({"type": "image", "url": "data:image/png;base64,"}, named, None, "", UNSIZED),
+    form({"type": "image", "base64": WAV}, "[Image #1]", SOUND, "", UNSIZED),
 ]
 
 

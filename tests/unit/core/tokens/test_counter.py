@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,25 +23,22 @@ from langgraph_om.core.content.parts import EMPTY_RESULT
 from langgraph_om.core.tokens.counter import (
     CONVERSATION_OVERHEAD,
     REDACTED_REASONING,
+    FunctionCounter,
     MessageCounter,
-    TiktokenCounter,
     TokenCounter,
     count_messages,
 )
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
-from langgraph_om.errors import ConfigurationError
 from support.counters import (
     COUNTER,
-    END,
     FUNCTION_CALL,
-    TINY,
+    OWN,
     ai,
     any_text,
     call,
     each_counter,
     json_values,
     recursive,
-    tiny_encoding,
     tool_calls,
     wordy_text,
 )
@@ -218,9 +214,9 @@ def test_a_conversation_counts_its_frame_once() -> None:
 
 def test_counters_name_themselves() -> None:
     assert COUNTER.identity == "estimate/1"
-    assert TINY.identity == "tiktoken:tiny/2"
+    assert OWN.identity == "function:count_pieces"
     assert isinstance(COUNTER, TokenCounter)
-    assert isinstance(TINY, TokenCounter)
+    assert isinstance(OWN, TokenCounter)
     assert not isinstance(object(), TokenCounter)
 
 
@@ -331,7 +327,7 @@ def test_generated_content_never_raises_and_is_never_negative(
 ) -> None:
     assert COUNTER.count_message(AIMessage(content=content, tool_calls=calls)) >= FRAME
     assert COUNTER.count_message(ToolMessage(content=content, tool_call_id="c1")) >= 9
-    assert TINY.count_message(HumanMessage(content=content)) >= 5
+    assert OWN.count_message(HumanMessage(content=content)) >= 5
 
 
 @examples(80)
@@ -373,55 +369,12 @@ def test_a_text_counts_as_a_block_with_that_text_does(
     "unit", ["a", "=", "é", "\ud800", " ", "1.", "hello wörld, ", '{"key": 1},\n'], ids=ascii
 )
 def test_big_texts_are_counted_in_linear_time(unit: str) -> None:
-    assert TINY.count_text(unit * (500_000 // len(unit))) > 0
+    assert OWN.count_text(unit * (500_000 // len(unit))) > 0
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", 0),
-        ("hello", 1),
-        ("hello hello", 3),
-        ("hellow", 2),
-        ("aaaaaa", 2),
-        ("é", 2),
-        (END, 7),
-        (f"hello{END}", 8),
-        ("hello " * 10_000, 1 + 9_999 * 2 + 1),
-    ],
-    ids=range(9),
-)
-def test_tiktoken_counts_its_own_tokens(text: str, tokens: int) -> None:
-    assert TINY.count_text(text) == tokens
-
-
-@examples(100)
-@given(any_text | st.text(alphabet="<|end> hello\ud83d\ude00"))
-def test_tiktoken_counts_any_text(text: str) -> None:
-    assert (TINY.count_text(text) > 0) is bool(text)
-
-
-def test_a_long_run_counts_close_to_the_whole() -> None:
-    text = "xaaa" * 50_000
-    whole = len(tiny_encoding().encode_ordinary(text))
-    assert abs(TINY.count_text(text) - whole) <= len(text) // 1000
-
-
-@pytest.mark.parametrize("encoding", ["no-such-vocabulary", "", None, 3])
-def test_an_unknown_encoding_is_refused(encoding: Any) -> None:
-    with pytest.raises(ConfigurationError, match="`encoding`") as caught:
-        TiktokenCounter(encoding)
-    assert repr(encoding) in str(caught.value)
-    assert "o200k_base" in str(caught.value)
-
-
-def test_a_vocabulary_out_of_reach_is_refused_in_the_constructor(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    monkeypatch.delenv("https_proxy", raising=False)
-    monkeypatch.setenv("NO_PROXY", "")
-    monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(ConfigurationError, match=r"`encoding` 'p50k_edit'.*TIKTOKEN_CACHE_DIR"):
-        TiktokenCounter("p50k_edit")
+def test_a_function_counts_texts_and_the_rules_of_messages_stay() -> None:
+    assert OWN.count_text("") == 0
+    assert OWN.count_text("hello") == 2
+    message = HumanMessage([{"type": "text", "text": "hello"}, {"type": "image", "url": "x"}])
+    assert OWN.count_message(message) == OWN.count_message(HumanMessage("")) + 2 + IMAGE
+    assert FunctionCounter(lambda text: -len(text)).count_text("hello") == 0

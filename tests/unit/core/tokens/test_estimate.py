@@ -110,7 +110,7 @@ def test_estimate_of_a_text(text: str, tokens: int) -> None:
 def test_the_counter_names_itself() -> None:
     assert isinstance(COUNTER, TokenCounter)
     assert COUNTER.identity == "estimate/1"
-    assert EstimatingCounter(provider="google").identity == "estimate/1+google:"
+    assert EstimatingCounter(provider="google").identity == "estimate/1+google"
     assert COUNTER.count_message(HumanMessage("hello world")) == 7
 
 

@@ -17,10 +17,6 @@ from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import (
     FILE_FALLBACK_TOKENS,
     AttachmentFormula,
-    ImageSize,
-    anthropic_tokens,
-    google_tokens,
-    openai_tokens,
 )
 from langgraph_om.errors import ConfigurationError
 from support.examples import examples
@@ -33,85 +29,41 @@ MIB = KIB * KIB
 # --- The formulas --------------------------------------------------------------------------------
 
 
+def image(size: tuple[int, int] | None, **fields: Any) -> dict[str, Any]:
+    known = {} if size is None else dict(zip(("width", "height"), size, strict=True))
+    return {"type": "image", "url": "https://example.com/a", **known, **fields}
+
+
 @pytest.mark.parametrize(
-    ("size", "length", "detail", "model", "tokens"),
+    ("provider", "size", "level", "tokens"),
     [
-        ((1024, 1024), None, "high", "", 85 + 170 * 4),
-        ((2048, 4096), None, "high", "", 85 + 170 * 6),
-        ((4096, 8192), None, "low", "", 85),
-        ((512, 512), None, "high", "", 85 + 170),
-        ((768, 768), None, "auto", "", 85),
-        ((769, 10), None, "auto", "", 85 + 170 * 2),
-        ((769, 10), None, "sharp", "", 85 + 170 * 2),
-        ((1, 1), None, "high", "", 85 + 170),
-        ((2**31, 2**31), None, "high", "", 85 + 170 * 4),
-        ((2**31, 1), None, "high", "", 85 + 170 * 4),
-        ((1024, 1024), None, "high", "gpt-5.4-mini", 70 + 140 * 4),
-        ((1024, 1024), None, "high", "gpt-4o-mini-2024", 2833 + 5667 * 4),
-        ((1024, 1024), None, "high", "o1", 75 + 150 * 4),
-        ((1024, 1024), None, "high", "o3-pro", 75 + 150 * 4),
-        ((1024, 1024), None, "high", "computer-use-preview", 65 + 129 * 4),
-        ((1024, 1024), None, "high", "gpt-4.1", 85 + 170 * 4),
-        (None, MIB, "", "", 85),
-        (None, MIB + 1, "", "", 85 + 170 * 4),
-        (None, 512 * KIB, "high", "", 85 + 170),
-        (None, 2 * MIB, "high", "", 85 + 170 * 4),
-        (None, 4 * MIB, "high", "", 85 + 170 * 6),
-        (None, 5 * MIB, "high", "", 85 + 170 * 8),
-        (None, None, "high", "", 85 + 170 * 4),
-        (None, None, "", "", 85 + 170 * 4),
-        (None, None, "low", "", 85),
-        (None, None, "", "gpt-4o-mini", 2833 + 5667),
+        ("openai", (1024, 1024), "high", 85 + 170 * 4),
+        ("openai", (2048, 4096), "", 85 + 170 * 6),
+        ("openai", (4096, 8192), "low", 85),
+        ("openai", (512, 512), "", 85 + 170),
+        ("openai", (769, 10), "sharp", 85 + 170 * 2),
+        ("openai", (2**31, 2**31), "", 85 + 170 * 4),
+        ("openai", (2**31, 1), "", 85 + 170 * 4),
+        ("openai", None, "", 85 + 170 * 4),
+        ("google", (1920, 1080), "", 1120),
+        ("google", None, "low", 280),
+        ("google", None, "MEDIA_RESOLUTION_MEDIUM", 560),
+        ("google", None, "MEDIA_RESOLUTION_ULTRA_HIGH", 2240),
+        ("google", None, "unspecified", 1120),
+        ("anthropic", (200, 200), "", 64),
+        ("anthropic", (1000, 1000), "low", 1296),
+        ("anthropic", (3136, 1568), "", 1568),
+        ("anthropic", (2**31, 2**31), "", 3136),
+        ("anthropic", (2**31, 1), "", 56),
+        ("anthropic", (1, 1), "", 1),
+        ("anthropic", None, "", 1600),
     ],
 )
-def test_openai(
-    size: tuple[int, int] | None, length: int | None, detail: str, model: str, tokens: int
+def test_an_image_counts_by_its_size(
+    provider: Any, size: tuple[int, int] | None, level: str, tokens: int
 ) -> None:
-    known = ImageSize(*size) if size else None
-    assert openai_tokens(known, length, detail, model) == tokens
-
-
-@pytest.mark.parametrize(
-    ("size", "model", "resolution", "tokens"),
-    [
-        (None, "", "", 258),
-        ((384, 384), "gemini-pro-latest", "", 258),
-        ((768, 768), "", "", 258),
-        ((769, 768), "", "", 516),
-        ((1920, 1080), "", "", 258 * 3 * 2),
-        ((1920, 1080), "gemini-3-pro", "", 1120),
-        (None, "models/gemini-3-flash", "low", 280),
-        (None, "gemini-3-pro", "MEDIA_RESOLUTION_MEDIUM", 560),
-        (None, "gemini-3-pro", "high", 1120),
-        (None, "gemini-3-pro", "MEDIA_RESOLUTION_ULTRA_HIGH", 2240),
-        (None, "gemini-3-pro", "unspecified", 1120),
-    ],
-)
-def test_google(size: tuple[int, int] | None, model: str, resolution: str, tokens: int) -> None:
-    assert google_tokens(ImageSize(*size) if size else None, model, resolution) == tokens
-
-
-@pytest.mark.parametrize(
-    ("size", "length", "tokens"),
-    [
-        ((200, 200), None, 54),
-        ((1000, 1000), None, 1334),
-        ((1092, 1092), None, 1590),
-        ((1568, 1568), None, 3279),
-        ((3136, 3136), None, 3279),
-        ((3136, 1568), None, 1640),
-        ((2**31, 2**31), None, 3279),
-        ((2**31, 1), None, 1),
-        ((1, 1), None, 1),
-        (None, 512 * KIB, 341),
-        (None, 2 * MIB, 1366),
-        (None, 4 * MIB, 2048),
-        (None, 5 * MIB, 2731),
-        (None, None, 1600),
-    ],
-)
-def test_anthropic(size: tuple[int, int] | None, length: int | None, tokens: int) -> None:
-    assert anthropic_tokens(ImageSize(*size) if size else None, length) == tokens
+    key = "media_resolution" if provider == "google" else "detail"
+    assert tokens_of(image(size, **{key: level}), provider=provider) == tokens
 
 
 @pytest.mark.parametrize("provider", ["mistral", "", "OpenAI"])
@@ -125,9 +77,8 @@ def test_a_provider_is_part_of_the_identity() -> None:
         EstimatingCounter(),
         EstimatingCounter(provider="openai"),
         EstimatingCounter(provider="google"),
-        EstimatingCounter(provider="google", model="gemini-3-pro"),
     ]
-    assert len({counter.identity for counter in counters}) == 4
+    assert len({counter.identity for counter in counters}) == 3
 
 
 # --- Blocks --------------------------------------------------------------------------------------
@@ -191,11 +142,10 @@ def tokens_of(block: dict[str, Any], **formula: Any) -> int:
 @pytest.mark.parametrize("block", IMAGES, ids=range(len(IMAGES)))
 def test_an_image_counts_by_its_pixels_in_every_form(block: dict[str, Any]) -> None:
     assert tokens_of(block) == HIGH
-    assert tokens_of(block, provider="openai", model="gpt-5.4") == 70 + 140 * 4
     known = "url" not in block or "data:" in str(block) or "width" in str(block)
     if known and len(block) > 1 and "file_id" not in block:
-        assert tokens_of(block, provider="google") == 258 * 4
-        assert tokens_of(block, provider="anthropic") == 1399
+        assert tokens_of(block, provider="google") == 1120
+        assert tokens_of(block, provider="anthropic") == 37 * 37
 
 
 @pytest.mark.parametrize(
@@ -205,7 +155,6 @@ def test_an_image_counts_by_its_pixels_in_every_form(block: dict[str, Any]) -> N
         {"type": "input_image", "image_url": URI, "detail": "low"},
         {"type": "image", "base64": B64, "extras": {"detail": "low"}},
         {"type": "image", "url": "https://example.com/a.png", "detail": "low"},
-        {"type": "image", "base64": base64(png(700, 500))},
     ],
 )
 def test_an_image_of_low_detail_counts_its_base(block: dict[str, Any]) -> None:
@@ -289,16 +238,14 @@ def test_an_estimate_that_is_no_count_is_ignored(stated: Any) -> None:
     ],
     ids=range(12),
 )
-def test_an_unreadable_image_counts_by_its_length(data: str) -> None:
-    tokens = tokens_of({"type": "image", "base64": data})
-    assert tokens in {85, HIGH}
-    assert tokens_of({"type": "image", "base64": data, "detail": "high"}) in {85 + 170, HIGH}
+def test_an_unreadable_image_counts_as_a_large_one(data: str) -> None:
+    assert tokens_of({"type": "image", "base64": data}) == HIGH
 
 
 def test_huge_sizes_are_believed() -> None:
     block = {"type": "image", "base64": base64(png(2**31 - 1, 2**31 - 1))}
     assert tokens_of(block) == HIGH
-    assert tokens_of(block, provider="anthropic") == 3279
+    assert tokens_of(block, provider="anthropic") == 56 * 56
 
 
 @pytest.mark.parametrize(
@@ -335,7 +282,7 @@ keys = st.sampled_from(
 @examples(200)
 @given(
     st.dictionaries(keys, values, max_size=5),
-    st.sampled_from([None, "openai", "google", "anthropic"]),
+    st.sampled_from(["openai", "google", "anthropic"]),
     st.booleans(),
 )
 def test_any_block_counts_without_raising(block: Any, provider: Any, image: Any) -> None:
