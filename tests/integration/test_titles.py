@@ -102,7 +102,9 @@ def test_no_turn_is_needed_after_the_answer_where_memory_has_a_last_step(door: s
 @pytest.mark.parametrize("buffering", [InlineBuffering, BackgroundBuffering])
 def test_a_title_of_the_observer_comes_with_the_first_observation(buffering: Any) -> None:
     extract = ExtractiveObserver().reply
-    observer = model(observer=lambda messages: f"{extract(messages)}\n{TITLE}")
+    observer = model(
+        observer=lambda messages: f"{extract(messages).partition('<thread-title>')[0]}{TITLE}"
+    )
     limits = {"message_tokens": 4000, "buffer_tokens": 60, "thread_title": True}
     asking = make_agent(
         "agent", InMemorySaver(), model=observer, buffering=buffering(), observation=limits
@@ -212,8 +214,8 @@ def test_what_a_hook_redacts_is_in_no_question_and_no_title() -> None:
 @pytest.mark.parametrize(
     ("answer", "title"),
     [
-        ('"Tents for the Vosges"', "Tents for the Vosges"),
-        ("Title: **Tents**", "Tents"),
+        ("Tents for the Vosges", None),
+        ("Here it is: <thread-title>Tents</thread-title>", None),
         ("<think>hm</think>\n<thread-title>Tents</thread-title>", "Tents"),
         ("I would take a tunnel tent, since in March there can be storms in the Vosges.", None),
         ("One\nTwo", None),
@@ -320,13 +322,13 @@ def test_without_the_option_a_person_may_set_and_remove_a_title(tmp_path: Any) -
 
 
 def test_another_thread_that_observes_this_one_keeps_a_person_s_title(tmp_path: Any) -> None:
-    answer = """<observations>
-<thread id="{id}">
+    answer = """<thread id="{id}">
+<observations>
 Date: Mar 2, 2026
 * 🔴 (09:00) User plans a hike
+</observations>
 <thread-title>Hiking in spring</thread-title>
-</thread>
-</observations>"""
+</thread>"""
 
     def observe(messages: list[BaseMessage]) -> str:
         text = str(messages[-1].content)

@@ -274,7 +274,7 @@ _SAYS_NONE: Final = re.compile(
 
 _FEW: Final = 2
 _LEAST_BYTES: Final = 12
-"""Of the words of a note about much talk; a word for "nothing" has fewer, in whatever language."""
+"""Of the words of a note without a time; a word for "nothing" has fewer, in whatever language."""
 
 
 def hold_to_size(answer: ParsedAnswer, *, is_much: bool) -> ParsedAnswer:
@@ -293,7 +293,8 @@ def hold_to_size(answer: ParsedAnswer, *, is_much: bool) -> ParsedAnswer:
 
 def _tells_something(item: str) -> bool:
     head = read_head(item)
-    return bool(head.mark or head.time) and len(item[head.end :].encode()) >= _LEAST_BYTES
+    is_long = len(item[head.end :].encode()) >= _LEAST_BYTES
+    return bool(head.time) or (bool(head.mark) and is_long)
 
 
 def names_items(text: str) -> bool:

@@ -139,7 +139,7 @@ class TitleJob:
             msg = "the answer holds no title"
             raise ObserverError(msg)
         said = yield from rewrite_by_hook(info, "after_observation", {TITLE: title})
-        return parse_title(said[TITLE] or "")
+        return shorten_title(said[TITLE] or "")
 
     def _read_instructions(self) -> EffectFlow[str]:
         """Return what the user wants of titles, which a function of the run may tell."""
