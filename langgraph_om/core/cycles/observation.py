@@ -37,8 +37,8 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.items import find_spans
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.observe.standing import list_held, select_in_force, select_log, sort_notes
 from langgraph_om.core.observe.parse_answer import LOG, ParsedAnswer, parse_output
+from langgraph_om.core.observe.standing import list_held, select_in_force, select_log, sort_notes
 from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,

@@ -10,12 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-<<<<<<< HEAD:langgraph_om/core/observe/hints.py
 from langgraph_om.core.observe.parse_answer import tag_of
-=======
-from langgraph_om.core.config.settings import HintPlace
-from langgraph_om.core.observe.parse_answer import tag_of
->>>>>>> cfed0be2 (observe: one form of the Observer's answer, read strictly; dates and edits likewise):langgraph_om/features/hints.py
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import TITLE
 
