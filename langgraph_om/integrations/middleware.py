@@ -279,9 +279,11 @@ class _WithinCall(ObservationalMemoryMiddleware):
 
         The input may not write it, so an update after a failed call of the model would be dropped.
         """
+        return {}
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_agent`."""
+        return self.before_agent(state, runtime)
 
 
 class _WithinCallWithLastStep(_WithinCall, _WithLastStep):
