@@ -434,7 +434,8 @@ def titling() -> ScriptedChatModel:
 
     def observing(messages: list[BaseMessage]) -> str:
         title = f"<thread-title>Trips, part {next(asked) // 2}</thread-title>"
-        return f"{ExtractiveObserver().reply(messages)}\n{title}"
+        own = ExtractiveObserver().reply(messages).partition("\n<thread-title>")[0]
+        return f"{own}\n{title}"
 
     return scripted(observer=observing)
 
@@ -475,7 +476,7 @@ def test_without_titles_none_is_announced() -> None:
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:
     item = "* 🔴 (09:00) User plans trips with Ana: museums, long walks, hotels near the river.\n"
     observed = f"<observations>\nDate: Mar 2, 2026\n{item * 4}</observations>"
-    hints = "<current-task>Plan</current-task><suggested-response>Ask when</suggested-response>"
+    hints = "<current-task>Plan</current-task>\n<suggested-response>Ask when</suggested-response>"
     model = scripted(observer=f"{observed}\n{hints}", reflector="drop 1-3")
     agent = make_agent("plain", InMemorySaver(), model=model, **LIMITS)
     assert talk(agent.graph, CONFIG, turns(6, lookups=("", "1")), agent.clock) == snapshot
