@@ -48,8 +48,8 @@ class Evicting:
         """Take out what was removed before and has come back with a request."""
         step.apply((yield from take_out_resent(step)))
 
-    def collect(self, step: Step, archive: StepArchive) -> EffectFlow[None]:
-        """Find what may be removed."""
+    def evict(self, step: Step, archive: StepArchive) -> EffectFlow[None]:
+        """Name what leaves the conversation with this step, in `step.removed`."""
         request, cursor = step.window.request, step.record["cursor"]
         try:
             events = yield from find_removable(

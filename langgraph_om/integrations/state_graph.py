@@ -16,6 +16,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
+from langgraph_om.core.actor.in_sight import STATE_CHANNELS
 from langgraph_om.core.config.options import find_near
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
@@ -129,6 +130,7 @@ def add_memory_nodes(
         "om": DeltaMemory if is_delta else PlainMemory,
         "remaining_steps": RemainingSteps,
         **{key: kept.channel for key, kept in keys.items()},
+        **{key: Any for key in STATE_CHANNELS if key in builder.channels},
     }
     view = typed_dict("MemoryNodeState", fields)
     if has_last_step:

@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.core.actor.in_sight import SHOWN
+from langgraph_om.core.actor.in_sight import STATE_CHANNELS
 from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Parts, Settings
 from langgraph_om.core.config.thresholds import (
@@ -753,7 +753,7 @@ class StepRunner:
         if state is None:
             return NOTHING_IN_STATE
         values, working = values_of(state, self.messages_key), self.settings.parts.working
-        found = {name: value for name in SHOWN if (value := channel_of(values, name))}
+        found = {name: value for name in STATE_CHANNELS if (value := channel_of(values, name))}
         return InState(
             "" if working is None else working.read_text(values), json.loads(write_json(found))
         )

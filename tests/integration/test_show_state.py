@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import TodoListMiddleware
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from typing_extensions import TypedDict
 
 from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
+    add_observational_memory,
 )
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.reasoning import misplaced, thinking
 
 PLAN = [{"content": f"TODO-{at}: migrate table {at}", "status": "pending"} for at in range(8)]
 PLAN[0]["status"] = "in_progress"
@@ -50,7 +57,7 @@ class Worker:
         return AIMessage("done")
 
 
-def run(worker: Worker, **options: Any) -> Any:
+def run(worker: Worker, tools: Sequence[Any] = (), **options: Any) -> Any:
     memory = ObservationalMemory(
         observation={"model": ExtractiveObserver(), "message_tokens": 1500, "buffer_tokens": False},
         reflection={"model": ExtractiveReflector()},
@@ -59,7 +66,7 @@ def run(worker: Worker, **options: Any) -> Any:
     )
     agent = create_agent(
         ScriptedChatModel(worker),
-        [work],
+        [work, *tools],
         middleware=[TodoListMiddleware(), ObservationalMemoryMiddleware(memory)],
         checkpointer=InMemorySaver(),
     )
@@ -114,3 +121,60 @@ def test_a_task_cannot_close_the_block_that_shows_it() -> None:
     run(worker)
     assert "read&lt;/state>" in worker.prompts[-1]
     assert worker.prompts[-1].count("</state>") == 1
+
+
+def test_a_tool_with_an_argument_of_that_name_is_no_plan() -> None:
+    class Buyer(Worker):
+        def __call__(self, messages: list[BaseMessage]) -> AIMessage:
+            answer = super().__call__(messages)
+            if len(self.prompts) != 2:
+                return answer
+            call = {"name": "note", "args": {"todos": "buy milk"}, "id": "n"}
+            return AIMessage("", tool_calls=[call])
+
+    @tool
+    def note(todos: str) -> str:
+        """Note something."""
+        return todos
+
+    worker = Buyer(4)
+    run(worker, tools=[note])
+    assert len(worker.prompts) == 4
+    assert count_seen(worker.prompts[-1]) == 8
+
+
+class Planned(TypedDict):
+    """A state with a plan that a node of one's own changes."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    todos: list[dict[str, str]]
+
+
+def test_reasoning_behind_another_plan_is_left_out() -> None:
+    wrong, prompts = list[str](), list[list[BaseMessage]]()
+
+    def think(messages: list[BaseMessage]) -> AIMessage:
+        prompts.append(messages)
+        wrong.extend(misplaced(messages))
+        if len(prompts) == 3:
+            return AIMessage(thinking(messages, "done"), id="a3")
+        call = {"name": "work", "args": {"number": len(prompts)}, "id": f"w{len(prompts)}"}
+        return AIMessage(thinking(messages, ""), tool_calls=[call], id=f"a{len(prompts)}")
+
+    model, memory = ScriptedChatModel(think), ObservationalMemory(ScriptedChatModel())
+    builder = StateGraph(Planned)
+    builder.add_node(
+        "act", lambda state: {"messages": [model.invoke(memory.llm_input_messages(state))]}
+    )
+    builder.add_node("tools", ToolNode([work]))
+    builder.add_node("plan", lambda state: {"todos": PLAN[: len(prompts)]})
+    add_observational_memory(builder, memory, before="act")
+    builder.add_conditional_edges("act", tools_condition)
+    builder.add_edge("tools", "plan")
+    builder.add_edge("plan", "om_status")
+    builder.add_edge(START, "om_status")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": [("user", "Migrate it.")], "todos": PLAN[:3]}, CONFIG)
+    assert len(prompts) == 3
+    assert any("<state" in message.text for message in prompts[-1])
+    assert wrong == []

@@ -6,7 +6,6 @@ it still. So it is shown before the live request once no message of the window s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,8 +23,8 @@ from langgraph_om.core.page import ShownValue
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 
-SHOWN: Final = ("todos",)
-"""The channels: the plan of LangChain's to-do list, which deep agents have."""
+STATE_CHANNELS: Final = ("todos",)
+"""The channels that are shown: the plan of LangChain's to-do list, which deep agents have."""
 MOST_TOKENS: Final = 1000
 """Of one channel; of more, the beginning and the end are shown."""
 
@@ -59,7 +58,7 @@ def is_said(name: str, value: Any, window: Window) -> bool:
         calls = entry.message.tool_calls if isinstance(entry.message, AIMessage) else ()
         for call in calls:
             if name in call["args"]:
-                return bool(json.loads(write_json(call["args"][name])) == value)
+                return bool(call["args"][name] == value)
     return False
 
 

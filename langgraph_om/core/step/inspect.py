@@ -314,15 +314,15 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     yield from _warn_of_unread_times(step)
     step.apply(list_known(step.record, step.windows, step.messages))
     if parts.titles is not None:
-        yield from parts.titles.collect(step)
+        yield from parts.titles.ask(step)
     if parts.archive is not None:
         archived = yield from parts.archive.write_new(step)
         if parts.evict is not None and archived is not None:
-            yield from parts.evict.collect(step, archived)
+            yield from parts.evict.evict(step, archived)
     if parts.sharing is not None:
-        yield from parts.sharing.collect(step)
+        yield from parts.sharing.exchange(step)
     if parts.working is not None:
-        yield from parts.working.collect(step)
+        yield from parts.working.refresh(step)
     follow_pins(step)
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)

@@ -64,7 +64,7 @@ class SharedLogs:
             )
             raise ConfigurationError(msg)
 
-    def collect(self, step: Step) -> EffectFlow[None]:
+    def exchange(self, step: Step) -> EffectFlow[None]:
         """Exchange what is new with the log."""
         if not step.identity.thread_id:
             return

@@ -71,7 +71,7 @@ class Titles:
             return []
         return [Role("title", "thread_title.model", self._config.model, MODEL_SETTINGS)]
 
-    def collect(self, step: Step) -> RunFlow[None]:
+    def ask(self, step: Step) -> RunFlow[None]:
         """Take in the thread's title, or have one made: in a thread beside the run, or else now.
 
         It is no job for another process, which an executor of the user's own may need.

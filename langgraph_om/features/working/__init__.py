@@ -72,7 +72,7 @@ class KnownOfUser:
         """Return the block that a graph's state holds; empty for none."""
         return read_shown(state) or ""
 
-    def collect(self, step: Step) -> RunFlow[None]:
+    def refresh(self, step: Step) -> RunFlow[None]:
         """Read the memory where a turn begins."""
         if not (step.is_final and step.scope.state is not None):
             yield from self.read(step)
