@@ -177,7 +177,7 @@ THREADS = ("t-ana", "t-ana-2")
 
 def answer_call(memory: ObservationalMemory, state: Any, written: Any, *, config: Any) -> Any:
     """Answer what a model wrote, names of any kind."""
-    recall = runner_of(memory).settings.features.find("recall")
+    recall = runner_of(memory).settings.parts.recall
     return recall.answer_call(state, written, config=config)
 
 
