@@ -202,7 +202,7 @@ def check_talk(model: Any, talk: Talk) -> dict[str, Any]:
     with memory:
         report = observe(memory, agent, place(talk.name, listener), talk)
         state = agent.get_state(place(talk.name, listener))
-        log, rules = read_log(memory, state), memory.rules(state)
+        log, rules, seen = read_log(memory, state), memory.rules(state), str(memory.view(state))
     came = {fact: grade(fact, split_items(log)) for fact in talk.facts}
     for fact, grades in came.items():
         for about in ("facts", talk.language, fact.partition(":")[0]):
@@ -217,7 +217,8 @@ def check_talk(model: Any, talk: Talk) -> dict[str, Any]:
             "numbers invented": len(find_invented(log, talk.said)),
             "standing marked": sum(any(words in rule for rule in marked) for words in due),
             "standing false": sum(not any(words in rule for words in due) for rule in marked),
-            "examples echoed": sum(name in log for name in EXAMPLES),
+            "examples echoed": sum(name in "\n".join(listener.answers) for name in EXAMPLES),
+            "echoes remembered": sum(name in seen for name in EXAMPLES),
             **dict(zip(UNREADABLE, (listener.seconds, report.error is not None), strict=True)),
             "tokens in": sum(each["input"] for each in listener.spent.values()),
             "tokens out": sum(each["output"] for each in listener.spent.values()),
