@@ -220,10 +220,6 @@ class _Doors:
         ] = None,
         before: Moment = None,
         after: Moment = None,
-        role: Literal["user", "assistant", "tool"] | None = None,
-        tool_name: Annotated[
-            str | None, Field(description="Only calls of this tool and their results.")
-        ] = None,
         limit: Limit = None,
         page: Annotated[int | None, Field(ge=1)] = None,
     ) -> dict[str, Any]:
@@ -234,8 +230,6 @@ class _Doors:
             thread_id=thread_id,
             before=before,
             after=after,
-            role=role,
-            tool_name=tool_name,
             limit=limit,
             page=page,
         )

@@ -43,6 +43,7 @@ from langgraph_om.options import (
     signature_of_options,
     takes_options,
 )
+from langgraph_om.reading import read_time
 from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
@@ -50,7 +51,7 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
-from langgraph_om.searching import SearchHit, list_threads, read_time
+from langgraph_om.searching import SearchHit, list_threads
 from langgraph_om.summarizing import Summary
 
 KindT = TypeVar("KindT")
@@ -365,14 +366,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
             config: The run's configuration, which says whose conversation it is.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
             args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
-                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
+                `detail`, `part_index`, `char_offset`, `before`, `after`.
 
         Returns:
             What was asked for, or one field `error` or `hint` that says what to write instead.
 
         Raises:
             ConfigurationError: When `retrieval` is off, or a search has no store with an index.
-            TypeError: When there is no such argument.
         """
         return answer_call(self._runner, state, args, config, store)
 
@@ -444,7 +444,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             before: Only threads created before this time, or its ISO text.
-            after: Only threads created after this time.
+            after: Only threads created at this time or later.
             page: Which page of that size, from 0.
             graph: The agent's graph, where to look without an archive: threads are known by the
                 `resource_id` in `configurable` that their runs had. All checkpoints of the user are

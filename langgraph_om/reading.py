@@ -7,98 +7,26 @@ answered like one that does not exist.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive import ArchivedMessage, ArchivedThread
-from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.message_keys import Keyed, hidden_id
+from langgraph_om.archive import ArchivedHit, ArchivedMessage, ArchivedThread
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of, role_of
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.search import (
-    RECALL,
-    Filter,
-    FoundText,
-    Kind,
-    fuse,
-    search_texts,
-    tools_in,
-)
-from langgraph_om.core.wire import Group, MemoryRecord, Scope
-from langgraph_om.errors import ObservationalMemoryError
+from langgraph_om.core.record.record import find_label
+from langgraph_om.core.search import RECALL, Filter, fuse, search_texts, tools_in
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
-
-LEAST_LIKENESS: Final = 0.1
-"""Texts less alike, by the cosine of their vectors, are about something else."""
-LIKENESS_SHARE: Final = 0.5
-"""And so are those that are less than so much as alike as the best one: some embeddings find all
-texts alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallThread:
-    """A conversation, as a list of conversations shows it."""
-
-    id: str
-    title: str | None = None
-    created: datetime | None = None
-    updated: datetime | None = None
-
-
-def is_created_within(
-    thread: RecallThread, before: datetime | None, after: datetime | None
-) -> bool:
-    """Return whether a thread passes the filters; one of unknown age passes no filter."""
-    created = thread.created
-    if created is None:
-        return before is None and after is None
-    created = created if created.tzinfo is not None else created.replace(tzinfo=UTC)
-    return (before is None or created < before) and (after is None or created >= after)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallMessage:
-    """A message and its place in its conversation."""
-
-    key: str
-    """The id that the observation log uses for it."""
-
-    thread_id: str
-    position: int
-    """Grows along the conversation; numbers may be missing."""
-
-    message: BaseMessage
-    at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecallHit:
-    """A message, or a group of observations, that a search found."""
-
-    thread: RecallThread
-    group_id: str
-    """Empty for a message that no group is known of."""
-    score: float
-    """How well it matches, from 0 to 1."""
-    text: str
-    cursor: str
-    """The id of the message, or of the first one that the group was written from."""
-
-    updated: datetime | None = None
-    """When it was said, or observed."""
-    role: str | None = None
-    """Who said it; `None` for observations, and where that is not known."""
-    kind: Kind = "observations"
-    held: float = 0.0
-    """How much of the query its words are; 0 where none of them has found it."""
+    from langgraph_om.features.meaning import Meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +41,67 @@ class SearchRequest:
     """The one conversation to look in; `None`: wherever may be read."""
     hidden: frozenset[str] = frozenset()
     """Keys of messages of the current thread that are not found: who asks has them before him."""
-    by_words: bool = False
-    """Whether words alone are looked for."""
 
 
-FindGroups = Callable[[str, int], list[RecallHit]]
-"""Searches texts by meaning: a query, and how many to return at most."""
+def read_limits(
+    before: datetime | str | None, after: datetime | str | None, timezone: tzinfo
+) -> tuple[datetime | None, datetime | None]:
+    """Read the limits of a search; `None` and an empty text are none.
 
-MOST_BY_MEANING: Final = 20
-"""How many texts that are near in meaning are looked at, however few hits are asked for."""
+    Raises:
+        ConfigurationError: When one is no time.
+    """
+    return (
+        read_time("before", before, timezone) if before else None,
+        read_time("after", after, timezone) if after else None,
+    )
 
 
-class RecallSource:
-    """What recall reads from."""
+def read_time(option: str, value: datetime | str, timezone: tzinfo) -> datetime:
+    """Read a time or its ISO text, of which a day means its beginning; in UTC.
 
-    find_groups: FindGroups | None
+    Args:
+        timezone: The zone of a time without one.
+
+    Raises:
+        ConfigurationError: When it is neither.
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
+        return aware.astimezone(UTC)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        msg = f"`{option}` is {value!r}; pass a datetime or an ISO 8601 text such as '2026-03-15'"
+        raise ConfigurationError(msg) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What one thread and its user may read."""
+
+    who: Identity
+    """The current thread and its user."""
+    meaning: Meaning | None = None
+    """Searches by meaning, beside the search by words."""
+    store: Any = None
+    """The store it searches."""
 
     @property
-    def current_thread(self) -> str:
-        """The thread that asks."""
-        raise NotImplementedError
+    def reaches_others(self) -> bool:
+        """Whether the user's other threads can be read too."""
+        return False
 
-    def thread(self, thread_id: str) -> RecallThread | None:
-        """Return a thread; None for one that does not exist and for one of another user."""
+    def may_read(self, thread_id: str) -> bool:
+        """Return whether a thread is there and may be read."""
+        return thread_id == self.who.thread_id
+
+    def title(self, thread_id: str) -> str | None:
+        """Return the title of a thread that may be read."""
         raise NotImplementedError
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
-    ) -> tuple[list[RecallThread], bool]:
+    ) -> tuple[list[ArchivedThread], bool]:
         """Return a page of the user's threads, the last updated first, and whether more follow.
 
         Args:
@@ -148,12 +109,11 @@ class RecallSource:
             before: Only threads created before this time.
             after: Only threads created at this time or later.
         """
-        own = self.thread(self.current_thread) or RecallThread(self.current_thread)
-        passes = page == 0 and limit > 0 and is_created_within(own, before, after)
-        return ([own] if passes else []), False
+        del page, limit, before, after
+        return [], False
 
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return the message of this key, visible or not, without a thread from any of them."""
+    def find(self, key: str, thread_id: str = "") -> ArchivedMessage | None:
+        """Return a message, visible or not, of a thread; without one, of this one, else of any."""
         raise NotImplementedError
 
     def messages(
@@ -164,155 +124,138 @@ class RecallSource:
         start: int | None = None,
         stop: int | None = None,
         newest_first: bool = False,
-    ) -> list[RecallMessage]:
+    ) -> list[ArchivedMessage]:
         """Return visible messages, always in the order of the conversation.
 
         Args:
-            start: The first position; None for the beginning.
-            stop: The position to stop before; None for the end.
+            start: The first position; `None` for the beginning.
+            stop: The position to stop before; `None` for the end.
             newest_first: Whether the last ones of the span are returned instead of the first.
         """
         raise NotImplementedError
 
-    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
+    def search_words(self, asked: SearchRequest) -> list[ArchivedHit]:
         """Return messages and observations that hold the words, the best first."""
         raise NotImplementedError
 
-    def is_standing(self, hit: RecallHit) -> bool:
-        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
+    def is_standing(self, hit: ArchivedHit) -> bool:
+        """Return whether observations were not replaced, corrected or forgotten."""
         raise NotImplementedError
 
-    def is_hidden(self, hit: RecallHit, asked: SearchRequest) -> bool:
-        """Return whether a hit is a message that is not to be found."""
-        is_own = hit.kind == "message" and hit.thread.id == self.current_thread
-        return is_own and hit.cursor in asked.hidden
 
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
-        """Return what matches by words, and by meaning where there is such a search."""
-        by_words = self.search_words(asked)
-        if self.find_groups is None or asked.by_words:
-            return by_words
-        most = max(asked.most, MOST_BY_MEANING) + len(asked.hidden)  # hidden ones are among them
-        near = self.find_groups(asked.query, most)
-        by_meaning: list[RecallHit] = []
-        for hit in drop_unlike([hit for hit in near if not self.is_hidden(hit, asked)]):
-            thread = self.thread(hit.thread.id)
-            if thread is None or asked.thread_id not in {None, thread.id}:
-                continue
-            if hit.kind != "message":
-                if self.is_standing(hit) and asked.wanted.passes(hit.updated, None, ()):
-                    by_meaning.append(replace(hit, thread=thread))
-                continue
-            found = self.find(hit.cursor, thread.id)
-            if found is None or not is_said(hit.text, found.message):
-                continue  # it was removed from its conversation, or edited
-            role, tools = role_of(found.message), tools_in(parts_of(found.message), {})
-            if asked.wanted.passes(found.at, role, tools):
-                by_meaning.append(replace(hit, thread=thread, role=role, updated=found.at))
-        return join_hits(by_words, by_meaning)[: asked.most]
+# --- Search --------------------------------------------------------------------------------------
 
+LEAST_LIKENESS: Final = 0.1
+"""Texts less alike, by the cosine of their vectors, are about something else."""
+LIKENESS_SHARE: Final = 0.5
+"""And so are those that are less than so much as alike as the best one: some embeddings find all
+texts alike."""
 
-def to_hit(found: FoundText, thread: RecallThread) -> RecallHit:
-    """Return what was found by words in a thread."""
-    group = "" if found.kind == "message" else found.key
-    place = (thread, group, found.score, found.text, found.cursor, found.at)
-    return RecallHit(*place, role=found.role, kind=found.kind, held=found.held)
-
-
-# --- Hits of two searches -----------------------------------------------------------------------
-
-
-def drop_unlike(hits: Sequence[RecallHit]) -> list[RecallHit]:
-    """Return the hits of a search by meaning that are near enough."""
-    best = max((hit.score for hit in hits), default=0.0)
-    least = max(LEAST_LIKENESS, LIKENESS_SHARE * best)
-    return [hit for hit in hits if hit.score >= least]
-
+MOST_BY_MEANING: Final = 20
+"""How many texts that are near in meaning are looked at, however few hits are asked for."""
 
 _MEANING_WEIGHT: Final = 0.5
 """What the ranking by meaning counts beside that by words; see `FUSION` for what was measured."""
 
 
-def join_hits(by_words: Sequence[RecallHit], by_meaning: Sequence[RecallHit]) -> list[RecallHit]:
+def search(source: Source, asked: SearchRequest) -> list[ArchivedHit]:
+    """Return what matches by words, and by meaning where there is such a search, the best first."""
+    by_words = source.search_words(asked)
+    if source.meaning is None:
+        return by_words
+    most = max(asked.most, MOST_BY_MEANING) + len(asked.hidden)  # hidden ones are among them
+    everywhere = source.reaches_others
+    near = source.meaning.find_near(
+        asked.query, most, source.who, source.store, in_resource=everywhere
+    )
+    alike = drop_unlike([hit for hit in near if not _is_hidden(hit, source, asked)])
+    by_meaning = [now for hit in alike if (now := _look_again(hit, source, asked)) is not None]
+    return join_hits(by_words, by_meaning)[: asked.most]
+
+
+def _is_hidden(hit: ArchivedHit, source: Source, asked: SearchRequest) -> bool:
+    is_own = hit.found.kind == "message" and hit.thread_id == source.who.thread_id
+    return is_own and hit.found.cursor in asked.hidden
+
+
+def _look_again(hit: ArchivedHit, source: Source, asked: SearchRequest) -> ArchivedHit | None:
+    """Return what was found by meaning as it is now; `None` where it is not what is asked for."""
+    found, tools = hit.found, set[str]()
+    if asked.thread_id not in {None, hit.thread_id} or not source.may_read(hit.thread_id):
+        return None
+    if found.kind == "message":
+        kept = source.find(found.cursor, hit.thread_id)
+        if kept is None or found.text not in sanitize(read_said(kept.message)):
+            return None  # it was removed from its conversation, or edited
+        found = replace(found, role=role_of(kept.message), at=kept.at)
+        tools = tools_in(parts_of(kept.message), {})
+    elif not source.is_standing(hit):
+        return None
+    passes = asked.wanted.passes(found.at, found.role, tools)
+    return replace(hit, found=found) if passes else None
+
+
+def read_said(message: BaseMessage) -> str:
+    """Return the texts and tool results of a message, without attachments, reasoning or calls.
+
+    What `recall` has answered is left out, which would be found in the place of what it repeats.
+    """
+    return "\n".join(
+        part_text(part)
+        for part in parts_of(message)
+        if part.kind == "text" or (part.kind in _RESULTS and part.name != RECALL)
+    )
+
+
+_RESULTS: Final = frozenset({"tool-result", "tool-error"})
+
+
+def drop_unlike(hits: Sequence[ArchivedHit]) -> list[ArchivedHit]:
+    """Return the hits of a search by meaning that are near enough."""
+    best = max((hit.found.score for hit in hits), default=0.0)
+    least = max(LEAST_LIKENESS, LIKENESS_SHARE * best)
+    return [hit for hit in hits if hit.found.score >= least]
+
+
+def join_hits(
+    by_words: Sequence[ArchivedHit], by_meaning: Sequence[ArchivedHit]
+) -> list[ArchivedHit]:
     """Join two rankings of the same texts; what both put in front comes first, then mostly words.
 
     A hit of both has the greater score of the two: each says how well it matches, from 0 to 1.
     """
-    known: dict[str, RecallHit] = {}
+    known: dict[str, ArchivedHit] = {}
     for hit in (*by_words, *by_meaning):
-        name = _name(hit)
-        other = known.setdefault(name, hit)
-        if hit.score > other.score:
-            known[name] = replace(other, score=hit.score)
-    rankings = [[_name(hit) for hit in hits] for hits in (by_words, by_meaning)]
-    names = fuse(rankings, [1.0, _MEANING_WEIGHT])
-    return [known[name] for name in names]
+        other = known.setdefault(_name(hit), hit)
+        score = max(hit.found.score, other.found.score)
+        known[_name(hit)] = replace(other, found=replace(other.found, score=score))
+    rankings = [[*map(_name, hits)] for hits in (by_words, by_meaning)]
+    return [known[name] for name in fuse(rankings, [1.0, _MEANING_WEIGHT])]
 
 
-def _name(hit: RecallHit) -> str:
-    return repr((hit.thread.id, hit.kind, hit.group_id if hit.kind != "message" else hit.cursor))
+def _name(hit: ArchivedHit) -> str:
+    return repr((hit.thread_id, hit.found.kind, hit.found.key))
 
 
-# --- What is read, and how much ------------------------------------------------------------------
+# --- A state -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class InSight:
-    """What who asks is shown beside the answer, so that it need not be repeated."""
-
-    groups: frozenset[str] = frozenset()
-    """Ids of the observations."""
-    ids: frozenset[str] = frozenset()
-    """Ids of messages, of which other answers show something."""
-    text: str = ""
-    """What these answers show, without blanks."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallScope:
-    """What recall may read, and how it writes times and thread ids."""
-
-    scope: Scope
-    current_thread: str
-    timezone: tzinfo
-    hidden: frozenset[str] = frozenset()
-    """Keys of messages of the current thread that no search finds: the question that asks."""
-    end: str | None = None
-    """The key of the message at which the current thread ends for a reader; `None`: the last."""
-    in_sight: InSight = field(default_factory=InSight)
-    hides_ids: bool = False
-    """Whether the model is shown hashes in the place of thread ids."""
-
-    def show_id(self, thread_id: str) -> str:
-        """Write a thread id for the model."""
-        return hidden_id(thread_id) if self.hides_ids else thread_id
-
-
-@dataclass(frozen=True)
-class StateSource(RecallSource):
+@dataclass(frozen=True, kw_only=True)
+class StateSource(Source):
     """The messages of one thread's state, and what was observed of them; no other threads."""
 
-    thread_id: str
-    entries: Sequence[tuple[str, BaseMessage, datetime | None]]
-    """The key of each message, the message, and when it was written."""
-
-    title: str | None = None
+    said: Sequence[ArchivedMessage]
+    label: str | None = None
     groups: Sequence[Group] = ()
     """The thread's log, which a search looks in too."""
-    find_groups: FindGroups | None = None
 
-    @property
-    def current_thread(self) -> str:
-        return self.thread_id
+    def title(self, thread_id: str) -> str | None:
+        return self.label if thread_id == self.who.thread_id else None
 
-    def thread(self, thread_id: str) -> RecallThread | None:
-        return self._thread if thread_id == self.thread_id else None
-
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        at = self._places.get(key)
-        if at is None or thread_id not in {None, self.thread_id}:
+    def find(self, key: str, thread_id: str = "") -> ArchivedMessage | None:
+        if thread_id not in {"", self.who.thread_id}:
             return None
-        return self._to_recall_message(at)
+        return next((each for each in self.said if each.key == key), None)
 
     def messages(
         self,
@@ -322,50 +265,44 @@ class StateSource(RecallSource):
         start: int | None = None,
         stop: int | None = None,
         newest_first: bool = False,
-    ) -> list[RecallMessage]:
-        if thread_id != self.thread_id or limit <= 0:
-            return []
-        visible = self._visible
-        first = 0 if start is None else bisect_left(visible, start)
-        last = len(visible) if stop is None else bisect_left(visible, stop)
-        if newest_first:
-            first = max(first, last - limit)
-        return [self._to_recall_message(at) for at in visible[first : min(last, first + limit)]]
+    ) -> list[ArchivedMessage]:
+        span = self.said[slice(start, stop)] if thread_id == self.who.thread_id else ()
+        shown = [each for each in span if each.is_visible]
+        return shown[max(0, len(shown) - limit) :] if newest_first else shown[:limit]
 
-    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        if asked.thread_id not in {None, self.thread_id}:
+    def search_words(self, asked: SearchRequest) -> list[ArchivedHit]:
+        thread_id = self.who.thread_id
+        if asked.thread_id not in {None, thread_id}:
             return []
-        entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
+        entries = [(m.key, m.message, m.at) for m in self.said if m.key not in asked.hidden]
         found = search_texts(asked.query, entries, self.groups, asked.wanted)
-        return [to_hit(each, self._thread) for each in found[: asked.most]]
+        return [ArchivedHit(thread_id, each) for each in found[: asked.most]]
 
-    def is_standing(self, hit: RecallHit) -> bool:
-        return hit.kind == "message" or any(group["id"] == hit.group_id for group in self.groups)
-
-    def _to_recall_message(self, at: int) -> RecallMessage:
-        key, message, written_at = self.entries[at]
-        return RecallMessage(key, self.thread_id, at, message, written_at)
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {key: at for at, (key, _, _) in enumerate(self.entries)}
-
-    @cached_property
-    def _visible(self) -> list[int]:
-        return [at for at, (_, message, _) in enumerate(self.entries) if is_visible(message)]
-
-    @cached_property
-    def _thread(self) -> RecallThread:
-        times = [at for _, _, at in self.entries if at is not None]
-        created, updated = (times[0], times[-1]) if times else (None, None)
-        return RecallThread(self.thread_id, self.title, created, updated)
+    def is_standing(self, hit: ArchivedHit) -> bool:
+        return any(group["id"] == hit.found.key for group in self.groups)
 
 
-class SearchError(ObservationalMemoryError):
-    """A store or its embedding failed in a search."""
-
-
-FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
+def read_state(
+    settings: Settings,
+    who: Identity,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    *,
+    meaning: Meaning | None = None,
+    store: Any = None,
+) -> StateSource:
+    """Return a conversation, and the observations of it in its record, as a source."""
+    keyed = keyed_messages(messages)
+    times = settings.times_of(keyed, record["stamps"])
+    said = [
+        ArchivedMessage(
+            key, who.thread_id, at, message, is_visible(message), is_current=True, at=time
+        )
+        for at, ((key, message), time) in enumerate(zip(keyed, times, strict=True))
+    ]
+    own = [each for each in list_groups(record) if find_thread(each, record) == record["thread_id"]]
+    label = find_label(record)
+    return StateSource(who=who, meaning=meaning, store=store, said=said, label=label, groups=own)
 
 
 def list_groups(record: MemoryRecord) -> list[Group]:
@@ -380,120 +317,72 @@ def find_thread(group: Group, record: MemoryRecord) -> str:
     return (group["thread_id"] if is_shared else None) or record["thread_id"]
 
 
-def list_searched(record: MemoryRecord) -> dict[str, set[str]]:
-    """Return the ids of a record's observations, by the thread that they are about."""
-    found: dict[str, set[str]] = {record["thread_id"]: set()}
-    for group in list_groups(record):
-        found.setdefault(find_thread(group, record), set()).add(group["id"])
-    return found
-
-
-def is_said(text: str, message: BaseMessage) -> bool:
-    """Return whether a text that was indexed is of a message as it is now."""
-    return text in sanitize(read_said(message))
-
-
-def read_said(message: BaseMessage) -> str:
-    """Return the texts and tool results of a message, without attachments, reasoning or calls.
-
-    What `recall` has answered is left out, which would be found in the place of what it repeats.
-    """
-    parts = (part for part in parts_of(message) if part.kind in FOUND_KINDS)
-    is_recall = ((part, part.kind != "text" and part.name == RECALL) for part in parts)
-    return "\n".join(part_text(part) for part, is_its in is_recall if not is_its)
-
-
 # --- The archive ---------------------------------------------------------------------------------
 
-TimesOf = Callable[[Keyed, Mapping[str, str]], list[datetime | None]]
-"""Tells when each message of a stretch was written, given when some of them were first seen."""
-
-NEIGHBOURS = 4
-"""How many messages before and after a page are read along with it."""
-
-MAX_THREADS_PER_READ = 200
-
-MAX_GROUPS_READ = 1_000
-
-MAX_THREADS_READ = 20_000
-"""A hidden id of a thread further back than that is not recognised."""
+MAX_THREADS_PER_READ: Final = 200
+MAX_GROUPS_READ: Final = 1_000
+MAX_THREADS_READ: Final = 20_000
+"""A hidden id of a thread further back than that is not recognized."""
 
 
-@dataclass(frozen=True)
-class ArchiveSource(RecallSource):
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSource(Source):
     """The archived messages that the user of the current thread may see."""
 
     archive: SQLAlchemyArchive
-    who: Identity
-    """The current thread and its user."""
-    scope: Scope
-    """Whether the other threads of the resource can be seen too."""
-    times_of: TimesOf
-    find_groups: FindGroups | None = None
-    stamps: Mapping[str, str] = field(default_factory=dict)
-    """When messages of the current thread were first seen, as its record knows it."""
+    settings: Settings
+    is_shared: bool = True
+    """Whether the other threads of the user can be seen too, where it is known whose this one is.
+    """
     branch: str | None = None
     """The archive's name for the current thread as who asks knows it; `None`: as it went on last.
     """
-    logs: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """By thread id, the ids of the observations that stand in logs, as far as who asks knows them.
-    """
+    logs: dict[str, set[str]] = field(default_factory=dict)
+    """By thread id, the ids of the observations that stand in logs, as far as they are known."""
     knows_all: bool = False
     """Whether no other thread has observations, as the log is a shared one."""
-    _read_logs: dict[str, Collection[str]] = field(init=False, compare=False, default_factory=dict)
-    """By thread id, the ids of observations as the archive was told them last."""
-    _readable: set[str] = field(init=False, compare=False, default_factory=set)
-    """The threads in which a message was found."""
-    _adjacent: dict[tuple[str, int | None, int | None, bool], RecallMessage] = field(
-        init=False, compare=False, default_factory=dict
-    )
-    """Messages that were read along with others, by thread, first position, position to stop
-    before, and whether the last message is asked for."""
-    _looked_up: dict[str, ArchivedThread | None] = field(
-        init=False, compare=False, default_factory=dict
-    )
-    """The threads looked up so far; one answer asks for the same ones again."""
+    _found: dict[str, ArchivedThread | None] = field(init=False, default_factory=dict)
+    """The threads that were looked up for this answer."""
 
     @property
-    def current_thread(self) -> str:
-        return self.who.thread_id
+    def reaches_others(self) -> bool:
+        return self.is_shared and bool(self.who.resource_id)
 
-    def thread(self, thread_id: str) -> RecallThread | None:
+    def may_read(self, thread_id: str) -> bool:
+        return self._find_thread(thread_id) is not None
+
+    def title(self, thread_id: str) -> str | None:
         found = self._find_thread(thread_id)
-        return None if found is None else _to_recall_thread(found)
+        return None if found is None else found.title
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
-    ) -> tuple[list[RecallThread], bool]:
-        if not self._is_shared:
-            return super().threads(page=page, limit=limit, before=before, after=after)
-        found, has_more = self.archive.threads(
-            str(self.who.resource_id),
-            page=page,
-            limit=limit,
-            before=before,
-            after=_step_before(after),
+    ) -> tuple[list[ArchivedThread], bool]:
+        if self.reaches_others:
+            resource = str(self.who.resource_id)
+            return self.archive.threads(
+                resource, page=page, limit=limit, before=before, after=after
+            )
+        own = self._find_thread(self.who.thread_id)
+        is_within = (
+            own is not None
+            and (before is None or own.created < before)
+            and (after is None or own.created >= after)
         )
-        return [_to_recall_thread(thread) for thread in found], has_more
+        return ([own] if own is not None and is_within and page == 0 else []), False
 
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return the message of this key, without a thread from any of the user's.
+    def find(self, key: str, thread_id: str = "") -> ArchivedMessage | None:
+        """Return a message of a thread; without one, of this one, else of any of the user's.
 
         A message that was removed from its conversation, by an edit or a fork, is not shown: it has
-        no neighbours there any more.
+        no neighbors there any more.
         """
-        if not key:
-            return None
-        if thread_id is None and self._is_shared:
+        where, found = thread_id or self.who.thread_id, None
+        if key and self.may_read(where):
+            found = self.archive.find(key, thread_id=where, branch=self._branch_of(where))
+        if found is None and key and not thread_id and self.reaches_others:
             found = self.archive.find(key, resource_id=self.who.resource_id)
-            if found is not None and found.thread_id == self.who.thread_id:
-                found = self._find_in(found.thread_id, key)
-        else:
-            found = self._find_in(self.who.thread_id if thread_id is None else thread_id, key)
-        if found is None:
-            return None
-        self._readable.add(found.thread_id)
-        return self._to_recall_messages([found])[0] if found.is_current else None
+        return self._date([found])[0] if found is not None and found.is_current else None
 
     def messages(
         self,
@@ -503,45 +392,23 @@ class ArchiveSource(RecallSource):
         start: int | None = None,
         stop: int | None = None,
         newest_first: bool = False,
-    ) -> list[RecallMessage]:
-        """Return visible messages of the span, in the order of the conversation.
-
-        Some messages next to the span are read along with it: they tell the times of those that
-        have none, and a page asks for the nearest one next, to know whether more follow.
-        """
-        if limit <= 0 or (stop is not None and stop <= 0) or not self._may_read(thread_id):
+    ) -> list[ArchivedMessage]:
+        if limit <= 0 or (stop is not None and stop <= 0) or not self.may_read(thread_id):
             return []
-        adjacent = self._adjacent.get((thread_id, start, stop, newest_first))
-        if limit == 1 and adjacent is not None:
-            return [adjacent]
-        first, last, count = start, stop, limit + NEIGHBOURS
-        if start and stop is None and not newest_first:
-            first, count = max(0, start - NEIGHBOURS), count + NEIGHBOURS
-        elif start is None and stop is not None and newest_first:
-            last, count = stop + NEIGHBOURS, count + NEIGHBOURS
         found = self.archive.messages(
             thread_id,
-            start=first,
-            stop=last,
-            limit=count,
+            start=start,
+            stop=stop,
+            limit=limit,
             newest_first=newest_first,
-            branch=self._find_branch(thread_id),
+            branch=self._branch_of(thread_id),
         )
-        timed = self._to_recall_messages(found)
-        before = [message for message in timed if start is not None and message.position < start]
-        after = [message for message in timed if stop is not None and message.position >= stop]
-        if before:
-            self._adjacent[thread_id, None, start, True] = before[-1]
-        if after:
-            self._adjacent[thread_id, stop, None, False] = after[0]
-        inside = timed[len(before) : len(timed) - len(after)]
-        return inside[-limit:] if newest_first else inside[:limit]
+        return self._date(found)
 
-    def search_words(self, asked: SearchRequest) -> list[RecallHit]:
-        thread_id = asked.thread_id
-        if thread_id is None and not self._is_shared:
-            thread_id = self.who.thread_id
-        if thread_id is not None and not self._may_read(thread_id):
+    def search_words(self, asked: SearchRequest) -> list[ArchivedHit]:
+        own = self.who.thread_id
+        thread_id = asked.thread_id or (None if self.reaches_others else own)
+        if thread_id is not None and not self.may_read(thread_id):
             return []
         found = self.archive.search(
             asked.query,
@@ -550,122 +417,90 @@ class ArchiveSource(RecallSource):
             # A thread may be read that was stored before its resource was known.
             resource_id=self.who.resource_id if thread_id is None else None,
             limit=asked.most + len(asked.hidden),
-            branches={} if self.branch is None else {self.who.thread_id: self.branch},
+            branches={} if self.branch is None else {own: self.branch},
             groups=self.logs,
         )
-        threads = {key: self.thread(key) for key in {hit.thread_id for hit in found}}
-        hits = [
-            to_hit(hit.found, thread)
+        return [
+            hit
             for hit in found
-            if (thread := threads[hit.thread_id]) is not None
-        ]
-        shown = [hit for hit in hits if not self.is_hidden(hit, asked)]
-        standing = [hit for hit in shown if self.is_standing(hit)]
-        return standing[: asked.most]
+            if self.may_read(hit.thread_id)
+            and not _is_hidden(hit, self, asked)
+            and (not self.knows_all or hit.found.kind == "message" or self.is_standing(hit))
+        ][: asked.most]
 
-    def is_standing(self, hit: RecallHit) -> bool:
-        if hit.kind == "message":
-            return True
-        log = self.logs.get(hit.thread.id)
+    def is_standing(self, hit: ArchivedHit) -> bool:
+        log, thread_id = self.logs.get(hit.thread_id), hit.thread_id
         if log is None and not self.knows_all:
-            log = self._read_log(hit.thread.id)
-        return log is not None and hit.group_id in log
-
-    def _read_log(self, thread_id: str) -> Collection[str]:
-        if thread_id not in self._read_logs:
             found = self.archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=True)
-            self._read_logs[thread_id] = {group["id"] for group in found}
-        return self._read_logs[thread_id]
+            log = self.logs[thread_id] = {group["id"] for group in found}
+        return log is not None and hit.found.key in log
 
-    @property
-    def _is_shared(self) -> bool:
-        return self.scope == "resource" and bool(self.who.resource_id)
-
-    def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
-        """Return a message of a thread that may be read, on any branch."""
-        resource, branch = self.who.resource_id, self._find_branch(thread_id)
-        if not self._is_in_reach(thread_id):
-            return None
-        if resource is not None and thread_id not in self._looked_up:
-            # One query is enough where the thread is the user's, as it nearly always is.
-            found = self.archive.find(key, thread_id=thread_id, resource_id=resource, branch=branch)
-            own = None if found is not None else self._find_thread(thread_id)
-            if own is None or own.resource_id == resource:
-                return found
-        if not self._may_read(thread_id):
-            return None
-        return self.archive.find(key, thread_id=thread_id, branch=branch)
-
-    def _find_branch(self, thread_id: str) -> str | None:
+    def _branch_of(self, thread_id: str) -> str | None:
         return self.branch if thread_id == self.who.thread_id else None
 
-    def _may_read(self, thread_id: str) -> bool:
-        """Return whether the messages of a thread may be read; one that does not exist has none."""
-        if thread_id in self._readable:
-            return True
-        if self.who.resource_id is None:
-            return self._is_in_reach(thread_id)
-        return self._find_thread(thread_id) is not None
-
-    def _is_in_reach(self, thread_id: str) -> bool:
-        """Return whether a thread is the current one, or others may be read too."""
-        return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
-
     def _find_thread(self, thread_id: str) -> ArchivedThread | None:
-        is_current = thread_id == self.who.thread_id
-        if not self._is_in_reach(thread_id):
+        is_own = thread_id == self.who.thread_id
+        if not thread_id or not (is_own or self.reaches_others):
             return None
-        if thread_id in self._looked_up:
-            return self._looked_up[thread_id]
-        found = self.archive.thread(thread_id)
-        if found is not None and not self._may_see(found, is_current=is_current):
-            found = None
-        self._looked_up[thread_id] = found
-        return found
+        if thread_id not in self._found:
+            found = self.archive.thread(thread_id)
+            owners = set() if found is None else {found.resource_id, self.who.resource_id}
+            # A thread may be stored before its owner is known, and some of its runs may have none.
+            is_theirs = len(owners) == 1 or (is_own and None in owners)
+            self._found[thread_id] = found if is_theirs else None
+        return self._found[thread_id]
 
-    def _may_see(self, thread: ArchivedThread, *, is_current: bool) -> bool:
-        if thread.resource_id == self.who.resource_id:
-            return True
-        # A thread may be stored before its resource is known, and some of its runs may have none.
-        return is_current and None in {thread.resource_id, self.who.resource_id}
-
-    def _to_recall_messages(self, found: Sequence[ArchivedMessage]) -> list[RecallMessage]:
+    def _date(self, found: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
         """Return messages of one thread that follow each other, with their times."""
         seen = {message.key: message.at.isoformat() for message in found if message.at is not None}
-        if found and found[0].thread_id == self.who.thread_id:
-            seen = {**self.stamps, **seen}
-        times = self.times_of([(message.key, message.message) for message in found], seen)
-        return [
-            RecallMessage(message.key, message.thread_id, message.position, message.message, at)
-            for message, at in zip(found, times, strict=True)
-        ]
+        times = self.settings.times_of([(each.key, each.message) for each in found], seen)
+        return [replace(each, at=at) for each, at in zip(found, times, strict=True)]
 
 
-def read_hidden_id(written: str, source: RecallSource, current: str) -> str | None:
+def read_archive(
+    settings: Settings,
+    archive: SQLAlchemyArchive,
+    who: Identity,
+    record: MemoryRecord | None,
+    *,
+    is_shared: bool,
+    meaning: Meaning | None = None,
+    store: Any = None,
+) -> ArchiveSource:
+    """Return an archive as a source.
+
+    Args:
+        record: What is known of the thread or, where threads share a log, of that; `None`: nothing.
+    """
+    logs: dict[str, set[str]] = {}
+    if record is not None:
+        logs[record["thread_id"]] = set()
+        for group in list_groups(record):
+            logs.setdefault(find_thread(group, record), set()).add(group["id"])
+    return ArchiveSource(
+        who=who,
+        meaning=meaning,
+        store=store,
+        archive=archive,
+        settings=settings,
+        is_shared=is_shared,
+        branch=None if record is None else record.get("branch"),
+        logs=logs,
+        knows_all=record is not None and record["scope"] == "resource",
+    )
+
+
+def read_hidden_id(written: str, source: Source) -> str | None:
     """Return the thread id that a model means, which it may have been shown hidden or as it is."""
+    current = source.who.thread_id
     if written in {current, hidden_id(current)}:
         return current
-    if not written.startswith("thread-") or source.thread(written) is not None:
+    if not written.startswith("thread-") or source.may_read(written):
         return written
-    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
-        found, has_more = source.threads(
-            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
-        )
-        for thread in found:
-            if hidden_id(thread.id) == written:
-                return thread.id
-        if not has_more:
-            break
+    size = MAX_THREADS_PER_READ
+    for page in range(MAX_THREADS_READ // size):
+        found, has_more = source.threads(page=page, limit=size, before=None, after=None)
+        named = next((each.id for each in found if hidden_id(each.id) == written), None)
+        if named is not None or not has_more:
+            return named
     return None
-
-
-def _to_recall_thread(thread: ArchivedThread) -> RecallThread:
-    return RecallThread(thread.id, thread.title, thread.created, thread.updated)
-
-
-def _step_before(moment: datetime | None) -> datetime | None:
-    """Turn "at this time or later" into the archive's "after this time"."""
-    step = timedelta(microseconds=1)
-    if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
-        return None
-    return moment - step

@@ -42,7 +42,7 @@ from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import Sampling
 from langgraph_om.runtime.acting import Update
-from langgraph_om.searching import Lookup, build_request
+from langgraph_om.searching import build_request, search_archive
 
 
 def build_memory(args: Namespace, **options: Any) -> ObservationalMemory:
@@ -231,14 +231,19 @@ def _search_archive(
     source: ArchiveSource, args: Namespace, memory: ObservationalMemory
 ) -> list[dict[str, Any]]:
     """Search all that an archive has of a thread or a resource, as `memory.search` does."""
-    lookup = Lookup(runner_of(memory).settings, source.archive)
     if args.thread is None and source.resource is None:
         msg = (
             "an archive is searched by thread or by resource; add `--thread ID` or `--resource ID`"
         )
         raise SourceError(msg)
     asked = build_request(args.words, args.limit + 1, UTC)
-    found = lookup.search_archive(asked, args.thread, source.resource)
+    found = search_archive(
+        runner_of(memory).settings,
+        source.archive,
+        asked,
+        args.thread,
+        resource_id=source.resource,
+    )
     logged: list[dict[str, Any]] = []
     resource = source.resource
     if args.thread is None and resource and source.archive.load_record(resource)[0] is not None:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.archive import ArchivedHit, ArchivedMessage
 from langgraph_om.core.config.options import InjectConfig
 from langgraph_om.core.config.settings import Identity, Parts, Settings
 from langgraph_om.core.content.message_keys import content_digest, key_of
@@ -32,7 +34,7 @@ from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import Recall
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.reading import RecallHit, RecallMessage, RecallSource, SearchRequest
+from langgraph_om.reading import SearchRequest, Source, search
 from langgraph_om.runtime.tools import find_store
 
 TAG: Final = "recalled-messages"
@@ -52,7 +54,7 @@ SHORT_CHARACTERS: Final = 240
 class EarlierMessage:
     """A message of any thread, as it is shown."""
 
-    message: RecallMessage
+    message: ArchivedMessage
     title: str | None
     """Of its thread."""
     text: str
@@ -151,54 +153,51 @@ class Finder:
         hidden: Collection[str],
     ) -> list[EarlierMessage]:
         """Return the hits, the best first, then the messages around them, the nearest first."""
-        store = find_store() if self.recalling.near is not None else None
-        source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
+        store = None if self.recalling.near is None else find_store()
+        near = None if store is None else self.recalling.near
+        source = self.recalling.read(who, record, messages, near, store)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
         excerpts = {} if self.sharing is None else self.sharing.excerpts(record)
-        hits = [*self._select(source.search(asked), source, excerpts)]
-        found = [_describe(message, hit, round(hit.score, 4)) for hit, message in hits]
-        seen = {(message.thread_id, message.key) for _, message in hits}
+        found = [*islice(self._select(search(source, asked), source, excerpts), self.config.top_k)]
+        seen = {(each.message.thread_id, each.message.key) for each in found}
         seen |= {(who.thread_id, key) for key in hidden}
-        near: list[tuple[int, EarlierMessage]] = []
-        for hit, message in hits:
-            for distance, each in self._list_neighbours(source, message):
+        around: list[tuple[int, EarlierMessage]] = []
+        for hit in found:
+            for distance, each in self._list_neighbors(source, hit.message):
                 name = (each.thread_id, each.key)
                 if name not in seen and _has_news(each, excerpts):
                     seen.add(name)
-                    near.append((distance, _describe(each, hit, None)))
-        return [*found, *(each for _, each in sorted(near, key=lambda pair: pair[0]))]
+                    text = read_text(each.message)
+                    around.append((distance, EarlierMessage(each, hit.title, text)))
+        return [*found, *(each for _, each in sorted(around, key=lambda pair: pair[0]))]
 
     def _select(
-        self, hits: Sequence[RecallHit], source: RecallSource, excerpts: Mapping[str, str]
-    ) -> Iterator[tuple[RecallHit, RecallMessage]]:
-        """Yield the hits that are messages and match well enough, with these."""
-        least, count = self.config.min_score, 0
+        self, hits: Sequence[ArchivedHit], source: Source, excerpts: Mapping[str, str]
+    ) -> Iterator[EarlierMessage]:
+        """Yield the hits that are messages and match well enough."""
+        least = self.config.min_score or 0.0
         for hit in hits:
-            if hit.kind != "message" or (least is not None and hit.score < least):
-                continue
-            message = source.find(hit.cursor, hit.thread.id)
-            if message is not None and _has_news(message, excerpts):
-                yield hit, message
-                count += 1
-            if count == self.config.top_k:
-                return
+            if hit.found.kind == "message" and hit.found.score >= least:
+                message = source.find(hit.found.cursor, hit.thread_id)
+                if message is not None and _has_news(message, excerpts):
+                    title, text = source.title(hit.thread_id), read_text(message.message)
+                    yield EarlierMessage(message, title, text, round(hit.found.score, 4))
 
-    def _list_neighbours(
-        self, source: RecallSource, message: RecallMessage
-    ) -> Iterator[tuple[int, RecallMessage]]:
+    def _list_neighbors(
+        self, source: Source, message: ArchivedMessage
+    ) -> Iterator[tuple[int, ArchivedMessage]]:
         """Yield the messages around one, with how far from it they are."""
         reach, thread, at = self.config.message_range, message.thread_id, message.position
         sides = {"before": reach, "after": reach} if isinstance(reach, int) else reach
-        if most := sides.get("before", 0):
-            before = source.messages(thread, stop=at, limit=most, newest_first=True)
-            yield from enumerate(reversed(before), start=1)
-        if most := sides.get("after", 0):
-            after = source.messages(thread, start=at + 1, limit=most)
-            yield from enumerate(after, start=1)
+        most = sides.get("before", 0)
+        before = source.messages(thread, stop=at, limit=most, newest_first=True)
+        yield from enumerate(reversed(before), start=1)
+        after = source.messages(thread, start=at + 1, limit=sides.get("after", 0))
+        yield from enumerate(after, start=1)
 
 
-def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
+def _has_news(message: ArchivedMessage, excerpts: Mapping[str, str]) -> bool:
     """Return whether a message has a text, which no excerpt of its thread shows already.
 
     Args:
@@ -207,10 +206,6 @@ def _has_news(message: RecallMessage, excerpts: Mapping[str, str]) -> bool:
     text = sanitize(read_text(message.message)).strip()
     head = escape(text.partition("\n")[0][:HEAD_CHARACTERS])
     return bool(text) and head not in excerpts.get(message.thread_id, "")
-
-
-def _describe(message: RecallMessage, hit: RecallHit, score: float | None) -> EarlierMessage:
-    return EarlierMessage(message, hit.thread.title, read_text(message.message), score)
 
 
 class Injecting:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
-from langgraph_om.archive import StoreUse
+from langgraph_om.archive import ArchivedHit, StoreUse
 from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
@@ -34,18 +34,11 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted
-from langgraph_om.core.search import Kind
+from langgraph_om.core.search import FoundText, Kind
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.reading import (
-    RecallHit,
-    RecallThread,
-    SearchError,
-    find_thread,
-    list_groups,
-    read_said,
-)
+from langgraph_om.reading import find_thread, list_groups, read_said
 from langgraph_om.runtime.tools import find_store
 
 if TYPE_CHECKING:
@@ -188,18 +181,16 @@ def _split_pieces(
 # --- What is found -------------------------------------------------------------------------------
 
 
-def build_hit(value: dict[str, Any], score: float, kind: Kind) -> RecallHit | None:
+def read_hit(item: SearchItem) -> ArchivedHit | None:
     """Return the hit of an item; `None` when the item is not one of ours."""
+    value = item.value
+    kind: Kind = "message" if item.namespace[-1] == "messages" else "observations"
     try:
-        return RecallHit(
-            thread=RecallThread(value["thread_id"]),
-            group_id=value["group_id"],
-            score=float(score),
-            text=value["text"],
-            cursor=value["cursor"],
-            updated=datetime.fromisoformat(value["updated"]) if value["updated"] else None,
-            kind=kind,
-        )
+        at = datetime.fromisoformat(value["updated"]) if value["updated"] else None
+        key, cursor = value["group_id"] or value["cursor"], value["cursor"]
+        score = float(item.score or 0)
+        found = FoundText(kind, key, cursor, value["text"], score, at, role=None, held=0.0)
+        return ArchivedHit(value["thread_id"], found)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -430,47 +421,37 @@ class Meaning:
     # --- Reading ---------------------------------------------------------------------------------
 
     def find_near(
-        self,
-        query: str,
-        limit: int,
-        who: Identity,
-        store: BaseStore | None,
-        *,
-        in_resource: bool,
-        finds_messages: bool = False,
-    ) -> list[RecallHit]:
+        self, query: str, limit: int, who: Identity, store: BaseStore | None, *, in_resource: bool
+    ) -> list[ArchivedHit]:
         """Return the best match of each text nearest in meaning, the best first.
+
+        A search that fails is logged, and finds nothing: words are found all the same.
 
         Args:
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.
-            finds_messages: Whether observations are left out.
 
         Raises:
             ConfigurationError: When there is nothing that can be searched.
-            SearchError: When the search fails.
         """
         store, place = check_store(store), build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
-        best: dict[tuple[str, Kind, str], RecallHit] = {}
         try:
             with self._store_lock:
                 found = store.search(prefix, query=query, limit=wanted)
-        except Exception as error:
-            msg = f"the search failed: {type(error).__name__}: {error}"
-            raise SearchError(msg) from error
+        except Exception as error:  # noqa: BLE001  a store or an embedding of any kind
+            named = (who.thread_id, type(error).__name__, error)
+            logger.warning("thread %r: the search by meaning failed: %s: %s", *named)
+            return []
+        best: dict[tuple[str, str, str], ArchivedHit] = {}
         for item in found:
-            if item.namespace[: len(prefix)] != prefix or item.score is None:
-                continue
-            kind: Kind = "message" if item.namespace[-1] == "messages" else "observations"
-            hit = build_hit(item.value, item.score, kind)
-            if hit is None or (finds_messages and kind != "message"):
-                continue
-            key = (hit.thread.id, kind, hit.cursor if kind == "message" else hit.group_id)
-            if key not in best or hit.score > best[key].score:
-                best[key] = hit
-        return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
+            hit = read_hit(item) if item.namespace[: len(prefix)] == prefix else None
+            if hit is not None:
+                key = (hit.thread_id, hit.found.kind, hit.found.key)
+                if key not in best or hit.found.score > best[key].found.score:
+                    best[key] = hit
+        return sorted(best.values(), key=lambda hit: -hit.found.score)[:limit]
 
     # --- Deletion --------------------------------------------------------------------------------
 

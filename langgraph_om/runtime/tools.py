@@ -41,14 +41,15 @@ class MemoryTool(StructuredTool):
 
         Raises:
             ConfigurationError: When no graph calls the tool.
+            ValidationError: When the arguments are none of its schema.
         """
-        parsed = super()._parse_input(tool_input, tool_call_id)
-        given = parsed if isinstance(parsed, dict) else {}
+        given = tool_input if isinstance(tool_input, dict) else {}
         runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
         if runtime is None:
             msg = f"the tool `{self.name}` was called outside of a graph{self.outside}"
             raise ConfigurationError(msg)
         arguments = {name: value for name, value in given.items() if value is not runtime}
+        super()._parse_input(arguments, tool_call_id)
         # In one argument, because a model may write names that a call takes for its own.
         return {"runtime": runtime, "arguments": arguments}
 

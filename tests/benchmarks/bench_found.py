@@ -23,14 +23,13 @@ from zlib import crc32
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.search import split_words
-from langgraph_om.reading import RecallHit, RecallThread, drop_unlike, join_hits, to_hit
+from langgraph_om.archive import ArchivedHit, SQLAlchemyArchive
+from langgraph_om.core.search import FoundText, split_words
+from langgraph_om.reading import drop_unlike, join_hits
 
 FIRST = 8
 DIMENSIONS = 512
 NEAR = 20
-THREAD = RecallThread("t")
 
 
 Embed = Callable[[str], dict[int, float]]
@@ -83,19 +82,22 @@ def _rank(
     asked: dict[int, float],
     vectors: dict[str, dict[int, float]],
 ) -> tuple[list[str], ...]:
-    by_words = [
-        to_hit(hit.found, THREAD) for hit in archive.search(question, thread_id="t", limit=NEAR)
-    ]
+    by_words = archive.search(question, thread_id="t", limit=NEAR)
     likeness = {
         key: sum(weight * vector.get(place, 0.0) for place, weight in asked.items())
         for key, vector in vectors.items()
     }
     nearest = sorted(likeness, key=lambda key: -likeness[key])[:NEAR]
     by_meaning = drop_unlike(
-        [RecallHit(THREAD, "", likeness[key], "", key, kind="message") for key in nearest]
+        [
+            ArchivedHit("t", FoundText("message", key, key, "", likeness[key], None, None))
+            for key in nearest
+        ]
     )
     both = join_hits(by_words, by_meaning)
-    return tuple([hit.cursor for hit in hits[:FIRST]] for hits in (by_words, by_meaning, both))
+    return tuple(
+        [hit.found.cursor for hit in hits[:FIRST]] for hits in (by_words, by_meaning, both)
+    )
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ from langgraph_om.core.record.record import collect_ranges
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from langgraph_om.core.wire import Group
-from langgraph_om.features.recall.answer import recall
-from langgraph_om.reading import RecallScope, StateSource
+from langgraph_om.features.recall.answer import Asker, recall
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.floods import ANSWER_FLOODS, FLOODS, flood
 from support.growth import check_growth, seconds
+from support.recall_talk import read_talk
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -37,17 +37,15 @@ Work = Callable[[], object]
 def test_a_long_result_is_recalled() -> None:
     def prepare(lines: int) -> Work:
         text = "".join(f"line {number} of the log\n" for number in range(lines))
-        source = StateSource("t1", [("m0", ToolMessage(text, tool_call_id="c"), None)])
-        scope = RecallScope("thread", "t1", timezone=UTC)
+        source = read_talk([("m0", ToolMessage(text, tool_call_id="c"), None)])
+        asker = Asker(source=source, counter=EstimatingCounter())
         places = (0, len(text) // 2, len(text) - 100)
 
         def work() -> None:
-            recall({}, source, scope, EstimatingCounter())
+            recall({}, asker)
             for place in places:
                 asked = {"cursor": "m0", "part_index": 0, "char_offset": place}
-                assert text.startswith(
-                    recall(asked, source, scope, EstimatingCounter())["text"], place
-                )
+                assert text.startswith(recall(asked, asker)["text"], place)
 
         return work
 

@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.archive import ArchivedHit, SQLAlchemyArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.recall.answer import recall
-from langgraph_om.features.recall.arguments import RECALL_ARGUMENTS
+from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.features.recall.arguments import UserArguments
 from langgraph_om.memory import runner_of
-from langgraph_om.reading import RecallHit, RecallScope, RecallThread, SearchRequest, StateSource
+from langgraph_om.reading import SearchRequest, StateSource
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.counters import COUNTERS
 from support.examples import examples
 from support.material import CONTROL, deep, ids, long_texts, tags_in, texts
+from support.recall_talk import hit_of, read_talk
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 BUDGET = 2000
@@ -44,8 +45,7 @@ likely = st.sampled_from(
         *("2026-03-15", "0001-01-01", "9999-12-31T23:59:59.999999-23:59", "2026-W11-7", "\ud800"),
         *(
             10**400,
-            10**5000,
-            -(10**5000),
+            -(10**400),
             1e308,
             float("nan"),
             float("inf"),
@@ -60,7 +60,7 @@ likely = st.sampled_from(
     ]
 )
 arguments = st.dictionaries(
-    st.sampled_from([*RECALL_ARGUMENTS]) | ids, likely | ids | junk, max_size=5
+    st.sampled_from([*UserArguments.model_fields]) | ids, likely | ids | junk, max_size=5
 )
 """Anything a model may write, and much that none would."""
 
@@ -85,13 +85,26 @@ messages = st.one_of(
 class Searched(StateSource):
     """The messages of a thread, all of which any search finds."""
 
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
+    def search_words(self, asked: SearchRequest) -> list[ArchivedHit]:
         """Find all messages."""
-        thread = RecallThread(self.thread_id, self.title)
         return [
-            RecallHit(thread, key, 0.5, str(message.content), key)
-            for key, message, _ in self.entries
+            hit_of(self.who.thread_id, m.key, 0.5, str(m.message.content), m.key, role="user")
+            for m in self.said
         ]
+
+
+def searched(thread: str, entries: list[Any], title: str) -> Searched:
+    talk = read_talk(entries, thread, title)
+    return Searched(who=talk.who, said=talk.said, label=title)
+
+
+def answer(
+    source: StateSource, asked: Any, counter: TokenCounter, *, reaches_others: bool = True
+) -> dict[str, Any]:
+    """What a call is answered, checked."""
+    given = recall(asked, Asker(source=source, counter=counter, reaches_others=reaches_others))
+    check(given, counter)
+    return given
 
 
 def check(answer: dict[str, Any], counter: TokenCounter) -> None:
@@ -128,8 +141,7 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
         ("m0", HumanMessage("first"), None),
         *((key, message, NOON) for key, message in said),
     ]
-    source = Searched(thread, entries, title)
-    scope = RecallScope(reach, thread, timezone=UTC)
+    source = searched(thread, entries, title)
     keys = [key for key, _, _ in entries]
     for asked in (
         written,
@@ -140,12 +152,12 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
         *({"cursor": key, "detail": "high"} for key in keys),
         *({"cursor": key, "part_index": 0} for key in keys),
     ):
-        check(recall(asked, source, scope, counter), counter)
+        answer(source, asked, counter, reaches_others=reach == "resource")
 
 
 ODD_VALUES: dict[str, Any] = {
-    "huge": 10**5000,
-    "very low": -(10**5000),
+    "huge": 10**400,
+    "very low": -(10**400),
     "deep": deep(10_000),
     "no number": float("nan"),
     "infinite": float("inf"),
@@ -154,15 +166,14 @@ ODD_VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", RECALL_ARGUMENTS)
+@pytest.mark.parametrize("name", UserArguments.model_fields)
 @pytest.mark.parametrize("kind", ODD_VALUES)
 def test_no_value_of_an_argument_raises(name: str, kind: str) -> None:
     value = ODD_VALUES[kind]
-    source = StateSource("t", [("m0", HumanMessage("first"), NOON)])
-    scope = RecallScope("resource", "t", timezone=UTC)
+    source = read_talk([("m0", HumanMessage("first"), NOON)])
     asked = {name: value}
     for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "part_index": 0}):
-        check(recall({**more, **asked}, source, scope, COUNTERS[0]), COUNTERS[0])
+        answer(source, {**more, **asked}, COUNTERS[0])
 
 
 # --- Who may see what ----------------------------------------------------------------------------
@@ -177,7 +188,7 @@ THREADS = ("t-ana", "t-ana-2")
 
 def answer_call(memory: ObservationalMemory, state: Any, written: Any, *, config: Any) -> Any:
     """Answer what a model wrote, names of any kind."""
-    recall = runner_of(memory).settings.parts.recall
+    recall: Any = runner_of(memory).settings.parts.recall
     return recall.answer_call(state, written, config=config)
 
 
@@ -233,8 +244,6 @@ names = st.sampled_from(
         optional={
             "mode": st.sampled_from(["messages", "threads", "search"]),
             "query": st.sampled_from(QUERIES) | names | texts,
-            "role": names,
-            "tool_name": names,
             "cursor": names | ids,
             "thread_id": names | ids,
             "page": st.integers(-3, 3),
@@ -262,12 +271,10 @@ def test_nobody_reads_the_threads_of_somebody_else(
     config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
     state = {"messages": []}
     answer = answer_call(memory, state, written, config=config)
-    text = json.dumps(answer)
-    assert HIDDEN not in (text.replace(HIDDEN, "") if "error" in answer else text)
-    unknown = {key: _unknown(value) for key, value in written.items()}
-    guessed = answer_call(memory, state, unknown, config=config)
-    if set(written) <= {"cursor", "thread_id"} and _is_secret(written):
-        assert _without_values(answer, written) == _without_values(guessed, written)
+    assert HIDDEN not in json.dumps(answer)
+    guessed = {key: _unknown(value) for key, value in written.items()}
+    if set(written) <= {"cursor", "thread_id"} and written != guessed:
+        assert answer == answer_call(memory, state, guessed, config=config)
 
 
 @pytest.fixture(scope="module", params=["thread", "resource"])
@@ -334,20 +341,9 @@ def test_what_was_found_goes_when_the_conversation_is_somebody_elses() -> None:
         assert HIDDEN not in json.dumps(copied.record)
 
 
-def _is_secret(written: dict[str, Any]) -> bool:
-    return any(value in {*HIDDEN_NAMES, "s0", "s9", "shared"} for value in written.values())
-
-
 def _unknown(value: object) -> object:
     """A name of the same length that nobody has."""
     return "q" * len(value) if value in {*HIDDEN_NAMES, "s0", "s9", "shared"} else value
-
-
-def _without_values(answer: dict[str, Any], written: dict[str, Any]) -> str:
-    text = json.dumps(answer)
-    for value in written.values():
-        text = text.replace(str(value), "?").replace(str(_unknown(value)), "?")
-    return text
 
 
 def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemyArchive) -> None:
@@ -375,10 +371,10 @@ def test_long_names_and_ids_keep_to_the_budget(unit: str, counter: TokenCounter)
         AIMessage("", tool_calls=[{"name": name, "args": {"x": "y" * 9000}, "id": name}] * 2),
         ToolMessage("r" * 9000, name=name, tool_call_id=name),
     ]
-    source = Searched(name, [(f"{at}{name}", each, NOON) for at, each in enumerate(said * 3)], name)
-    scope = RecallScope("resource", name, timezone=UTC)
-    for key, _, _ in source.entries[3:6]:
+    entries = [(f"{at}{name}", each, NOON) for at, each in enumerate(said * 3)]
+    source = searched(name, entries, name)
+    for key, _, _ in entries[3:6]:
         for more in ({"detail": "high"}, {"detail": "high", "page": -1}, {"part_index": 0}, {}):
-            check(recall({"cursor": key, **more}, source, scope, counter), counter)
+            answer(source, {"cursor": key, **more}, counter)
     for asked in ({"page": -1}, {"mode": "threads"}, {"mode": "search", "query": "x"}):
-        check(recall(asked, source, scope, counter), counter)
+        answer(source, asked, counter)

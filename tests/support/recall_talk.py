@@ -11,16 +11,13 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langgraph_om.archive import ArchivedHit, ArchivedMessage, ArchivedThread
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.parts import is_visible
+from langgraph_om.core.search import FoundText
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.recall.answer import recall
-from langgraph_om.reading import (
-    RecallHit,
-    RecallMessage,
-    RecallScope,
-    RecallThread,
-    SearchRequest,
-    StateSource,
-)
+from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.reading import SearchRequest, Source, StateSource
 from support.counters import COUNTER
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
@@ -38,49 +35,84 @@ def entries_of(messages: Sequence[BaseMessage], start: int = 0) -> list[Entry]:
     ]
 
 
-class Shelf:
+def read_talk(
+    messages: Sequence[Entry | BaseMessage],
+    thread: str = "t1",
+    title: str | None = None,
+    **more: Any,
+) -> StateSource:
+    """A thread with these messages: entries, or messages that are `m0` and so on."""
+    entries = [each for each in messages if isinstance(each, tuple)] or entries_of(messages)
+    said = [
+        ArchivedMessage(key, thread, at, message, is_visible(message), is_current=True, at=time)
+        for at, (key, message, time) in enumerate(entries)
+    ]
+    return StateSource(who=Identity(thread), said=said, label=title, **more)
+
+
+def hit_of(  # noqa: PLR0917 as a row of a table
+    thread: str, key: str, score: float, text: str, cursor: str, at: Any = None, role: Any = None
+) -> ArchivedHit:
+    """What a search finds: observations, or a message where somebody said it."""
+    kind: Any = "observations" if role is None else "message"
+    return ArchivedHit(thread, FoundText(kind, key, cursor, text, score, at, role, held=0.0))
+
+
+class Shelf(Source):
     """Several threads of one user, and a fixed answer to any search."""
 
-    def __init__(self, *threads: StateSource, hits: Sequence[RecallHit] = ()) -> None:
-        self.own = {thread.thread_id: thread for thread in threads}
-        self.hits = list(hits)
+    def __init__(self, *threads: StateSource, hits: Sequence[ArchivedHit] = ()) -> None:
+        super().__init__(who=threads[0].who)
+        object.__setattr__(self, "own", {thread.who.thread_id: thread for thread in threads})
+        object.__setattr__(self, "hits", list(hits))
 
-    def thread(self, thread_id: str) -> RecallThread | None:
-        return self.own[thread_id].thread(thread_id) if thread_id in self.own else None
+    own: dict[str, StateSource]
+    hits: list[ArchivedHit]
+
+    def may_read(self, thread_id: str) -> bool:
+        return thread_id in self.own
+
+    def title(self, thread_id: str) -> str | None:
+        return self.own[thread_id].label if thread_id in self.own else None
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
-    ) -> tuple[list[RecallThread], bool]:
-        found = [
-            thread
-            for own in self.own.values()
-            for thread in own.threads(page=0, limit=1, before=before, after=after)[0]
-        ]
+    ) -> tuple[list[ArchivedThread], bool]:
+        found = []
+        for key, own in self.own.items():
+            times = [each.at or NOON for each in own.said]
+            thread = ArchivedThread(key, None, own.label, times[0], times[-1])
+            if (not before or thread.created < before) and (not after or thread.created >= after):
+                found.append(thread)
         return found[page * limit :][:limit], len(found) > (page + 1) * limit
 
-    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        found = (own.find(key, thread_id) for own in self.own.values())
-        return next((message for message in found if message), None)
+    def find(self, key: str, thread_id: str = "") -> ArchivedMessage | None:
+        asked = [self.own[thread_id]] if thread_id else self.own.values()
+        return next((found for own in asked if (found := own.find(key))), None)
 
-    def messages(self, thread_id: str, **span: Any) -> list[RecallMessage]:
+    def messages(self, thread_id: str, **span: Any) -> list[ArchivedMessage]:
         return self.own[thread_id].messages(thread_id, **span) if thread_id in self.own else []
 
-    def search(self, asked: SearchRequest) -> list[RecallHit]:
+    def search_words(self, asked: SearchRequest) -> list[ArchivedHit]:
         return self.hits if asked.query else []
 
 
-def scope_of(
-    scope: Literal["thread", "resource"] = "thread", thread: str = "t1", **options: Any
-) -> RecallScope:
-    given: dict[str, Any] = {"timezone": UTC, **options}
-    return RecallScope(scope=scope, current_thread=thread, **given)
+def look(
+    source: Source,
+    arguments: dict[str, Any],
+    reach: Literal["thread", "resource"] = "thread",
+    counter: TokenCounter = COUNTER,
+    **asker: Any,
+) -> dict[str, Any]:
+    """What a call is answered, within the budget."""
+    who = Asker(source=source, counter=counter, reaches_others=reach == "resource", **asker)
+    return within_budget(recall(arguments, who), counter)
 
 
 def ask(
     messages: Sequence[BaseMessage], *, counter: TokenCounter = COUNTER, **arguments: Any
 ) -> dict[str, Any]:
-    source = StateSource("t1", entries_of(messages))
-    return within_budget(recall(arguments, source, scope_of(), counter), counter)
+    return look(read_talk(messages), arguments, counter=counter)
 
 
 def within_budget(answer: dict[str, Any], counter: TokenCounter = COUNTER) -> dict[str, Any]:
@@ -150,11 +182,9 @@ WHOLE = """\
 # --- Threads -------------------------------------------------------------------------------------
 
 
-def shelf(hits: Sequence[RecallHit] = ()) -> Shelf:
+def shelf(hits: Sequence[ArchivedHit] = ()) -> Shelf:
     other = [("x0", HumanMessage("Elsewhere"), NOON - timedelta(days=14)), ("m1", TALK[1], NOON)]
-    return Shelf(
-        StateSource("t1", entries_of(TALK), "Weather"), StateSource("t2", other), hits=hits
-    )
+    return Shelf(read_talk(TALK, title="Weather"), read_talk(other, "t2"), hits=hits)
 
 
 # --- Laws ----------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ class SQLThreads:
         Args:
             page: Which page, 0-based.
             before: Keep threads created before this time.
-            after: Keep threads created after this time.
+            after: Keep threads created at this time or later.
         """
         check_number("page", page)
         check_number("limit", limit)
@@ -274,7 +274,7 @@ class SQLThreads:
         if before is not None:
             query = query.where(thread_rows.c.created < before)
         if after is not None:
-            query = query.where(thread_rows.c.created > after)
+            query = query.where(thread_rows.c.created >= after)
         with self._database.read("list threads") as connection:
             found = [_read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit

@@ -1,32 +1,31 @@
-"""How recall reads an archive: with few questions, as it would a state, and nothing of others."""
+"""How recall reads an archive: as it would a state, and nothing of others."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from datetime import UTC
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, text
 
 from langgraph_om import EstimatingCounter
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.features.recall.answer import recall
-from langgraph_om.reading import ArchiveSource, RecallScope, StateSource
+from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.reading import ArchiveSource
+from support.flows import setup
 from support.processes.archive_workers import NOW
+from support.recall_talk import read_talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Engine
 
 COUNTER = EstimatingCounter()
-Reach = Literal["thread", "resource"]
 
 
 def entries(visible: Sequence[bool]) -> list[tuple[str, BaseMessage]]:
@@ -43,24 +42,8 @@ def filled(said: Sequence[tuple[str, BaseMessage]], resource: str | None = "r") 
     return archive
 
 
-def source_of(archive: Any, who: Identity, scope: Reach = "resource") -> ArchiveSource:
-    return ArchiveSource(archive, who, scope, lambda messages, _: [None] * len(messages))
-
-
-def scope_of(current: str, scope: Reach = "resource") -> RecallScope:
-    return RecallScope(scope, current, timezone=UTC)
-
-
-def asked(engine: Engine) -> list[str]:
-    """Questions to an archive's own tables, as they come."""
-    statements: list[str] = []
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        if "FROM om_" in statement:
-            statements.append(statement)
-
-    return statements
+def source_of(archive: Any, who: Identity, *, is_shared: bool = True) -> ArchiveSource:
+    return ArchiveSource(who=who, archive=archive, settings=setup(), is_shared=is_shared)
 
 
 # --- Pages ---------------------------------------------------------------------------------------
@@ -81,60 +64,37 @@ def test_a_page_is_what_the_state_would_show(
     is_anchored: bool,  # noqa: FBT001
 ) -> None:
     said = entries(visible)
-    state = StateSource("t", [(key, message, None) for key, message in said])
+    state = Asker(source=read_talk([(key, m, None) for key, m in said], "t"), counter=COUNTER)
     arguments: dict[str, Any] = {"page": page, "limit": limit}
     if is_anchored:
         arguments["cursor"] = f"m{place % len(visible)}"
     with closing(filled(said)) as archive:
         for who in (Identity("t", "r"), Identity("t", None)):
-            found = recall(arguments, source_of(archive, who), scope_of("t"), COUNTER)
-            assert found == recall(arguments, state, scope_of("t"), COUNTER)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "questions"),
-    [
-        ({"cursor": "m20", "limit": 5}, 2),
-        ({"cursor": "m20", "limit": 5, "page": -1}, 2),
-        ({"cursor": "m0", "limit": 5}, 2),
-        ({"cursor": "m20", "limit": 5, "page": 3}, 2),
-        ({"cursor": "m20", "detail": "high"}, 2),
-        ({"cursor": "m20", "part_index": 0}, 1),
-        ({"limit": 5}, 2),
-        ({"thread_id": "t", "limit": 5}, 2),
-    ],
-)
-def test_a_page_takes_few_questions(arguments: dict[str, Any], questions: int) -> None:
-    with closing(filled(entries([True] * 40))) as archive:
-        archive.setup()
-        statements = asked(archive._database.engine)
-        answer = recall(arguments, source_of(archive, Identity("t", "r")), scope_of("t"), COUNTER)
-        assert answer.keys() & {"messages", "text"}
-        assert len(statements) == questions, statements
+            asker = Asker(source=source_of(archive, who), counter=COUNTER)
+            assert recall(arguments, asker) == recall(arguments, state)
 
 
 # --- Whose ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("asks", [None, "r", "other"])
 @pytest.mark.parametrize("owner", [None, "r"])
 @pytest.mark.parametrize("current", ["t", "mine"])
 def test_only_what_is_theirs_is_found(
-    current: str, owner: str | None, asks: str | None, scope: Reach
+    current: str, owner: str | None, asks: str | None, *, is_shared: bool
 ) -> None:
     is_own = current == "t" and (owner == asks or None in {owner, asks})
-    is_shared = scope == "resource" and asks is not None and owner == asks
+    may_see = is_own or (is_shared and asks is not None and owner == asks)
     with closing(filled(entries([True] * 3), owner)) as archive:
         for first in ("find", "messages", "thread"):
-            source = source_of(archive, Identity(current, asks), scope)
+            source = source_of(archive, Identity(current, asks), is_shared=is_shared)
             if first == "messages":
                 source.messages("t", start=0, stop=None, limit=1, newest_first=False)
             if first == "thread":
-                source.thread("t")
-            may_see = is_own or is_shared
+                source.may_read("t")
             assert (source.find("m1", "t") is not None) == may_see
-            assert (source.thread("t") is not None) == may_see
+            assert source.may_read("t") == may_see
             span = source.messages("t", start=1, stop=None, limit=5, newest_first=False)
             assert [each.key for each in span] == (["m1", "m2"] if may_see else [])
             beside = source.messages("t", start=None, stop=1, limit=1, newest_first=True)

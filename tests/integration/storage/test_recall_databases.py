@@ -167,7 +167,7 @@ def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive, retrieval={"scope": "thread"})
     assert "error" in recalled(agent, "work", "ana", thread_id="trip")
     assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
-    assert recalled(agent, "work", "ana", mode="threads")["count"] == 1
+    assert "error" in recalled(agent, "work", "ana", mode="threads")
     assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
 
 
@@ -180,8 +180,6 @@ def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None
     for written in (hidden, "trip"):
         assert "4711" in recalled(agent, "work", "ana", thread_id=written, limit=1)["messages"]
     assert recalled(agent, "work", "ana", thread_id=hidden_id("work"))["cursor"] == "work-secret"
-    elsewhere = recalled(agent, "work", "ana", thread_id="current", cursor="trip-secret")
-    assert hidden in elsewhere["hint"]
 
 
 # --- Search --------------------------------------------------------------------------------------
