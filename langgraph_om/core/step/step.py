@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -23,6 +23,9 @@ from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 
+if TYPE_CHECKING:
+    from langgraph_om.runtime.runner import RunScope
+
 
 @dataclass(slots=True)
 class Step:
@@ -35,7 +38,7 @@ class Step:
     """The conversation without what has been removed from it."""
     identity: Identity
     now: datetime
-    scope: Any = None
+    scope: RunScope | None = None
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""

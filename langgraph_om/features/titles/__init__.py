@@ -76,17 +76,17 @@ class Titles:
 
         It is no job for another process, which an executor of the user's own may need.
         """
-        config = self._config
-        if config is None:
+        config, scope = self._config, step.scope
+        if config is None or scope is None:
             return
         step.apply(note_words(step.record, step.messages))
         step.apply((yield from take_in_title(step.settings, step.record, step.now)))
         job = describe_title(step, config.instructions, min_messages=config.min_messages)
         if job is None:
             return
-        runner, record = step.scope.runner, step.record
+        runner, record = scope.runner, step.record
         if isinstance(runner.buffering, BackgroundBuffering):
-            context = runner.context(step.scope.config)
+            context = runner.context(scope.config)
             is_taken = runner.buffering.submit(
                 job.cycle_id,
                 job.key,

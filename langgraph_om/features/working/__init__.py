@@ -74,12 +74,15 @@ class KnownOfUser:
 
     def refresh(self, step: Step) -> RunFlow[None]:
         """Read the memory where a turn begins."""
-        if not (step.is_final and step.scope.state is not None):
+        is_in_graph = step.scope is not None and step.scope.state is not None
+        if not (step.is_final and is_in_graph):
             yield from self.read(step)
 
     def read(self, step: Step) -> RunFlow[None]:
         """Read the memory, once in a run, and show it."""
         scope = step.scope
+        if scope is None:  # a look alone
+            return
         if scope.working is None:
             if scope.state is None:  # as where a thread is adopted
                 return
