@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
@@ -61,13 +61,15 @@ MAX_PIECES: Final = 16
 Namespace = tuple[str, ...]
 
 
-class Said(NamedTuple):
-    """A message to index."""
+class Text(NamedTuple):
+    """A message or a group to index."""
 
+    kind: Literal["messages", "groups"]
     key: str
-    message: BaseMessage
-    at: datetime | None
-    """When it was said, where that is known."""
+    text: str
+    updated: str
+    """When it was said, or observed; empty where that is not known."""
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,7 @@ class IndexTask:
 
     store: BaseStore
     who: Identity
-    groups: Sequence[Group]
-    messages: Sequence[Said]
+    texts: Sequence[Text]
     deletion: int | None = None
     """How many deletions they are from after; `None` where nobody knows."""
 
@@ -149,33 +150,26 @@ def list_messages(step: Step) -> Keyed:
 
 
 def build_pieces(task: IndexTask) -> Iterator[Piece]:
-    """Yield the pieces of groups and of messages."""
-    place, about = build_namespace(task.who), {"thread_id": task.who.thread_id}
-    for group in task.groups:
-        cursor = group["ranges"][0][0] if group["ranges"] else ""
-        facts = {"group_id": group["id"], "updated": group["observed_at"], "cursor": cursor}
-        yield from _split_pieces((*place, "groups"), group["id"], group["text"], about | facts)
-    for key, message, at in task.messages:
-        text = read_said(message)
-        if len(text) >= MIN_CHARACTERS:
-            facts = {"group_id": "", "updated": at.isoformat() if at else "", "cursor": key}
-            yield from _split_pieces((*place, "messages"), key, text, about | facts)
-
-
-def _split_pieces(
-    namespace: Namespace, name: str, text: str, about: dict[str, str]
-) -> Iterator[Piece]:
-    """Yield the pieces of a text, small enough for an embedding model."""
-    text = sanitize(text[: MAX_PIECES * PIECE_CHARACTERS]).strip()
-    facts = {key: sanitize(fact) for key, fact in about.items()}
-    keys = [derive_id("text", name, number) for number in range(MAX_PIECES)]
-    count = -(-len(text) // PIECE_CHARACTERS)
-    for number, key in enumerate(keys[:count]):
-        start = number * PIECE_CHARACTERS
-        piece = text[start : start + PIECE_CHARACTERS]
-        value = {"text": piece, "pieces": count, **facts}
-        further = keys[count:] if number == count - 1 else ()
-        yield Piece(PutOp(namespace, key, value, index=["text"]), further)
+    """Yield the pieces of the texts, small enough for an embedding model."""
+    place, thread_id = build_namespace(task.who), sanitize(task.who.thread_id)
+    for kind, name, whole, updated, cursor in task.texts:
+        text = sanitize(whole[: MAX_PIECES * PIECE_CHARACTERS]).strip()
+        if kind == "messages" and len(text) < MIN_CHARACTERS:
+            continue
+        keys = [derive_id("text", name, number) for number in range(MAX_PIECES)]
+        count = -(-len(text) // PIECE_CHARACTERS)
+        facts = {
+            "pieces": count,
+            "thread_id": thread_id,
+            "group_id": sanitize(name) if kind == "groups" else "",
+            "updated": updated,
+            "cursor": sanitize(cursor),
+        }
+        for number, key in enumerate(keys[:count]):
+            start = number * PIECE_CHARACTERS
+            value = {"text": text[start : start + PIECE_CHARACTERS], **facts}
+            further = keys[count:] if number == count - 1 else ()
+            yield Piece(PutOp((*place, kind), key, value, index=["text"]), further)
 
 
 # --- What is found -------------------------------------------------------------------------------
@@ -201,7 +195,6 @@ MAX_WRITTEN_AT_ONCE: Final = 32
 MAX_READ_AT_ONCE: Final = 200
 MAX_WAITING_TASKS: Final = 64
 MAX_KNOWN_TEXTS: Final = 100_000
-MAX_KNOWN_STORES: Final = 8
 MAX_FOUND: Final = 300
 """Items that one search reads at most; several of them may be of one text."""
 
@@ -235,13 +228,13 @@ def check_store(store: BaseStore | None) -> BaseStore:
     return store
 
 
+def _first_message(group: Group) -> str:
+    return group["ranges"][0][0] if group["ranges"] else ""
+
+
 class Meaning:
     """Puts observations and messages into the graph's store, and searches there."""
 
-    name = "meaning"
-    """The prompt that says how to search with it, in the place of `recall_search`."""
-    told = " by words and meaning"
-    """What the description of `recall` says of a search, behind "search them"."""
     store_use: ClassVar[StoreUse] = "index"
 
     def __init__(self, archive: SQLAlchemyArchive | None = None) -> None:
@@ -261,7 +254,8 @@ class Meaning:
         self._waiting: deque[IndexTask] = deque()
         self._is_working = False
         self._has_failed = False
-        self._known: deque[tuple[BaseStore, _Known]] = deque(maxlen=MAX_KNOWN_STORES)
+        self._store: BaseStore | None = None
+        self._known: _Known = {}
 
     # --- Writing ---------------------------------------------------------------------------------
 
@@ -273,13 +267,9 @@ class Meaning:
         """
         if step.scope is None or step.scope.state is None:
             return
-        said, time_of = (
-            list_messages(step),
-            partial(step.settings.time_of, stamps=step.record["stamps"]),
-        )
-        self.add(
-            step.record, said, find_store(), step.identity, edited=step.changed, time_of=time_of
-        )
+        time_of = partial(step.settings.time_of, stamps=step.record["stamps"])
+        said, store = list_messages(step), find_store()
+        self.add(step.record, said, store, step.identity, edited=step.changed, time_of=time_of)
 
     def add(
         self,
@@ -307,24 +297,28 @@ class Meaning:
             if len(self._waiting) >= MAX_WAITING_TASKS:
                 return
             known, own = self._find_known(store), build_namespace(who)
-            groups: dict[str, list[Group]] = {}
+            new: dict[str, list[Text]] = {}
             for group in list_groups(record):
                 about = find_thread(group, record)
                 name = (build_namespace(replace(who, thread_id=about)), group["id"])
                 if name not in known:
                     known[name] = None
-                    groups.setdefault(about, []).append(group)
-            new = [each for each in messages if (own, each[0]) not in known or each[0] in edited]
-            known.update(dict.fromkeys((own, key) for key, _ in new))
-            said = [Said(*each, time_of(*each) if time_of else None) for each in new]
+                    facts = group["text"], group["observed_at"], _first_message(group)
+                    new.setdefault(about, []).append(Text("groups", group["id"], *facts))
+            for key, message in messages:
+                if (own, key) not in known or key in edited:
+                    known[own, key] = None
+                    at = time_of(key, message) if time_of else None
+                    said = Text(
+                        "messages", key, read_said(message), at.isoformat() if at else "", key
+                    )
+                    new.setdefault(who.thread_id, []).append(said)
             while len(known) > MAX_KNOWN_TEXTS:
                 del known[next(iter(known))]
-            for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
-                of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
-                is_own = thread_id == who.thread_id
-                number = (record.get("deletion") or 0) if is_own else None
-                task = IndexTask(store, of, its, said if is_own else [], number)
-                self._waiting.append(task)
+            for thread_id, texts in new.items():
+                number = (record.get("deletion") or 0) if thread_id == who.thread_id else None
+                of = replace(who, thread_id=thread_id)
+                self._waiting.append(IndexTask(store, of, texts, number))
             if self._waiting and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
@@ -342,12 +336,9 @@ class Meaning:
             return self._lock.wait_for(lambda: not self._is_working, timeout)
 
     def _find_known(self, store: BaseStore) -> _Known:
-        for other, known in self._known:
-            if other is store:
-                return known
-        fresh: _Known = {}
-        self._known.append((store, fresh))
-        return fresh
+        if store is not self._store:  # what another one has, it says
+            self._store, self._known = store, {}
+        return self._known
 
     def _write_waiting(self) -> None:
         """Write waiting tasks until none is left."""
@@ -402,8 +393,8 @@ class Meaning:
         place = build_namespace(task.who)
         with self._lock:
             known = self._find_known(task.store)
-            for key in (*(group["id"] for group in task.groups), *(s.key for s in task.messages)):
-                known.pop((place, key), None)
+            for text in task.texts:
+                known.pop((place, text.key), None)
 
     def _note_failure(self, task: IndexTask, error: Exception) -> None:
         """Log a failure, and let the next turn add the texts again."""
