@@ -178,7 +178,7 @@ def _find_largest(fits: Callable[[int], bool], most: int) -> int:
     if fits(most):
         return most
     low, high = -1, most
-    while high - low > 1 + low // 50:
+    while high - low > 1 + max(low, 0) // 50:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

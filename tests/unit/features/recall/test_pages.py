@@ -365,3 +365,12 @@ def test_overview_keeps_to_the_budget(
         answer = ask(messages * 3, limit=limit, page=page, counter=counter)
         assert answer["count"] == len(keys_in(answer))
         assert ("token_offset" in answer) is (answer.get("truncated") is True)
+
+
+def test_ids_and_names_that_leave_no_room_for_texts_are_answered() -> None:
+    name = "😀" * 150
+    said = [HumanMessage(["a" * 5000, "b"], name=name)] * 9
+    source = read_talk([(f"{at}{name}", each, NOON) for at, each in enumerate(said)], name)
+    for page in (1, -1):
+        answer = look(source, {"page": page})
+        assert 0 < answer["count"] < 9
