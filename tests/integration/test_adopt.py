@@ -180,7 +180,7 @@ def test_a_long_thread_is_read_no_more_often_for_all_its_observations(
         return plain(message, name)
 
     def count_reads(turns: int) -> float:
-        model = scripted(observer=lambda _: "<observations>\n* 🔴 noted\n</observations>")
+        model = scripted(observer=lambda _: "<observations>\n* 🔴 (09:12) noted\n</observations>")
         messages = [m for at in range(turns) for m in (turn(at), AIMessage("ok", id=f"a{at}"))]
         read.clear()
         with monkeypatch.context() as patch:

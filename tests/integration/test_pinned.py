@@ -30,7 +30,7 @@ def build(**options: Any) -> tuple[Any, ObservationalMemory, list[str]]:
 
     model = ScriptedChatModel(
         act,
-        observer=lambda _: "<observations>\nDate: Mar 3, 2026\n* 🟢 Talk\n</observations>",
+        observer=lambda _: "<observations>\nDate: Mar 3, 2026\n* 🟢 (09:12) Talk\n</observations>",
         reflector=ExtractiveReflector().reply,
     )
     memory = ObservationalMemory(

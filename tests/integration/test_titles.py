@@ -214,11 +214,12 @@ def test_what_a_hook_redacts_is_in_no_question_and_no_title() -> None:
 @pytest.mark.parametrize(
     ("answer", "title"),
     [
-        ("Tents for the Vosges", None),
+        ("Tents for the Vosges", "Tents for the Vosges"),
         ("Here it is: <thread-title>Tents</thread-title>", None),
         ("<think>hm</think>\n<thread-title>Tents</thread-title>", "Tents"),
         ("I would take a tunnel tent, since in March there can be storms in the Vosges.", None),
         ("One\nTwo", None),
+        ("I cannot help with that", None),
         ("", None),
     ],
 )

@@ -242,7 +242,7 @@ def _find_problem(notes: str) -> str:
         return "No item has a mark or a time."
     if any(map(_BLANK.fullmatch, items)):
         return "An item is not filled in."
-    if all(map(_SAYS_NONE.match, (item[:300].replace("’", "'") for item in items))):
+    if all(map(says_none, items)):
         return "The items say that there is nothing to note, or that you will not."
     return ""
 
@@ -271,6 +271,12 @@ _SAYS_NONE: Final = re.compile(
     re.IGNORECASE,
 )
 """A refusal, or that there is nothing to note, as an item."""
+
+
+def says_none(item: str) -> bool:
+    """Return whether a text refuses, or says that there is nothing to note."""
+    return _SAYS_NONE.match(item[:300].replace("’", "'")) is not None
+
 
 _FEW: Final = 2
 _LEAST_BYTES: Final = 12

@@ -40,8 +40,10 @@ from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import (
     UnreadableError,
     list_examples,
+    says_none,
     shorten_title,
     split_blocks,
+    strip_reasoning,
     tag_of,
 )
 from langgraph_om.core.prompts import fill
@@ -166,10 +168,17 @@ class TitleJob:
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 
 
+MAX_WORDS: Final = 8
+"""Of a title without its tag, and of a user message that is shown until there is a title."""
+
+
 def parse_title(text: str) -> str | None:
-    """Read an answer that is a title in its tag and nothing else; `None` where it is not."""
+    """Read an answer that is a title in its tag, or a few bare words; `None` for anything else."""
+    answer = strip_reasoning(sanitize(text))
+    if "<" not in answer and "\n" not in answer and len(answer.split()) <= MAX_WORDS:
+        return None if says_none(answer) else shorten_title(answer)
     try:
-        blocks = split_blocks(sanitize(text))
+        blocks = split_blocks(answer)
     except UnreadableError:
         return None
     return shorten_title(blocks[tag_of(TITLE)]) if [*blocks] == [tag_of(TITLE)] else None
@@ -179,8 +188,6 @@ MAX_TRIES: Final = 3
 """How often a title is asked for until a person takes it up again, or the Observer has one."""
 
 
-MAX_WORDS: Final = 8
-"""Of a user message, shown until there is a title."""
 MAX_WORDS_CHARACTERS: Final = 60
 
 

@@ -346,7 +346,9 @@ def test_agent_and_memory_ask_the_model_that_either_form_names(
 ) -> None:
     with serve() as provider:
         reach(provider, monkeypatch)
-        provider.says(openai_says("<observations>\nDate: unknown\n* 🔴 Tea\n</observations>"))
+        provider.says(
+            openai_says("<observations>\nDate: unknown\n* 🔴 The user likes tea\n</observations>")
+        )
         limits = {"message_tokens": 60, "buffer_tokens": False}
         memory = ObservationalMemory(name, observation=limits)
         agent = create_memory_agent(name, memory=memory)
