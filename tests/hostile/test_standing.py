@@ -247,7 +247,6 @@ AWKWARD = {
     "commas": "* 🔴 (09:00) The budget is 1,000,5k euros and 1_0_0M",
     "digits": f"* 🔴 (09:00) There were {DIGITS} million, {DIGITS}k and {DIGITS}",
     "digits of another script": "* 🔴 (09:00) ٣٤٥٦k and ²³⁴ million",
-    "nothing": '* 📌\n* 📌 ""\n* 📌 ends: "" by ""',
 }
 
 
@@ -281,12 +280,12 @@ def test_words_of_another_agent_make_none() -> None:
     assert rules(memory, graph) == [ORDER]
 
 
-def test_what_stands_behind_a_date_is_not_shown_as_the_users() -> None:
+def test_a_date_with_more_behind_it_gives_no_instruction() -> None:
     answer = f"<observations>\nDate: Mar 3, 2026 ({DEMAND})\n{MARKED}\n* 🔴 Hello.\n</observations>"
     memory, graph = build(lambda _: answer, "Nothing.", "Fine.")
     for said in (ORDER, "Go on. " * 20):
         graph.invoke({"messages": [HumanMessage(said)]}, THREAD)
-    assert [rule.day for rule in memory.rules(graph.get_state(THREAD))] == ["Mar 3, 2026"]
+    assert [rule.day for rule in memory.rules(graph.get_state(THREAD))] == []
 
 
 REPEATED = [

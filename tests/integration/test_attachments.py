@@ -92,7 +92,7 @@ def scripted(*replies: Any, profile: Mapping[str, Any] | None = None) -> Scripte
 
 def remembering(model: Any, **options: Any) -> ObservationalMemory:
     """A memory that observes once for `SAID`."""
-    observation = {"message_tokens": 1800, "buffer_tokens": False}
+    observation = {"message_tokens": 2500, "buffer_tokens": False}
     return ObservationalMemory(model, observation=observation, clock=Clock(), **options)
 
 

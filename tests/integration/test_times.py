@@ -188,7 +188,9 @@ def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> lis
     A user's messages come before the answers of the same day.
     """
     found: list[tuple[str, str]] = []
-    asked: Any = {"limit": 5, "page": 1, "thread_id": thread}
+    asked: Any = {"limit": 5, "page": 1}
+    if memory.archive is not None:
+        asked["thread_id"] = thread
     while True:
         answer = memory.recall(values, CONFIG, **asked)
         heads = re.findall(

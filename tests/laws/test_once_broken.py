@@ -32,7 +32,7 @@ def begin() -> Iterator[Begin]:
 
 def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:
     memory = ObservationalMemory(
-        ScriptedChatModel(observer="<observations>\n* 🔴 Words.\n</observations>"),
+        ScriptedChatModel(observer="<observations>\n* 🔴 (09:12) Words.\n</observations>"),
         observation={"message_tokens": 200, "buffer_tokens": False},
         token_counter=Words(),
         clock=Clock(),

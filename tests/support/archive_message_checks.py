@@ -417,8 +417,8 @@ def pages_of_threads(archive: Any, name: str) -> None:
         ({"page": 7}, "", False),
         ({"before": at(3), "limit": 2}, "12", True),
         ({"before": at(3), "limit": 2, "page": 1}, "0", False),
-        ({"after": at(3)}, "4", False),
-        ({"after": at(0), "before": at(2)}, "1", False),
+        ({"after": at(3)}, "43", False),
+        ({"after": at(0), "before": at(2)}, "10", False),
     ):
         found, has_more = archive.threads(resource, **options)
         ids = [thread.id.removeprefix(f"{name} ") for thread in found]

@@ -271,21 +271,6 @@ def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
     assert heavy == set()
 
 
-@pytest.mark.slow
-def test_an_import_compiles_next_to_no_pattern() -> None:
-    list_imported(
-        "import re\n"
-        "compiled, compile = [], re.compile\n"
-        "def note(*given):\n"
-        "    if sys._getframe(1).f_globals['__name__'].startswith('langgraph_om'):\n"
-        "        compiled.append(given)\n"
-        "    return compile(*given)\n"
-        "re.compile = note\n"
-        "import langgraph_om.memory, langgraph_om.integrations.agent\n"
-        "assert len(compiled) < 20, compiled"
-    )
-
-
 # --- The reference, and what editors show --------------------------------------------------------
 
 REFERENCE = Path(__file__).parents[2].joinpath("docs", "api.md").read_text("utf-8")
