@@ -57,7 +57,13 @@ class RecallArguments(BaseModel):
     def _leave_out(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             return given
-        return {name: value for name, value in given.items() if value is not None and value != ""}
+        # LangChain passes the runtime that a `ToolNode` injects beside what the model wrote.
+        left_out = (None, "")
+        return {
+            name: value
+            for name, value in given.items()
+            if name != "runtime" and value not in left_out
+        }
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
