@@ -47,8 +47,10 @@ def read_message(message: BaseMessage, settings: Settings, room: int) -> PinnedM
 
 def follow_pins(step: Step) -> None:
     """Follow messages that were edited, and let go of those that a user removed."""
-    there = {message.id: message for message in step.messages}
     pinned, count = list_pinned(step.record), step.settings.counter.count_text
+    if not pinned:
+        return
+    there = {message.id: message for message in step.messages}
     gone: list[str] = []
     changed: list[PinnedMessage] = []
     for each in pinned:
