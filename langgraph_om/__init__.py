@@ -49,11 +49,7 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.memory import ObservationalMemory
     from langgraph_om.models.model_value import ModelByInputTokens
     from langgraph_om.options import MemoryOptions
-    from langgraph_om.runtime.executors import (
-        BackgroundBuffering,
-        Executor,
-        InlineBuffering,
-    )
+    from langgraph_om.runtime.executors import BackgroundBuffering, Executor, InlineBuffering
     from langgraph_om.runtime.run import MemoryContext
     from langgraph_om.runtime.server import ServerBuffering
     from langgraph_om.runtime.turn import StepResult

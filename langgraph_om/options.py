@@ -31,11 +31,7 @@ from langgraph_om.core.config.options import (
     one_of,
 )
 from langgraph_om.core.config.settings import Parts, Settings
-from langgraph_om.core.config.thresholds import (
-    Thresholds,
-    resolve_thresholds,
-    split_budget,
-)
+from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds, split_budget
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.observe.gaps import SHORTEST
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE

@@ -17,12 +17,7 @@ from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.observe.standing import MOST_TOKENS
-from langgraph_om.core.page import (
-    count,
-    describe_overlooked,
-    describe_unread,
-    list_failures,
-)
+from langgraph_om.core.page import count, describe_overlooked, describe_unread, list_failures
 from langgraph_om.core.record.standing import list_left_out
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step

@@ -16,10 +16,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.page import write_words
 from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
-from langgraph_om.core.wire import (
-    Group,
-    SteeringAction,
-)
+from langgraph_om.core.wire import Group, SteeringAction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner

@@ -42,13 +42,7 @@ from langgraph_om.integrations.channels import (
     typed_dict,
 )
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, emit
-from langgraph_om.memory import (
-    NO_TOOLS,
-    ObservationalMemory,
-    bind_recall,
-    check_memory,
-    runner_of,
-)
+from langgraph_om.memory import NO_TOOLS, ObservationalMemory, bind_recall, check_memory, runner_of
 from langgraph_om.models.providers import name_actor
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.flows import RunFlow

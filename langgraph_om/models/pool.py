@@ -21,12 +21,7 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.content.parts import Attachment, is_profiled
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.models.model_value import (
-    Leaf,
-    ModelValue,
-    leaves_of,
-    name_object,
-)
+from langgraph_om.models.model_value import Leaf, ModelValue, leaves_of, name_object
 from langgraph_om.models.providers import (
     Family,
     Sampling,

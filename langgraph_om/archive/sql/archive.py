@@ -28,12 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from langgraph_om.archive.protocol import (
-    ArchivedMessage,
-    Claim,
-    JobView,
-    check_scope,
-)
+from langgraph_om.archive.protocol import ArchivedMessage, Claim, JobView, check_scope
 from langgraph_om.archive.sql.branches import (
     CURRENT,
     Branch,

@@ -20,23 +20,11 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.actor.in_sight import write_channels
 from langgraph_om.core.actor.shown import ShownMessages, select_shown, write_messages
-from langgraph_om.core.actor.view import (
-    Block,
-    Fitting,
-    LeftOut,
-    MemoryText,
-    View,
-    cut_messages,
-)
+from langgraph_om.core.actor.view import Block, Fitting, LeftOut, MemoryText, View, cut_messages
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, InState, Settings
 from langgraph_om.core.content.blocks import holds_bound_reasoning
 from langgraph_om.core.content.dates import annotate, observation_date, track_fence

@@ -15,11 +15,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    refuse,
-)
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, refuse
 from langgraph_om.core.content.blocks import mark_answer
 from langgraph_om.core.content.text import as_mapping
 from langgraph_om.core.wire import ActorWindow, MemoryRecord, WindowsKnown

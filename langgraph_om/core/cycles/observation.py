@@ -55,15 +55,7 @@ from langgraph_om.core.record.window import (
     digest_entries,
     select_live_chunks,
 )
-from langgraph_om.core.wire import (
-    Chunk,
-    CycleEnded,
-    Found,
-    Group,
-    Hints,
-    MemoryRecord,
-    Moved,
-)
+from langgraph_om.core.wire import Chunk, CycleEnded, Found, Group, Hints, MemoryRecord, Moved
 from langgraph_om.errors import ObserverError
 
 # Split what was observed into days, each with the messages of that day.

@@ -19,13 +19,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import (
-    Attachment,
-    Placeholders,
-    all_parts,
-    plain_text,
-    role_of,
-)
+from langgraph_om.core.content.parts import Attachment, Placeholders, all_parts, plain_text, role_of
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import (
@@ -42,12 +36,7 @@ from langgraph_om.core.observe.gaps import mark_gaps
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.standing import announce_rules
-from langgraph_om.core.observe.transcript import (
-    LEFT_EDGE,
-    TimedMessage,
-    Transcript,
-    transcribe,
-)
+from langgraph_om.core.observe.transcript import LEFT_EDGE, TimedMessage, Transcript, transcribe
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.standing import STANDING

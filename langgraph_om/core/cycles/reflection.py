@@ -8,9 +8,7 @@ from datetime import datetime
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
-from langgraph_om.core.cycles.questions import (
-    rewrite_by_hook,
-)
+from langgraph_om.core.cycles.questions import rewrite_by_hook
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected
@@ -24,12 +22,7 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.reflector import EditedLog, ReflectorInput, reflect
-from langgraph_om.core.wire import (
-    BufferedReflection,
-    CycleEnded,
-    Group,
-    MemoryRecord,
-)
+from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 

@@ -14,13 +14,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id, runs_in_tool
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.items import list_items
-from langgraph_om.core.observe.standing_words import (
-    FACT,
-    MARK,
-    Reading,
-    read_marks,
-    read_own,
-)
+from langgraph_om.core.observe.standing_words import FACT, MARK, Reading, read_marks, read_own
 from langgraph_om.core.page import Apart
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.standing import (

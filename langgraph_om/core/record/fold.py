@@ -19,12 +19,7 @@ from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.record.archived import (
-    begin_anew,
-    note_archived,
-    note_evicted,
-    note_number,
-)
+from langgraph_om.core.record.archived import begin_anew, note_archived, note_evicted, note_number
 from langgraph_om.core.record.kept import (
     leave_recalled,
     note_pins_told,

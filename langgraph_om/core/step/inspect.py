@@ -24,14 +24,7 @@ from langgraph_om.core.content.text import write_repr
 from langgraph_om.core.cycles.carry_out import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import (
-    ABORT,
-    PROCEED,
-    Decision,
-    count_to_activate,
-    has_tripped,
-    plan,
-)
+from langgraph_om.core.plan import ABORT, PROCEED, Decision, count_to_activate, has_tripped, plan
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.steering import tell_acts
 from langgraph_om.core.record.window import (

@@ -25,12 +25,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_conversation,
 )
-from langgraph_om.core.effects import (
-    EffectFlow,
-    Warn,
-    call_storage,
-    find_part,
-)
+from langgraph_om.core.effects import EffectFlow, Warn, call_storage, find_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     drop_deleted,

@@ -19,10 +19,7 @@ from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import is_waived, may_begin
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.outbox import count_others
-from langgraph_om.core.record.sharing import (
-    complete_log,
-    to_record,
-)
+from langgraph_om.core.record.sharing import complete_log, to_record
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.step import Step
@@ -30,10 +27,7 @@ from langgraph_om.core.wire import OTHERS, Group, MemoryRecord, Operation
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.exchange import exchange, note_left_behind, select_refused
-from langgraph_om.features.shared_log.observing import (
-    begin_others_ahead,
-    observe_others_cycle,
-)
+from langgraph_om.features.shared_log.observing import begin_others_ahead, observe_others_cycle
 from langgraph_om.features.shared_log.sections import frame_sections, wrap_section
 from langgraph_om.features.shared_log.threads import claim_reflection, release_log
 

@@ -10,9 +10,7 @@ from weakref import WeakValueDictionary
 
 from langgraph_om.archive import ArchivedThread, ThreadEnd
 from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.core.record.sharing import (
-    complete_log,
-)
+from langgraph_om.core.record.sharing import complete_log
 from langgraph_om.core.wire import SharedLog
 
 if TYPE_CHECKING:
