@@ -42,8 +42,6 @@ from langgraph_om.features.archive.writer import ArchiveWriter, find_archive
 class Evicting:
     """Removes observed messages that the archive has."""
 
-    name = "evict"
-
     def take_out_resent(self, step: Step) -> EffectFlow[None]:
         """Take out what was removed before and has come back with a request."""
         step.apply((yield from take_out_resent(step)))

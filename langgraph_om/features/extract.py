@@ -21,7 +21,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import AskedValue, ValueAnswer
 from langgraph_om.core.effects import CallReply, CallWithConfig, EffectFlow
 from langgraph_om.core.forms import Form, InvalidError, SchemaForm, TemplateForm, merge
-from langgraph_om.core.record.kept import EXTRACT, list_entries, merge_entries
+from langgraph_om.core.record.kept import list_entries, merge_entries
 from langgraph_om.core.wire import Chunk, Event, Extraction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
@@ -97,8 +97,6 @@ def read_wanted(given: Mapping[str, Any] | None) -> dict[str, Extractor]:
 
 class Extract:
     """Asks for values with each observation of the own thread."""
-
-    name = EXTRACT
 
     def __init__(self, wanted: Mapping[str, Extractor]) -> None:
         self._wanted = wanted

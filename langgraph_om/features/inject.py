@@ -211,8 +211,6 @@ def _has_news(message: ArchivedMessage, excerpts: Mapping[str, str]) -> bool:
 class Injecting:
     """Shows the Actor earlier messages that may bear on what the user says."""
 
-    name = "inject"
-
     def __init__(self, config: InjectConfig) -> None:
         self._config = config
 

@@ -437,8 +437,6 @@ class Previews:
         rule: What counts as enormous.
     """
 
-    name = "previews"
-
     def __init__(self, rule: PreviewRule) -> None:
         self._rule = rule
 

@@ -149,7 +149,7 @@ class GraphThread:
             raise ConfigurationError(describe_anothers(self.id, given))
 
     def rest(self, also_of: str | None = None) -> Requests[Any]:
-        """Return the thread's state, as `_read`, once no run is under way."""
+        """Return the thread's state, as `read`, once no run is under way."""
         check_graph(self.graph, self.runner.messages_key, self.config)
         is_certain = self.is_fork or self._wait <= 0
         if not is_certain and _is_in_run(var_child_runnable_config.get(), self):

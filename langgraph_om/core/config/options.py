@@ -20,7 +20,6 @@ from typing import (
     Literal,
     NoReturn,
     Self,
-    TypeVar,
     get_args,
     get_type_hints,
 )
@@ -30,8 +29,6 @@ from typing_extensions import TypedDict, is_typeddict
 
 from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
-
-T = TypeVar("T")
 
 _MAX_SHOWN = 600
 """How many characters of a wrong value its error shows."""

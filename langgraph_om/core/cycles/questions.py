@@ -38,6 +38,7 @@ from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.standing import announce_rules
 from langgraph_om.core.observe.transcript import LEFT_EDGE, TimedMessage, Transcript, transcribe
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.kept import EXTRACT
 from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.standing import STANDING
 from langgraph_om.core.record.window import Entry
@@ -476,7 +477,7 @@ def ask_for_values(
         for value in wanted
         if value.name in answers or value.had_failed
     ]
-    return {extract.name: (yield from extract.write_entries(info, own))} if own else {}
+    return {EXTRACT: (yield from extract.write_entries(info, own))} if own else {}
 
 
 def _ask(
@@ -616,7 +617,7 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
     """
     found: Found = event.get("found", {})
     extract = info.settings.parts.extract
-    if extract is not None and (values := found.get(extract.name)):
+    if extract is not None and (values := found.get(EXTRACT)):
         yield from extract.announce(info, at, values)
     yield from announce_rules(info, at, found.get(STANDING, []))
     yield from announce_hints(info, at, event.get("hints", {}))

@@ -62,8 +62,6 @@ class Window:
     """Key of the newest human message of the whole conversation: the live user request."""
     request_message: BaseMessage | None
     """The live user request, when it is before the window."""
-    request_tokens: int
-    """Tokens of the live user request, when it is before the window."""
     observed: tuple[tuple[str, BaseMessage], ...]
     """The last messages before the window with their keys, as many as a cursor names."""
     last_key: str | None
@@ -158,19 +156,17 @@ def open_window(
     unread = (*strays.messages, *keyed)
     entries = tuple(read(key, message) for key, message in unread if is_conversation(message))
     request_at = find_newest_human(messages, request)
-    request_key, pinned, pinned_tokens = None, None, 0
+    request_key, pinned = None, None
     if request_at is not None and request_at >= start:
         request_key = keyed[request_at - start][0]
     elif request_at is not None:
         request_key = key_of(messages[request_at])
         if request_key not in dict(strays.messages):
             pinned = messages[request_at]
-            pinned_tokens = read(request_key, pinned).tokens
     return Window(
         entries=entries,
         request=request_key,
         request_message=pinned,
-        request_tokens=pinned_tokens,
         observed=_collect_before(messages, start),
         last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
         start=start,

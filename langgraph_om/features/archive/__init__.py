@@ -24,13 +24,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.archive.archiving import (
-    StepArchive,
-    archive_new,
-    complete_thread,
-    is_survivor,
-    look_for_deletion,
-)
+from langgraph_om.features.archive.archiving import StepArchive, archive_new, complete_thread
 from langgraph_om.features.archive.writer import ArchiveWriter
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.server import ServerBuffering
@@ -64,8 +58,6 @@ def refuse_non_archives(value: object) -> object:
 
 class Archiving:
     """Archives messages and observations."""
-
-    name = "archive"
 
     def __init__(self, archive: SQLAlchemyArchive) -> None:
         self._archive = archive
@@ -136,10 +128,6 @@ class Archiving:
         branch = record.get("branch")
         archive = self._archive
         return (yield from call_storage(archive.branch, thread_id, keys, branch=branch))
-
-    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
-        """Tell whether the thread was deleted since the record last looked."""
-        return is_survivor((yield from look_for_deletion(record)))
 
     def erase_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]

@@ -61,7 +61,6 @@ _UNREADABLE: Final = (
 class Recall:
     """Tells the Actor of the tool `recall`, and answers its calls."""
 
-    name = "recall"
     _runner: StepRunner
     tool: BaseTool
 

@@ -41,8 +41,6 @@ _MAX_GENERATIONS = 1000
 class SharedLogs:
     """Has the threads of a resource share one log."""
 
-    name = "shared_log"
-
     # --- A step ----------------------------------------------------------------------------------
 
     def check(self, identity: Identity) -> None:

@@ -16,7 +16,6 @@ from langgraph_om.features.working.memory import (
     SHOWN_KEY,
     UPDATE_TOOL,
     VALUE_KEY,
-    WORKING_NAME,
     Stored,
     Working,
     WorkingMemory,
@@ -31,7 +30,6 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 class KnownOfUser:
     """Reads the working memory where a turn begins, and shows it."""
 
-    name = WORKING_NAME
     writing_tools = (UPDATE_TOOL,)
     store_use: ClassVar[StoreUse] = "working"
 
