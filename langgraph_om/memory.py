@@ -70,10 +70,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
-        model: Model of the Observer and the Reflector: `"provider/model"`, a chat model, a runnable
-            over messages, a `ModelByInputTokens`, a function of the run's configuration that
-            returns one of these, or a list of fallbacks, whose entries may also be
-            `{"model": ..., "max_retries": n}`. `None` and `"default"`: the Actor's own model, as
+        model (ModelValue | None): Model of the Observer and the Reflector: `"provider/model"`, a
+            chat model, a runnable over messages, a `ModelByInputTokens`, a function of the run's
+            configuration that returns one of these, or a list of fallbacks, whose entries may also
+            be `{"model": ..., "max_retries": n}`. `None` and `"default"`: the Actor's own model, as
             `create_memory_agent`, the middleware and `with_second_try` know it; where nobody knows
             it, `google/gemini-flash-lite-latest`.
         options: The options of the memory by name, each with its meaning in `MemoryOptions`.
