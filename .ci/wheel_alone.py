@@ -63,7 +63,7 @@ def talk(memory: ObservationalMemory, model: ScriptedChatModel, folder: str) -> 
     checks = {
         "nothing was observed": view.record["log"],
         "nothing was condensed": view.record["generation"],
-        "there is no page": "<html" in view.to_html(),
+        "nothing is shown": "gate" in str(view),
         "nothing is found": memory.search("gate code 4007", resource_id="ana", limit=1),
     }
     record = Path(folder) / "record.json"
