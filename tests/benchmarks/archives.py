@@ -14,21 +14,13 @@ from databases import copy_rows
 from sqlalchemy import text
 
 from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-
-try:
-    from langgraph_om.archive.sql.schema import put_index_in_order
-except ImportError:  # a former version, beside which this one is measured
-    from langgraph_om.archive.sql.index import put_index_in_order
-
-try:
-    from langgraph_om.archive.sql.texts import mark
-except ImportError:  # the same
-    from langgraph_om.archive.sql import texts
-
-    def mark(kind: str, name: str) -> str:
-        return str(getattr(texts, f"mark_{kind}")(name))
-
+from langgraph_om.archive.sql.schema import (
+    message_rows,
+    put_index_in_order,
+    text_rows,
+    thread_rows,
+)
+from langgraph_om.archive.sql.texts import mark
 
 BATCH = 10_000
 

@@ -1,15 +1,13 @@
 """Memory beside what a user would pick instead: one conversation, the same models, the same sizes.
 
-By itself: `python tests/benchmarks/bench_peers.py [--quick] [--file FILE] [--picture FOLDER]`.
+By itself: `python tests/benchmarks/bench_peers.py [--quick] [--room N] [--picture FOLDER]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,7 @@ from random import Random
 from typing import Any
 
 from agents import on_thread
-from conversation import Turn, conversation, load, turns
+from conversation import Turn, conversation, turns
 from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from metered import CACHE_MINUTES, Reuse, rendered
@@ -25,9 +23,7 @@ from peers import (
     AGENTS,
     BILLED,
     FULL,
-    OURS,
     PACKAGES,
-    RECALLING,
     Agent,
     Make,
     Metered,
@@ -35,7 +31,7 @@ from peers import (
     require,
 )
 from picture import draw
-from report import Budget, Options, Report, markdown, text_table
+from report import Report, markdown, text_table
 from turns import new_saver, stored_bytes
 
 THRESHOLDS = (6_000, 2_000)
@@ -48,11 +44,8 @@ PAUSE_EVERY, PAUSE_MINUTES = 5, 60.0
 """A turn in so many comes after a pause that no short cache survives; others after a minute."""
 FACT_EVERY = 7
 """In which messages of a generated conversation a fact is told; odd, so that both tell some."""
-RARE = 3
-"""A word tells a message from others when no more messages have it."""
 QUESTION = "Before we stop: what do you remember of all the things I told you?"
 KIB = 1024
-_NOT_FIGURES = ("prompts", "record", "extra")
 NOTES = f"""\
 The summariser and the Observer are the same rule: it quotes the most telling sentence of a message
 in up to 16 words, and condenses by weight. Which facts stay in a prompt follows from that rule and
@@ -106,27 +99,8 @@ def with_facts(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list
         sentences.insert(random.randint(0, len(sentences)), sentence)
         text = " ".join(sentences)
         told.append(message.model_copy(update={"content": text}))
-        facts.append(Fact(str(message.id), text, words_of(code), 1))
+        facts.append(Fact(str(message.id), text, words_of(code)))
     return told, facts
-
-
-def facts_of(file: Path, messages: Sequence[BaseMessage]) -> list[Fact]:
-    """The messages that answer the file's questions, without what can not be answered."""
-    questions: list[dict[str, Any]] = json.loads(file.read_text("utf-8")).get("questions", [])
-    texts = {str(message.id): message.text for message in messages}
-    common = Counter(word for text in texts.values() for word in words_of(text))
-    wanted = dict.fromkeys(
-        each
-        for question in questions
-        if question.get("answer") is not None
-        for each in question.get("evidence", ())
-        if each in texts
-    )
-    facts: list[Fact] = []
-    for each in wanted:
-        rare = frozenset(word for word in words_of(texts[each]) if common[word] <= RARE)
-        facts.append(Fact(each, texts[each], rare, max(1, -(-len(rare) // 2))))
-    return facts
 
 
 # --- Replaying -----------------------------------------------------------------------------------
@@ -160,14 +134,6 @@ class Outcome:
     """Facts in the last prompt."""
     reached: int = 0
     """Facts in the last prompt, or in the answer to one tool call."""
-    outdated: int = 0
-    """Facts of which the last prompt tells only what was so before."""
-    kinds: dict[str, list[int]] = field(default_factory=dict)
-    """Facts, those shown and those reached, by kind."""
-    record: Mapping[str, Any] = field(default_factory=dict)
-    """Memory's, at the end."""
-    calls: list[int] = field(default_factory=list)
-    """Of each model beside the Actor's."""
 
     @property
     def turns(self) -> int:
@@ -250,7 +216,6 @@ def _judge_models(agent: Agent, outcome: Outcome) -> None:
     for model in agent.models:
         model.measure(outcome.minutes)
         outcome.extra_calls += model.prompts.calls
-        outcome.calls.append(model.prompts.calls)
         outcome.extra.append(model.prompts)
         outcome.extra_output += model.written
         outcome.read += model.prompts.tokens
@@ -271,13 +236,7 @@ def _ask(
     missing = [fact for fact in facts if not fact.is_in(text, words)]
     outcome.facts = len(facts)
     outcome.shown = outcome.reached = len(facts) - len(missing)
-    outcome.outdated = sum(fact.is_outdated_in(text) for fact in facts)
-    for fact in facts:
-        counts = outcome.kinds.setdefault(fact.kind, [0, 0, 0])
-        known = fact not in missing
-        outcome.kinds[fact.kind] = [counts[0] + 1, counts[1] + known, counts[2] + known]
     values: Mapping[str, Any] = agent.graph.get_state(on_thread()).values
-    outcome.record = values.get("om", {})
     wanted = {fact.message_id: agent.look_up(text, values, fact) for fact in missing}
     asked = [{**call, "id": key, "type": "tool_call"} for key, call in wanted.items() if call]
     if not asked:
@@ -288,9 +247,8 @@ def _ask(
     )
     found = answered(after["messages"])
     for fact in missing:
-        if fact.is_known(text, found.get(fact.message_id, "")):
-            outcome.reached += 1
-            outcome.kinds[fact.kind][2] += 1
+        answer = found.get(fact.message_id, "")
+        outcome.reached += fact.is_in(answer, words_of(answer))
 
 
 # --- The report ----------------------------------------------------------------------------------
@@ -315,14 +273,6 @@ def compare(
     ]
 
 
-def measure(options: Options) -> list[Outcome]:
-    """Replay the chosen conversation through all agents."""
-    if options.file is not None:
-        messages = load(options.file)
-        return compare(messages, facts_of(options.file, messages))
-    return compare(*with_facts(conversation(options.pick(700, 160), words=30, seed=4)))
-
-
 COLUMNS = [
     "agent",
     "threshold",
@@ -343,11 +293,10 @@ COLUMNS = [
 ]
 
 
-def bill_at(options: Options, room: int) -> Report:
+def bill_at(room: int, *, quick: bool) -> Report:
     """Bill a conversation at one room for what is remembered, by price and by cache."""
     require("deepagents")
-    messages = conversation(options.pick(500, 160), words=60, seed=4)
-    runs = turns(messages if options.file is None else load(options.file))
+    runs = turns(conversation(160 if quick else 500, words=60, seed=4))
     found = [replay(name, room, runs, [], BILLED) for name in BILLED]
     full = found[0]
 
@@ -368,21 +317,14 @@ def bill_at(options: Options, room: int) -> Report:
         f"Bills at a room of {room:,} tokens, {full.turns} turns, full history {full.sizes[-1]:,}",
         ["agent", "prompt at the end", "read beside the Actor", *told],
         [row(each) for each in found],
-        [],
         NOTES,
-        {},
     )
 
 
-def check(picture: Path | None) -> None:
-    """Refuse to begin without what the agents, and a picture, need."""
-    require(*PACKAGES, *(["matplotlib"] if picture else []))
-
-
-def run(options: Options, picture: Path | None = None) -> Report:
+def run(*, quick: bool, picture: Path | None = None) -> Report:
     """Measure all agents, and draw their prompts when a folder is given."""
-    check(picture)
-    outcomes = measure(options)
+    require(*PACKAGES, *(["matplotlib"] if picture else []))
+    outcomes = compare(*with_facts(conversation(160 if quick else 700, words=30, seed=4)))
     if picture:
         draw(outcomes, picture)
     return report_on(outcomes)
@@ -394,21 +336,8 @@ def report_on(outcomes: Sequence[Outcome]) -> Report:
         f"Memory beside its peers, {full.turns} turns, {full.facts} facts",
         COLUMNS,
         [_row(each, full) for each in outcomes],
-        [_budget(outcomes, threshold) for threshold in _thresholds(outcomes)],
         NOTES,
-        {
-            f"{each.agent}/{each.threshold}": {
-                **{key: value for key, value in vars(each).items() if key not in _NOT_FIGURES},
-                "billed": each.billed,
-                "prompts": vars(each.prompts) | {"_before": ""},
-            }
-            for each in outcomes
-        },
     )
-
-
-def _thresholds(outcomes: Sequence[Outcome]) -> list[int]:
-    return sorted({each.threshold for each in outcomes}, reverse=True)
 
 
 def _row(each: Outcome, full: Outcome) -> list[object]:
@@ -433,29 +362,17 @@ def _row(each: Outcome, full: Outcome) -> list[object]:
     ]
 
 
-def _budget(outcomes: Sequence[Outcome], threshold: int) -> Budget:
-    at = {each.agent: each for each in outcomes if each.threshold in {threshold, 0}}
-    ours, recalling = at[OURS], at[RECALLING]
-    others = [each for name, each in at.items() if not name.startswith(OURS) and name != FULL]
-    most = max(each.shown for each in others)
-    return Budget(
-        f"facts in the last prompt, and with one recall, at {threshold} tokens",
-        f">= {most} (best of the peers), all {recalling.facts}",
-        f"{ours.shown}, {recalling.reached}",
-        ours.shown >= most and recalling.reached == recalling.facts,
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare memory with what a user may pick.")
     parser.add_argument("--quick", action="store_true", help="a shorter conversation")
-    parser.add_argument("--file", type=Path, help="a conversation to replay")
     parser.add_argument("--picture", type=Path, metavar="FOLDER", help="draw the prompts there")
     parser.add_argument("--room", type=int, metavar="N", help="bills at this room alone")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     chosen = parser.parse_args()
-    options = Options(quick=chosen.quick, file=chosen.file)
-    report = bill_at(options, chosen.room) if chosen.room else run(options, chosen.picture)
+    if chosen.room:
+        report = bill_at(chosen.room, quick=chosen.quick)
+    else:
+        report = run(quick=chosen.quick, picture=chosen.picture)
     print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
 
 

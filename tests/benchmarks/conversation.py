@@ -9,16 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from pathlib import Path
 from random import Random
-from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
     ToolMessage,
-    convert_to_messages,
 )
 from langchain_core.tools import tool
 
@@ -143,27 +140,6 @@ def tokens(messages: Sequence[BaseMessage]) -> int:
 
 Turn = tuple[list[BaseMessage], list[AIMessage]]
 """What goes into one run of a graph, and what the Actor says in it."""
-
-
-def load(file: Path) -> list[BaseMessage]:
-    """Read a conversation: JSON with `messages` of `id`, `role`, `name`, `content`, `created_at`.
-
-    Raises:
-        ValueError: When someone else than a user and an assistant speaks.
-    """
-    rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["messages"]
-    return [_read(row) for row in rows]
-
-
-def _read(row: dict[str, Any]) -> BaseMessage:
-    if row["role"] not in {"user", "assistant"}:
-        msg = f"`role` is {row['role']!r}; only 'user' and 'assistant' can be replayed"
-        raise ValueError(msg)
-    known = {key: row[key] for key in ("id", "role", "name", "content") if row.get(key)}
-    (message,) = convert_to_messages([known])
-    if row.get("created_at"):
-        message.additional_kwargs["created_at"] = row["created_at"]
-    return message
 
 
 def turns(messages: Sequence[BaseMessage]) -> list[Turn]:

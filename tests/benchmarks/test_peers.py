@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_peers
 import peers
 import picture
-from conversation import conversation, load
-from facts import Fact
+from conversation import conversation
 
 THRESHOLD = 600
 INSTRUCTIONS = 700
@@ -58,30 +56,6 @@ def test_full_history_shows_everything_and_asks_nobody_else(
     assert (full.waits, full.extra_calls, full.extra_output) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in PLAIN if name != peers.FULL])
-def test_the_others_have_smaller_prompts_and_keep_no_more_than_they_can_reach(
-    found: dict[str, bench_peers.Outcome], name: str
-) -> None:
-    outcome, full = found[name], found[peers.FULL]
-    assert outcome.prompts.largest < full.prompts.largest
-    assert outcome.shown <= outcome.reached <= outcome.facts
-
-
-def test_trimming_forgets_the_first_fact_and_can_not_look_it_up(
-    found: dict[str, bench_peers.Outcome],
-) -> None:
-    trimmed = found["trim_messages"]
-    assert trimmed.prompts.largest <= THRESHOLD + 50
-    assert trimmed.reached == trimmed.shown < trimmed.facts
-    assert trimmed.extra_calls == 0
-
-
-def test_every_fact_can_be_recalled_with_one_call(found: dict[str, bench_peers.Outcome]) -> None:
-    recalling = found[peers.RECALLING]
-    assert recalling.shown < recalling.facts
-    assert recalling.reached == recalling.facts
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_memory_keeps_its_prompts_bounded(found: dict[str, bench_peers.Outcome], name: str) -> None:
     window_and_log = 1.2 * (THRESHOLD + THRESHOLD * 4 // 3)
@@ -101,14 +75,6 @@ def test_a_billed_token_of_the_cache_is_cheaper(found: dict[str, bench_peers.Out
     assert ours.billed > bench_peers.read_price(ours.prompts) + ours.extra_output
 
 
-def test_the_report_has_a_row_for_each_agent(found: dict[str, bench_peers.Outcome]) -> None:
-    report = bench_peers.report_on(list(found.values()))
-    assert [row[0] for row in report.rows] == PLAIN
-    assert {len(row) for row in report.rows} == {len(report.columns)}
-    assert len(bench_peers.markdown(report).splitlines()) == len(PLAIN) + 2
-    json.dumps(report.data)
-
-
 @pytest.mark.parametrize(
     ("package", "name"),
     [("langmem", "langmem SummarizationNode"), ("deepagents", "deepagents summarisation")],
@@ -122,36 +88,6 @@ def test_an_agent_of_another_package_is_replayed_the_same_way(package: str, name
     assert outcome.prompts.largest < 3 * THRESHOLD
     # deepagents puts messages aside in a file that its agent can read; langmem drops them.
     assert (outcome.reached == outcome.facts) is (package == "deepagents")
-
-
-def test_a_missing_package_is_told_with_the_extra_that_has_it() -> None:
-    with pytest.raises(SystemExit, match=r"`no_such_package` is not installed.*`bench`"):
-        peers.require("json", "no_such_package")
-
-
-def test_questions_of_a_file_name_the_messages_to_keep(tmp_path: Path) -> None:
-    said = [
-        ("a", "user", "Our dog Rex ate the marzipan."),
-        ("b", "assistant", "That is too bad."),
-        ("c", "user", "We leave at dawn."),
-        ("d", "assistant", "Have a good trip."),
-    ]
-    questions: list[dict[str, Any]] = [
-        {"question": "Who ate it?", "answer": "Rex", "evidence": ["a", "gone"]},
-        {"question": "What did it cost?", "evidence": ["b"]},
-        {"question": "When?", "answer": "dawn", "evidence": ["c", "a"]},
-    ]
-    file = tmp_path / "talk.json"
-    messages = [{"id": key, "role": role, "content": text} for key, role, text in said]
-    file.write_text(json.dumps({"messages": messages, "questions": questions}), "utf-8")
-    facts = bench_peers.facts_of(file, load(file))
-    assert [fact.message_id for fact in facts] == ["a", "c"]
-    for text, is_kept in [
-        ("He said: Our dog Rex ate the marzipan. Then", True),
-        ("* (09:30) User: dog Rex ate marzipan", True),
-        ("* (09:30) User: the cat slept", False),
-    ]:
-        assert facts[0].is_in(text, bench_peers.words_of(text)) is is_kept
 
 
 def test_the_picture_is_small_and_the_same_every_time(
@@ -189,13 +125,6 @@ def test_the_picture_of_the_readme_shows_the_figures_of_the_page_about_work() ->
             assert line.replace("%", " %") in table
 
 
-def test_the_score_of_a_shift_is_the_mean_of_tasks_rules_and_facts() -> None:
-    row = {"right": 9, "tasks": 12, "rules broken": 2, "rules that mattered": 4}
-    row |= {"facts missed": ["said first"], "facts": 4}
-    assert picture.shares(row) == {"tasks": 0.75, "rules": 0.5, "facts": 0.75}
-    assert picture.score(row) == pytest.approx(2 / 3)
-
-
 def test_the_picture_of_a_shift_is_small_and_the_same_every_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     figures = json.loads(picture.FIGURES.read_text("utf-8"))
@@ -215,20 +144,3 @@ def test_a_room_is_billed_by_price_and_cache() -> None:
     for each in (summary, within):
         assert each.bill(bench_peers.SMALL_PRICE) < each.bill()
         assert each.bill(is_cache_short=True) > each.bill()
-
-
-def test_a_page_is_found_from_ranges_on_either_side_of_it() -> None:
-    ids = [f"m{number}" for number in range(100)]
-    values = {"om": {"log": [{"ranges": [("m50", "m60")]}, {"ranges": [("m70", "m80")]}]}}
-    prompt = "_range: `m50:m60`, _range: `m70:m80`"
-
-    def page(wanted: str) -> tuple[str, int]:
-        fact = Fact(wanted, "x", frozenset(), 1)
-        call = peers.find_page(prompt, values, fact, ids)
-        return call["args"]["cursor"], call["args"]["page"]
-
-    assert page("m55") == ("m50", 1)
-    assert page("m95") == ("m70", 2)
-    assert page("m49") == ("m50", -1)
-    assert page("m31") == ("m50", -1)
-    assert page("m30") == ("m50", -2)
