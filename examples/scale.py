@@ -5,9 +5,8 @@
 #
 # Conversations take turns at random. Each turn asks the database for some milliseconds; some turns
 # send a job, which waits for a free place of a worker, has the model asked, and writes its result.
-# What a turn or a job costs the database is measured by tests/benchmarks/bench_workers.py
-# `--database`; put in your own figures. What is not simulated: the agent's own model, and storage
-# other than memory's.
+# What they cost the database was measured once (docs/scale.md); put in your own figures.
+# What is not simulated: the agent's own model, and storage other than memory's.
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _LOOKED: Final = 48
 of its words at all that hold them would cost more than the rest of an observation."""
 _BY_TURNS: Final = 2
 """How many items one message brings before the next one's turn; with 1, or without turns, a few
-denials in a hundred are not found (`tests/benchmarks/bench_conflicts.py`)."""
+denials in a hundred are not found."""
 _LEFT_EDGE: Final = re.compile(r"\n(?=[^ \n])")
 """What separates the messages of a transcript; further lines of a message are indented."""
 _CODE: Final = re.compile(r"(?ms)^ *```.*?^ *```[ \t]*$")

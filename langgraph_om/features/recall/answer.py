@@ -478,8 +478,8 @@ ALL_PREVIEWS: Final = 6000
 WEAK_SHARE: Final = 0.25
 """Hits that hold less than so much of what the best one holds have only words that many have.
 
-Measured: of 495 questions about three long conversations (`tests/benchmarks/bench_found.py`), as
-many found an answer among the first 8 hits without them.
+Measured: of 495 questions about three long conversations, as many found an answer among the first 8
+hits without them.
 """
 _MOST_NAMED: Final = 4
 """How many observations, or words, a note names."""
