@@ -104,7 +104,7 @@ class Output:
 
     def table(self, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Write rows below each other, columns aligned."""
-        cells = [[sanitize(str(cell), " ") for cell in row] for row in [names, *rows]]
+        cells = [[" ".join(sanitize(str(cell)).split()) for cell in row] for row in [names, *rows]]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for at, row in enumerate(cells):
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
-from langgraph_om.core.content.text import compile_late, sanitize
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -55,7 +55,7 @@ _CHUNK: Final = re.compile(
     rf"(?:[^\W_]+|{_SIGN})(?:[_\-./\\:@#+&'’,]+(?={_LETTER})|[^\W_]+|{_SIGN}+)*"
 )
 """A stretch of letters, digits and what joins them."""
-_RUN: Final = compile_late(
+_RUN: Final = re.compile(
     rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}]){_LETTER}|[{re.escape(JOINERS)}])+"
 )
 _PARTS: Final = re.compile(rf"[{re.escape(JOINERS)}]+")

@@ -39,7 +39,7 @@ from langgraph_om.core.content.text import (
     sanitize,
     tag_pattern,
     truncate_to_tokens,
-    write_bounded_json,
+    write_json_without_payloads,
     write_short_json,
 )
 from langgraph_om.core.tokens.counter import BoundingCounter, TokenCounter
@@ -274,7 +274,12 @@ class _TranscriptWriter:
 
     def _write_tool_line(self, part: Part, clock: str) -> str:
         is_call = part.kind == "tool-call"
-        body = self._write_arguments(part.body) if is_call else self._write_result(part.body)
+        if is_call:
+            given = part.body
+            given = given if isinstance(given, str) else write_json_without_payloads(given)[0]
+            body = self._cut(given, self._limits.arguments_tokens)
+        else:
+            body = self._write_result(part.body)
         name = self._name_tool(part)
         call_id = f" [{part.call_id}]" if part.call_id else ""
         label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
@@ -283,19 +288,13 @@ class _TranscriptWriter:
     def _name_tool(self, part: Part) -> str:
         return part.name or self._names.get(part.call_id) or "tool"
 
-    def _write_arguments(self, arguments: object) -> str:
-        tokens = self._limits.arguments_tokens
-        if isinstance(arguments, str):
-            return truncate_to_tokens(omit_encoded(sanitize(arguments)), tokens, self._count)
-        return write_bounded_json(arguments, tokens, self._count)
-
     def _write_result(self, content: object) -> str:
         """Return a tool result within its limit; placeholders of attachments are kept."""
         if content is not None and not isinstance(content, str | list):
-            return write_bounded_json(content, self._limits.result_tokens, self._count)
+            return self._cut_result(write_json_without_payloads(content)[0])
         parts = list(result_parts(content, self.placeholders))
         text = omit_encoded(sanitize("\n".join(map(_write_part, parts))))
-        shown = truncate_to_tokens(text, self._limits.result_tokens, self._count)
+        shown = self._cut_result(text)
         if shown == text:
             return text
         marks = [_write_part(part) for part in parts if not _is_long(part)]
@@ -303,12 +302,14 @@ class _TranscriptWriter:
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
 
     def _cut_text(self, text: str) -> str:
-        text, tokens = omit_encoded(text), self._limits.text_tokens
-        return text if tokens is None else truncate_to_tokens(text, tokens, self._count)
+        return self._cut(text, self._limits.text_tokens)
 
     def _cut_result(self, text: str) -> str:
+        return self._cut(text, self._limits.result_tokens)
+
+    def _cut(self, text: str, tokens: int | None) -> str:
         text = omit_encoded(sanitize(text))
-        return truncate_to_tokens(text, self._limits.result_tokens, self._count)
+        return text if tokens is None else truncate_to_tokens(text, tokens, self._count)
 
 
 def _name_speaker(role: str) -> str:

@@ -16,7 +16,6 @@ from operator import ne
 from string import ascii_lowercase
 from typing import Any, Final, cast
 
-from langgraph_om.core.content.text import compile_late
 from langgraph_om.core.tokens.counter import MessageCounter, cut_for_count
 
 # --- Pieces --------------------------------------------------------------------------------------
@@ -40,7 +39,7 @@ _HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ff
 _HIRAGANA = r"\u3041-\u309f"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _NO_MARK = rf"\d{_UPPER}{_LOWER}{_HAN}{_HIRAGANA}{_KATAKANA}"
-_PIECES = compile_late(
+_PIECES = re.compile(
     rf"[{_HAN}]{{1,16}}+|[{_HIRAGANA}]{{1,16}}+|[{_KATAKANA}]{{1,16}}+"
     rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{0,32}}+[{_LOWER}]{{1,32}}+"
     rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{1,32}}+"
@@ -253,7 +252,7 @@ _SCRIPTS: Final[tuple[tuple[str, int, int, int], ...]] = (
 )
 _STARTS: Final = [start for start, *_ in _SCRIPTS]
 _LATIN: Final = re.compile("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
-_MARK: Final = compile_late(rf"[^\s{_NO_MARK}]")
+_MARK: Final = re.compile(rf"[^\s{_NO_MARK}]")
 
 
 @lru_cache(maxsize=1 << 15)  # words come again: a text is counted in a fifth of the time

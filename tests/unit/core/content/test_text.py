@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.text import looks_encoded, sanitize, show_key, write_short_json
+from langgraph_om.core.content.text import sanitize, show_key, write_short_json
 from support.examples import examples
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
-
-LONG_WORDS = "a sentence of more than forty characters is no id and no bytes"
 
 
 @examples(300)
@@ -28,40 +26,17 @@ def test_nothing_but_line_breaks_and_control_characters_is_taken_out_of_a_text(t
 @given(st.one_of(MESSAGE_IDS, THREAD_IDS, call_ids))
 def test_real_ids_are_shown_whole(key: str) -> None:
     assert show_key(key) == key
-    assert not looks_encoded(key)
-
-
-@given(st.one_of(MESSAGE_IDS, call_ids))
-def test_an_outline_shows_real_ids_whole(key: str) -> None:
-    assert write_short_json(key, 200) == f'"{key}"'
-    assert write_short_json({"id": key}, 200) == f'{{"id": "{key}"}}'
-
-
-@pytest.mark.parametrize("text", [LONG_WORDS, "short", "", "a" * 39, "2026-03-02T09:00:00" * 5])
-def test_words_are_not_taken_for_bytes(text: str) -> None:
-    assert not looks_encoded(text)
+    assert write_short_json({"id": key}, 300) == f'{{"id":"{key}"}}'
 
 
 @pytest.mark.parametrize(
-    "text",
+    "data",
     [
-        "A" * 44,
-        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",
         base64.b64encode(bytes(range(256))).decode(),
-        base64.urlsafe_b64encode(bytes(range(255, 100, -1))).decode(),
+        base64.urlsafe_b64encode(bytes(range(255, 0, -1))).decode(),
         "data:image/png;base64," + "iVBORw0KGgo" * 6,
-        "resp_" + "0123456789abcdef" * 30,
+        bytes(range(256)),
     ],
 )
-def test_encoded_bytes_stay_hidden(text: str) -> None:
-    assert looks_encoded(text)
-    assert write_short_json({"data": text}, 200) == (
-        f'{{"data": "[{len(text):,} characters omitted]"}}'
-    )
-
-
-@given(st.randoms(use_true_random=False), st.integers(48, 400))
-def test_random_bytes_stay_hidden_in_both_alphabets(random: object, size: int) -> None:
-    data = random.randbytes(size)  # type: ignore[attr-defined]
-    assert looks_encoded(base64.b64encode(data).decode())
-    assert looks_encoded(base64.urlsafe_b64encode(data).decode())
+def test_encoded_bytes_stay_hidden(data: object) -> None:
+    assert write_short_json({"data": data, "n": 1}, 200) == '{"data":"[omitted]","n":1}'
