@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -258,7 +258,7 @@ def compare(
     messages: Sequence[BaseMessage],
     facts: Sequence[Fact],
     *,
-    names: Iterable[str] = tuple(AGENTS),
+    agents: Mapping[str, Make] = AGENTS,
     thresholds: Sequence[int] = THRESHOLDS,
 ) -> list[Outcome]:
     """Replay a conversation through agents, full history once and the others at each threshold."""
@@ -266,9 +266,9 @@ def compare(
     replayed = {str(each.id) for inputs, said in runs for each in (*inputs, *said)}
     asked = [fact for fact in facts if fact.message_id in replayed]
     return [
-        replay(name, threshold, runs, asked)
+        replay(name, threshold, runs, asked, agents)
         for number, threshold in enumerate(thresholds)
-        for name in names
+        for name in agents
         if name != FULL or number == 0
     ]
 
@@ -296,8 +296,8 @@ COLUMNS = [
 def bill_at(room: int, *, quick: bool) -> Report:
     """Bill a conversation at one room for what is remembered, by price and by cache."""
     require("deepagents")
-    runs = turns(conversation(160 if quick else 500, words=60, seed=4))
-    found = [replay(name, room, runs, [], BILLED) for name in BILLED]
+    messages, facts = with_facts(conversation(160 if quick else 500, words=60, seed=4))
+    found = compare(messages, facts, agents=BILLED, thresholds=[room])
     full = found[0]
 
     def share(each: Outcome, price: float, *, is_cache_short: bool) -> str:
@@ -310,12 +310,15 @@ def bill_at(room: int, *, quick: bool) -> Report:
             for short in (False, True)
             for price in (1.0, SMALL_PRICE)
         ]
-        return [each.agent, f"{each.sizes[-1]:,}", f"{each.read:,}", *shares]
+        prompts = f"{each.prompts.tokens / full.prompts.tokens:.2f}"
+        facts = f"{each.shown} / {each.reached}"
+        return [each.agent, f"{each.sizes[-1]:,}", prompts, *shares, each.waits, facts]
 
     told = ("long cache", "the same, small model", "five minutes", "the same, small model")
     return Report(
-        f"Bills at a room of {room:,} tokens, {full.turns} turns, full history {full.sizes[-1]:,}",
-        ["agent", "prompt at the end", "read beside the Actor", *told],
+        f"Bills at a room of {room:,} tokens, {full.turns} turns, full history {full.sizes[-1]:,},"
+        f" {full.facts} facts",
+        ["agent", "last prompt", "prompts", *told, "turns that wait", "facts, or by one call"],
         [row(each) for each in found],
         NOTES,
     )

@@ -300,9 +300,9 @@ def with_memory(
     )
 
 
-def remembering_within(actor: Metered, threshold: int, saver: Saver) -> Agent:
+def remembering_within(actor: Metered, threshold: int, saver: Saver, **options: Any) -> Agent:
     """Memory with a `token_budget`."""
-    return remembering_by(actor, saver, token_budget=threshold)
+    return remembering_by(actor, saver, token_budget=threshold, **options)
 
 
 def remembering_by_default(actor: Metered, threshold: int, saver: Saver) -> Agent:
@@ -332,6 +332,7 @@ BILLED: Mapping[str, Make] = {
     "langchain SummarizationMiddleware": summarising,
     "deepagents summarisation": deep,
     "langgraph_om, token_budget": remembering_within,
+    "langgraph_om, token_budget and recall": partial(remembering_within, **ALL),
     "langgraph_om, defaults (Mastra's thresholds, by this engine)": remembering_by_default,
 }
 """What is billed at one room."""

@@ -19,13 +19,14 @@ THRESHOLD = 600
 INSTRUCTIONS = 700
 """About what memory and recall tell the Actor in every prompt, in tokens."""
 OURS = [name for name in peers.AGENTS if name.startswith(peers.OURS)]
-PLAIN = [peers.FULL, "trim_messages", "langchain SummarizationMiddleware", *OURS]
+NAMED = (peers.FULL, "trim_messages", "langchain SummarizationMiddleware", *OURS)
+PLAIN = {name: peers.AGENTS[name] for name in NAMED}
 MESSAGES, FACTS = bench_peers.with_facts(conversation(48, words=25, seed=4))
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, bench_peers.Outcome]:
-    outcomes = bench_peers.compare(MESSAGES, FACTS, names=PLAIN, thresholds=[THRESHOLD])
+    outcomes = bench_peers.compare(MESSAGES, FACTS, agents=PLAIN, thresholds=[THRESHOLD])
     return {each.agent: each for each in outcomes}
 
 
@@ -82,7 +83,8 @@ def test_a_billed_token_of_the_cache_is_cheaper(found: dict[str, bench_peers.Out
 @pytest.mark.filterwarnings("default")
 def test_an_agent_of_another_package_is_replayed_the_same_way(package: str, name: str) -> None:
     pytest.importorskip(package)
-    (outcome,) = bench_peers.compare(MESSAGES, FACTS, names=[name], thresholds=[THRESHOLD])
+    agents = {name: peers.AGENTS[name]}
+    (outcome,) = bench_peers.compare(MESSAGES, FACTS, agents=agents, thresholds=[THRESHOLD])
     assert outcome.answers == runs() + 1
     assert outcome.waits == outcome.extra_calls > 0
     assert outcome.prompts.largest < 3 * THRESHOLD

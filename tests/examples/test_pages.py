@@ -11,11 +11,12 @@ import langgraph_om.features  # noqa: F401 it adds the parts of features
 from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, ROOT, read_code, run_page
+from support.wire_server import Today, reach, serve
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPTIONS, EVENTS = (DOCS / name for name in ("options.md", "events.md"))
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-LONGEST_README = 90
+LONGEST_README = 180
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -27,7 +28,7 @@ def look_up(city: str) -> str:
     return f"{city} is sunny"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if read_code(page).strip()], ids=str)
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if read_code(page).strip()], ids=str)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small_model = ScriptedChatModel(
@@ -35,6 +36,13 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     model = ScriptedChatModel(actor="ok")
     assert run_page(page, model=model, small_model=small_model, tools=[look_up])
+
+
+def test_the_readme_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serve(Today()) as provider:
+        reach(provider, monkeypatch)
+        assert run_page(PAGES[0])
 
 
 def test_there_are_blocks_for_each_door() -> None:

@@ -42,7 +42,7 @@ def describe(hook: Any, **config: str) -> dict[str, Any]:
 def test_links_of_the_readme_are_whole_addresses_once_the_repository_is_known(hook: Any) -> None:
     made = describe(hook, repository=f"{REPOSITORY}/")
     text = made["readme"]["text"]
-    assert f"]({REPOSITORY}/raw/v1.2.3/docs/growing.svg)" in text
+    assert f"]({REPOSITORY}/raw/v1.2.3/docs/inspector-light.png)" in text
     assert f"[options]({REPOSITORY}/blob/v1.2.3/docs/options.md)" in text
     assert set(re.findall(r"\]\((?!https:)[^)]*\)", text)) == set()
     assert "pip install 'langgraph-om[openai]'\n" in text

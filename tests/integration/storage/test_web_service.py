@@ -40,7 +40,9 @@ def test_the_documented_service_remembers_each_user_and_forgets_one(
             said = client.post(
                 "/threads/trip/messages", params={"text": "hello"}, headers={"X-User": user}
             )
-            assert said.json() == {"answer": "HELLO"}
+            assert 'event: token\ndata: "HELLO"' in said.text
+            assert "event: data-om-status" in said.text
+        assert client.get("/ready").json() == {"ready": True}
         archive = kept[0].archive
         assert [len(archive.threads(user)[0]) for user in ("ana", "ben")] == [1, 1]
         assert client.delete("/users/ana").status_code == 200
