@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import runpy
@@ -32,15 +31,6 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run(example: str, *options: object) -> subprocess.CompletedProcess[str]:
     return run_python(str(EXAMPLES / example), *map(str, options))
-
-
-def run_behind(statement: str, example: str) -> subprocess.CompletedProcess[str]:
-    """Run an example behind a statement that makes circumstances for it."""
-    return run_python(
-        "-c",
-        f"import runpy, sys; sys.path.insert(0, {str(EXAMPLES)!r}); sys.argv = [{example!r}]; "
-        f"{statement}; runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')",
-    )
 
 
 def succeed(example: str, *options: object) -> str:
@@ -148,20 +138,6 @@ def in_full() -> str:
     return succeed("quickstart.py", "--verbose")
 
 
-def test_quickstart_is_a_long_talk_told_in_short(trip: tuple[Path, str]) -> None:
-    printed = trip[1]
-    assert printed.startswith("Models: offline")
-    assert len(printed.splitlines()) <= 70
-    days = re.findall(r"^\w+day, \d+ (?:May|June) 2026$", printed, re.MULTILINE)
-    assert len(days) == 8
-    asked = printed.count("\nYou: ")
-    left_out = map(int, re.findall(r"… (\d+) more question", printed))
-    assert asked + sum(left_out) == 64
-    messages, tokens, _, _ = sizes(printed)
-    assert messages >= 180
-    assert 20_000 <= tokens <= 40_000
-
-
 def test_quickstart_observes_reflects_and_shortens_the_prompt(trip: tuple[Path, str]) -> None:
     messages, full, shown, seen = sizes(trip[1])
     assert shown < messages / 5
@@ -199,21 +175,6 @@ def test_quickstart_marks_what_is_answered_from_memory(
     assert in_full.count("\n   <- answered from an observation of ") == len(found)
 
 
-def test_quickstart_marks_nothing_that_was_not_answered_from_memory() -> None:
-    done = run_python(
-        "-c",
-        f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
-        "from langgraph_om.testing import *; model = ScriptedChatModel('I do not know.', "
-        "observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply); "
-        "quickstart.choose_model = lambda _: model; sys.argv = ['quickstart.py']; "
-        "quickstart.main()",
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "<-" not in done.stdout
-    assert sizes(done.stdout)[0] == 2 * 64
-    assert "Offline" not in done.stdout
-
-
 BILL = (
     r"^   your agent's model read # tokens with memory .+, # without .+\n"
     r"   memory's models read # tokens and wrote #, in # calls .+\n"
@@ -238,63 +199,6 @@ def test_quickstart_gives_a_bill_that_adds_up(trip: tuple[Path, str]) -> None:
     assert "leave memory off for shorter chats" in bill[4]
     assert bill[5].startswith("   assumed (--price): $3 per million")
     assert bill[6].startswith("Offline, the observations are extracts")
-
-
-def test_quickstart_reckons_with_other_prices() -> None:
-    printed = succeed("quickstart.py", "--price", 1, 20, 200)
-    bill = printed.partition("\nWhat it cost:\n")[2].splitlines()
-    agent, memory, in_all = map(dollars, bill[:3])
-    read, full, memory_read, memory_wrote, _ = number(BILL, printed)
-    assert agent == pytest.approx([read / 1e6, full / 1e6], abs=0.006)
-    assert memory == pytest.approx([(memory_read * 20 + memory_wrote * 200) / 1e6], abs=0.006)
-    assert in_all[0] > in_all[1]
-    assert f"memory costs {in_all[0] / in_all[1] - 1:.0%} more" in bill[2]
-    assert "it did not pay" in bill[4]
-    refused = run("quickstart.py", "--price", 3, -1, 2)
-    assert refused.returncode == 2
-    assert "--price is [3.0, -1.0, 2.0]" in refused.stderr
-
-
-def test_quickstart_takes_other_windows() -> None:
-    """As the README's table does: the smaller the room, the more memory saves."""
-    saved = [
-        re.search(
-            r"in all: \$([\d.]+) with memory", succeed("quickstart.py", "--token-budget", each)
-        )
-        for each in (8000, 20000)
-    ]
-    small, large = (float(found[1]) for found in saved if found)
-    assert small < large < 3.2
-
-
-def test_quickstart_tells_the_whole_story_when_asked(in_full: str) -> None:
-    assert in_full.count("\nYou: ") == 64
-    assert in_full.count("\n   calls ") >= 30
-    assert in_full.index("Have a lovely week") > in_full.index("\nThursday, 18 June 2026")
-    assert re.search(r"^ +\* 🔴 \(08:52\) User: Our budget is 1,800", in_full, re.MULTILINE)
-    shown, lines = number(r"^The observation log, # of its # lines:$", in_full)
-    assert shown == lines
-    told = re.findall(r"^   memory: (.+)$", in_full, re.MULTILINE)
-    assert {re.sub(r"\d+", "N", phrase).replace("chunks", "chunk") for phrase in told} == {
-        "buffering N tokens of messages",
-        "buffered N tokens of messages in N",
-        "activated N chunk: N tokens of messages became N of observations",
-        "condensing N tokens of observations",
-        "condensed N to N, for later",
-        "activated what was condensed: N became N",
-        "an order of the user began",
-    }
-    assert re.search(
-        r"\(messages \d+/2400, .*; [1-9] chunks? ready, \d at work\)$", in_full, re.MULTILINE
-    )
-
-
-def test_quickstart_dates_every_observation_within_the_story(in_full: str) -> None:
-    dates = set(re.findall(r"^ *Date: (.+)$", in_full, re.MULTILINE))
-    assert dates == {
-        *(f"May {day}, 2026" for day in (4, 6, 7, 11, 16, 24)),
-        *("Jun 6, 2026", "Jun 18, 2026"),
-    }
 
 
 def test_quickstart_continues_the_thread(trip: tuple[Path, str], tmp_path: Path) -> None:
@@ -337,43 +241,6 @@ def test_quickstart_loses_no_job_between_two_runs(tmp_path: Path) -> None:
     assert "The thread goes on after " in second
     assert "; 1 chunk ready, 0 at work)" in second
     assert "memory: buffer" not in second
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_quickstart_shows_three_bars_on_a_terminal() -> None:
-    printed = on_terminal("quickstart.py")
-    for bar in ("messages ", "observations ", "buffered "):
-        assert f"\x1b[2K{bar}" in printed or f"\n{bar}" in printed
-    # They keep pace: each question moves them while it is shown above them.
-    shown = re.findall(r"You: \S+ \S+", printed)
-    assert len(set(shown)) >= 55
-    assert len(set(re.findall(r"([\d,]+) of 2,400 tokens", printed))) >= 60
-    assert re.search(r"[1-9] chunks? ready, \d at work", printed)
-    assert "of 100 tokens" not in printed.partition("2,400")[2]
-    assert "2400, observations" not in printed
-
-
-def on_terminal(example: str, *options: object) -> str:
-    import pty  # noqa: PLC0415 not on every platform
-
-    ours, theirs = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, str(EXAMPLES / example), *map(str, options)],
-        env={**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", "COLUMNS": "80"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        printed = b""
-        # Reading ends with an error on Linux, and with nothing elsewhere.
-        with contextlib.suppress(OSError):
-            while piece := os.read(ours, 65536):
-                printed += piece
-    os.close(ours)
-    assert process.returncode == 0, printed[-2000:]
-    return printed.decode()
 
 
 # --- state_graph ---------------------------------------------------------------------------------
@@ -424,22 +291,6 @@ def test_deep_agent_remembers_and_sends_questions_to_its_subagent() -> None:
     assert re.search(r"^observations .* [1-9]\d* of 40000 tokens$", printed, re.MULTILINE)
 
 
-def test_deep_agent_never_summarises() -> None:
-    pytest.importorskip("deepagents")
-    statement = (
-        "from deepagents.middleware import summarization; "
-        "summarization.SummarizationMiddleware.wrap_model_call = lambda *given: sys.exit(3)"
-    )
-    assert run_behind(statement, "deep_agent.py").returncode == 0
-
-
-def test_deep_agent_says_that_there_is_nothing_to_show_without_deepagents(make: Make) -> None:
-    code, printed, errors = make("deep_agent.py").without("deepagents").run()
-    assert (code, errors) == (0, "")
-    assert "deepagents is not installed" in printed
-    assert "pip install" in printed
-
-
 # --- stream_events -------------------------------------------------------------------------------
 
 
@@ -459,20 +310,6 @@ def test_stream_events_prints_words_and_parts() -> None:
     assert succeed("stream_events.py", "--protocol") == printed
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_stream_events_draws_two_sides_on_a_terminal() -> None:
-    printed = on_terminal("stream_events.py", "--delay", "0")
-    plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", printed)
-    frame = plain[plain.rindex("╭") - 60 :]
-    assert all(title in frame for title in (" orchard ", " memory "))
-    assert re.search(r"│ messages \d+ of 180 tokens +│", frame)
-    assert re.search(r"│ observations [1-9]\d* of 400 tokens +│", frame)
-    assert "━━━" in frame
-    assert re.search(r"│ \d+ tokens leave the view +│", frame)
-    assert "160 euros." in frame
-    assert max(map(len, plain.splitlines())) <= 80
-
-
 # --- swap_checkpointer ---------------------------------------------------------------------------
 
 
@@ -490,12 +327,6 @@ def test_swap_checkpointer_takes_the_record_along(postgres_database: str) -> Non
         assert "prompt identical:   True" in moved
     assert "You told me: I am Ruth, and I lead a choir of 34 singers in Bremen." in sqlite
     assert "You told me: The hall costs 450 euros" in postgres
-
-
-def test_swap_checkpointer_ends_after_sqlite_without_postgres(make: Make) -> None:
-    printed = make("swap_checkpointer.py").without("psycopg").succeed()
-    assert "=== SqliteSaver" in printed
-    assert printed.splitlines()[-1].startswith("PostgreSQL: skipped")
 
 
 # --- recall --------------------------------------------------------------------------------------
@@ -535,13 +366,6 @@ def test_two_workers_on_one_postgres_lose_nothing(postgres_database: str) -> Non
     assert "lost:           0 of 12\nin order:       True" in printed
 
 
-@pytest.mark.parametrize("package", ["psycopg", "langgraph.checkpoint.postgres"])
-def test_postgres_says_what_it_is_skipped_for(package: str, make: Make) -> None:
-    printed = make("postgres.py").without(package).succeed()
-    assert printed.startswith("Skipped: ")
-    assert "pip install 'langgraph-om[postgres]'" in printed
-
-
 # --- working_memory ------------------------------------------------------------------------------
 
 
@@ -563,20 +387,6 @@ def test_working_memory_is_kept_across_threads_and_checked() -> None:
 def test_scale_prints_what_the_docs_show() -> None:
     page = (EXAMPLES.parent / "docs" / "scale.md").read_text(encoding="utf-8")
     assert succeed("scale.py").strip() in page
-
-
-def test_scale_finds_where_workers_and_the_database_are_busy_all_the_time() -> None:
-    found = succeed("scale.py", "--conversations", 100, 1000, "--workers", 1, "--minutes", 30)
-    busy = re.search(r"workers busy, %\s+(\S+)\s+(\S+)", found)
-    waits = re.search(r"job waits for a worker, s, 99 %\s+(\S+)\s+(\S+)", found)
-    most = re.search(r"workers: busy all the time from (\d+)", found)
-    assert busy
-    assert waits
-    assert most
-    assert 8 < float(busy[1]) < 18
-    assert float(busy[2]) > 95
-    assert float(waits[1]) < 1 < float(waits[2])
-    assert 700 < int(most[1]) < 900
 
 
 # --- memory_pictures -----------------------------------------------------------------------------

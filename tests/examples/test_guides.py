@@ -50,20 +50,6 @@ def say(graph: Any, text: str, config: RunnableConfig = TRIP) -> dict[str, Any]:
     return state
 
 
-def test_a_handoff_changes_who_answers(guide: dict[str, Any]) -> None:
-    assert say(guide["swarm"], "Where do I land?")["messages"][-1].text == "by the planner"
-    handed = say(guide["swarm"], "Hand over, please.")
-    assert handed["messages"][-1].text == "by the booker"
-    assert say(guide["swarm"], "Thank you.")["messages"][-1].text == "by the booker"
-    assert len(handed["messages"]) == 8
-
-
-def test_a_routed_agent_adds_its_answer_alone(guide: dict[str, Any]) -> None:
-    said = say(guide["supervisor"], "Where do I land?")["messages"]
-    assert [(each.type, each.name) for each in said[-2:]] == [("human", None), ("ai", "planner")]
-    assert [each.type for each in said] == ["human", "ai"] * 2  # and nothing of the view
-
-
 def test_a_subagent_with_a_checkpointer_knows_what_it_was_asked_before(
     guide: dict[str, Any],
 ) -> None:

@@ -22,16 +22,3 @@ def test_names_whose_echo_is_counted_stand_in_prompts() -> None:
     prompts = "\n".join(map(load, names()))
     assert [name for name in observer_check.EXAMPLES if name not in prompts] == []
     assert observer_check.SECOND in load("observer_retry")
-
-
-@pytest.mark.parametrize(
-    ("item", "came"),
-    [
-        ("* 🔴 deadline Dec 2 now (replaces: Friday)", "kept"),
-        ("* 🔴 the deadline is Friday", "changed"),
-        ("* 🔴 there is a deadline, December 20", "lost"),
-    ],
-)
-def test_a_fact_is_kept_changed_or_lost(item: str, came: str) -> None:
-    items = observer_check.split_items(item)
-    assert observer_check.grade("change: december 2|dec 2 ~ friday", items) == came

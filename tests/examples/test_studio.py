@@ -38,11 +38,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process g
 EXAMPLE = Path(__file__).parents[2] / "examples" / "studio"
 NODES = {"agent": "agent", "own_graph": "desk", "middleware_agent": "model"}
 """The node that calls the Actor's model, per graph of the example."""
-HOOK = "ObservationalMemoryMiddleware.before_model"
-"""The node in which the middleware looks, and works where there is work to do."""
 MEMORY_NODES = {"om_status", "om_observe", "om_reflect", "om_activate", "om_buffer"}
-BUFFERINGS = ("waiting", "inline")
-"""Graphs of `MORE` that buffer in other ways than the example, or not at all."""
 SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
 """What stands only in calls of the Observer and the Reflector."""
 
@@ -53,15 +49,10 @@ each_graph = pytest.mark.parametrize("graph", NODES)
 
 MORE = '''
 import time
-from typing import Annotated
 
-from langchain_core.messages import AnyMessage
-from langgraph.channels import DeltaChannel
-from langgraph.graph import END, START, MessagesState, StateGraph
-from typing_extensions import TypedDict
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import *
-from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.testing import *
 
 
@@ -70,15 +61,14 @@ def reply(prompt):
     return prompt[0].text if prompt[-1].text == "Show" else f"Noted: {prompt[-1].text[:40]}"
 
 
-def remembering(delay=0.0, buffer_tokens=0.2, buffering=None):
+def remembering(delay=0.0):
     offline = ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=delay
     )
     return ObservationalMemory(
         offline,
-        observation={"message_tokens": 150, "buffer_tokens": buffer_tokens},
+        observation={"message_tokens": 150, "buffer_tokens": False},
         reflection={"observation_tokens": 120},
-        buffering=buffering,
     )
 
 
@@ -86,28 +76,8 @@ def agent(**options):
     return create_memory_agent(ScriptedChatModel(reply), memory=remembering(**options))
 
 
-waiting = agent(buffer_tokens=False)
-inline = agent(buffering=InlineBuffering())
-stuck = agent(buffer_tokens=False, delay=120)
-
-
-class Snapshots(TypedDict):
-    messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer, snapshot_frequency=2)]
-
-
-memory = remembering()
-builder = StateGraph(Snapshots)
-
-
-async def speak(state):
-    model = ScriptedChatModel(reply)
-    return {"messages": [await model.ainvoke(memory.llm_input_messages(state))]}
-
-
-builder.add_node("speak", speak)
-builder.add_edge(START, add_observational_memory(builder, memory, before="speak"))
-builder.add_edge("speak", END)
-snapshots = builder.compile()
+waiting = agent()
+stuck = agent(delay=120)
 
 
 async def block(state):
@@ -119,7 +89,8 @@ builder.add_node("block", block)
 builder.add_edge(START, "block")
 blocking = builder.compile()
 '''
-"""Graphs beside those of the example: other ways to buffer, and one that must be refused."""
+"""Graphs beside those of the example: one that waits for memory, one that waits for ever, and one
+that must be refused."""
 
 
 # --- The server ----------------------------------------------------------------------------------
@@ -132,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     (folder / "more.py").write_text(MORE, encoding="utf-8")
     settings = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
-    names = (*BUFFERINGS, "stuck", "snapshots", "blocking")
+    names = ("waiting", "stuck", "blocking")
     settings["graphs"] |= {name: f"./more.py:{name}" for name in names}
     (folder / "langgraph.json").write_text(json.dumps(settings), encoding="utf-8")
     with serve(folder) as started:
@@ -228,9 +199,7 @@ async def copied(client: LangGraphClient, thread: str) -> str:
 @pytest.fixture(scope="module")
 def talks(server: Server) -> dict[str, Talk]:
     """A conversation with each graph, all at once; with those of the example, all of it."""
-    turns = {
-        graph: len(SAID) if graph in NODES else 9 for graph in (*NODES, *BUFFERINGS, "snapshots")
-    }
+    turns = dict.fromkeys(NODES, len(SAID))
 
     def hold(graph: str) -> Talk:
         with server.sync_client() as client:
@@ -259,14 +228,6 @@ def test_detector_of_blocking_calls_is_at_work(server: Server, complaints_expect
     assert COMPLAINTS.search(server.log.read_text(encoding="utf-8"))
 
 
-def test_assistants_are_those_of_the_example(server: Server) -> None:
-    with server.sync_client() as client:
-        found = client.assistants.search(limit=100)
-    served = json.loads((EXAMPLE / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
-    assert set(served) == {*NODES, "profile"}
-    assert set(served) <= {assistant["graph_id"] for assistant in found}
-
-
 @pytest.mark.parametrize("graph", ["agent", "own_graph"])
 async def test_graph_shows_the_memory_nodes(server: Server, graph: str) -> None:
     async with server.client() as client:
@@ -276,15 +237,6 @@ async def test_graph_shows_the_memory_nodes(server: Server, graph: str) -> None:
     assert {("__start__", "om_status"), ("om_status", NODES[graph])} <= ways
     assert {("om_status", "om_observe"), ("om_observe", "om_status")} <= ways
     assert {("om_buffer", NODES[graph]), ("tools", "om_status")} <= ways
-
-
-async def test_graph_of_the_middleware_shows_one_node(server: Server) -> None:
-    async with server.client() as client:
-        folded = await client.assistants.get_graph("middleware_agent")
-    ends = {"__start__", "__end__"}
-    assert {node["id"] for node in folded["nodes"]} == {HOOK, "model", "tools", *ends}
-    ways = {(edge["source"], edge["target"]) for edge in folded["edges"]}
-    assert {("__start__", HOOK), (HOOK, "model"), ("model", "tools"), ("tools", HOOK)} <= ways
 
 
 @each_graph
@@ -298,13 +250,6 @@ async def test_memory_is_in_the_state_and_not_asked_for(server: Server, graph: s
     assert "om" in schemas["state_schema"]["properties"]
     record = schemas["state_schema"]["$defs"]["MemoryRecord"]["properties"]
     assert {"log", "pending", "usage"} <= set(record)
-
-
-async def test_settings_of_an_assistant_are_a_form(server: Server) -> None:
-    async with server.client() as client:
-        schemas = await schemas_of(client, "own_graph")
-    context = set(schemas["context_schema"]["properties"])
-    assert context == {"om_enabled", "om_read_only", "resource_id", "timezone"}
 
 
 # --- What a turn streams -------------------------------------------------------------------------
@@ -337,23 +282,6 @@ def test_stream_shows_memory_at_work(talks: dict[str, Talk], graph: str) -> None
         assert custom(turn)[-1]["type"] in {"data-om-status", "data-om-buffering-start"}
 
 
-async def test_all_other_streams_show_nothing_of_the_observer(server: Server) -> None:
-    modes: Any = ["events", "debug", "tasks", "checkpoints", "messages", "custom"]
-    async with server.client() as client:
-        thread = await new_thread(client)
-        long = " ".join(SAID)
-        events = await say(client, thread, "waiting", long, stream_mode=modes)
-        events += await say(client, thread, "waiting", "Thank you.", stream_mode=modes)
-    assert {"data-om-observation-end"} <= {part["type"] for part in custom(events)}
-    steps = [event.data for event in events if event.event == "events"]
-    models = [step for step in steps if "_chat_model_" in step["event"]]
-    assert {step["metadata"]["langgraph_node"] for step in models} == {"agent"}
-    assert not [step for step in steps if step["name"] in {"om_observer", "om_reflector"}]
-    streamed = [event.data for event in events if event.event.startswith("messages")]
-    assert streamed
-    assert not [secret for secret in SECRETS if secret in json.dumps(streamed)]
-
-
 # --- What the state panel shows ------------------------------------------------------------------
 
 
@@ -375,23 +303,6 @@ async def test_state_holds_the_memory_as_json(
             assert ids.index(first) <= ids.index(last)
     assert json.loads(json.dumps(record)) == record
     assert (thread["values"] or {})["om"] == record
-
-
-@each_graph
-async def test_history_comes_in_pages(server: Server, talks: dict[str, Talk], graph: str) -> None:
-    thread, pages = talks[graph].thread, list[list[Any]]()
-    before: Any = None
-    async with server.client() as client:
-        while not pages or pages[-1]:
-            pages.append(await client.threads.get_history(thread, limit=20, before=before))
-            # A whole checkpoint, not an id alone: a client may give back what it was given.
-            before = {"configurable": pages[-1][-1]["checkpoint"]} if pages[-1] else None
-    states = [state for page in pages for state in page]
-    assert len(pages) > 3
-    assert len({state["checkpoint"]["checkpoint_id"] for state in states}) == len(states)
-    generations = [state["values"].get("om", {}).get("generation", 0) for state in states]
-    assert generations == sorted(generations, reverse=True)
-    assert not states[-1]["values"].get("om")
 
 
 def after_turn(history: list[Any], number: int) -> Any:
@@ -482,18 +393,6 @@ async def test_wrong_edit_is_refused_with_a_reason(
         assert await values(client, thread) == before
 
 
-async def test_state_can_be_read_when_messages_were_written_whole(
-    server: Server, talks: dict[str, Talk]
-) -> None:
-    thread = talks["snapshots"].thread
-    async with server.client() as client:
-        history = await client.threads.get_history(thread, limit=100)
-        state = await values(client, thread)
-        await client.threads.update_state(thread, {"om": {**state["om"], "current_task": "Rest"}})
-    assert len(history) > 20
-    assert [m["content"] for m in state["messages"][::2]] == SAID[:9]
-
-
 # --- Runs ----------------------------------------------------------------------------------------
 
 
@@ -519,17 +418,6 @@ async def test_background_work_is_taken_in_by_the_next_turn(server: Server) -> N
     assert ended[0]["data"]["cycleId"] == cycle
     assert "Noor" in ended[0]["data"]["observations"]
     assert [chunk["cycle_id"] for chunk in after["chunks"]] == [cycle]
-
-
-@pytest.mark.parametrize("graph", BUFFERINGS)
-async def test_other_ways_to_buffer(server: Server, talks: dict[str, Talk], graph: str) -> None:
-    async with server.client() as client:
-        record = (await values(client, talks[graph].thread))["om"]
-    kinds = {part["type"] for part in talks[graph].parts()}
-    assert not [kind for kind in kinds if kind.endswith("-failed")]
-    assert ("data-om-buffering-end" in kinds) == (graph != "waiting")
-    assert record["generation"] > 0
-    assert record["log"]
 
 
 @pytest.mark.parametrize(
@@ -641,53 +529,12 @@ def fetch(url: str) -> str:
     return text
 
 
-async def test_a_profile_is_in_the_server_s_store_and_known_in_every_thread(server: Server) -> None:
-    async with server.client() as client:
-        first, second = await new_thread(client), await new_thread(client)
-        await say(client, first, "profile", "I am Noor.")
-        await say(client, first, "profile", "I live in Bergen.")
-        await say(client, second, "profile", "Where do I live?")
-        known = await values(client, second)
-        kept = await client.store.search_items(["langgraph_om"])
-    assert known["messages"][-1]["content"] == "You live in Bergen."
-    assert known["working_memory"] == {"name": "Noor", "city": "Bergen"}
-    assert {(*item["value"]["path"], item["value"]["value"]) for item in kept["items"]} == {
-        ("name", "Noor"),
-        ("city", "Bergen"),
-    }
-
-
-async def test_memories_are_pages_of_the_server(server: Server) -> None:
-    async with server.client() as client:
-        thread = await new_thread(client)
-        for text in SAID[:3]:
-            await say(client, thread, "waiting", text * 3)
-        title = ObservationalMemory(ScriptedChatModel()).updates.set_title("Books & <whales>")
-        await client.threads.update_state(thread, {"om": title})
-    listed = await asyncio.to_thread(fetch, f"{server.url}/memory")
-    assert f'<a href="memory/{thread}">Books &amp; &lt;whales&gt;</a>' in listed
-    page = await asyncio.to_thread(fetch, f"{server.url}/memory/{thread}?history")
-    assert "Memory of Books &amp; &lt;whales&gt;" in page
-    assert "Noor" in page
-    assert "<form" not in page
-
-
 async def send(client: LangGraphClient, thread: str, **form: str) -> httpx.Response:
     """Send a form of the inspector."""
     app = memory_app(ObservationalMemory(ScriptedChatModel()), client=client, edit=True)
     transport, ours = httpx.ASGITransport(app), {"sec-fetch-site": "same-origin"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
         return await web.post(f"/memory/{thread}", data=form, headers=ours)
-
-
-async def test_the_inspector_changes_a_thread_of_a_server(server: Server) -> None:
-    async with server.client() as client:
-        thread = await new_thread(client)
-        await say(client, thread, "middleware_agent", "The museum opens at ten.")
-        sent = await send(client, thread, action="remember", text="Noor likes whales")
-        assert sent.status_code == 303
-        assert (await client.threads.get_state(thread))["next"] == []
-        assert "Noor likes whales" in json.dumps((await values(client, thread))["om"])
 
 
 # --- The memory of a thread on a server ----------------------------------------------------------

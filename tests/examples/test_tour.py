@@ -90,22 +90,6 @@ def test_the_tour_shows_what_it_prints(tour: tuple[Scope, list[Cell], list[Cell]
     assert [cell["execution_count"] for cell in saved] == list(range(1, len(saved) + 1))
 
 
-def test_the_tour_grows_a_memory_that_stays_small(
-    tour: tuple[Scope, list[Cell], list[Cell]],
-) -> None:
-    scope, _, run = tour
-    drawn = text_of(run, 'bar(values["messages"]')
-    whole, prompt = (
-        [int(size.replace(",", "")) for size in re.findall(rf"([\d,]+) {sign}", drawn)]
-        for sign in ("░", "█")
-    )
-    assert whole == sorted(whole)
-    assert whole[-1] > 12_000
-    assert max(prompt) < 2_400 * 1.2 + 1_800 * 1.2
-    view = scope["memory"].view(scope["here"])
-    assert "<html" in view._repr_html_().lower() or "<div" in view._repr_html_().lower()
-
-
 def test_the_tour_corrects_finds_and_forks(tour: tuple[Scope, list[Cell], list[Cell]]) -> None:
     _, _, run = tour
     asked = text_of(run, "in shown[1:]")
