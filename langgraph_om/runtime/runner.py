@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -96,6 +97,9 @@ _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
 _LEAST_ROOM = 300
+_MOST_INSPECTED = 15
+"""Threads that are between a step and the call of the Actor's model, at most; of more, the window
+is opened again."""
 _MOST_LEARNED = 15
 """Threads for which it is kept how long a prompt was refused: their records have it soon."""
 
@@ -158,6 +162,8 @@ class StepRunner:
     """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
+    _inspected: dict[str, Step] = field(init=False, default_factory=dict)
+    """By the id of a record, the last step of a thread, until the Actor's input is made of it."""
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id, self.enabled)
@@ -531,7 +537,32 @@ class StepRunner:
             if event["type"] == "status":
                 self.hooks.tell(event)
         yield Show(step.events)
+        self._hand_on(step)
         return step
+
+    def _hand_on(self, step: Step) -> None:
+        """Keep a step for the nodes behind it, whose window and view are the same.
+
+        Without it a turn of four steps opens twelve windows and makes eight views, not four.
+        """
+        self._inspected.pop(step.record["id"], None)
+        if step.decision.kind == "proceed" and not (step.removed or step.is_final):
+            others = [*self._inspected.items()][-_MOST_INSPECTED:]
+            self._inspected = dict([*others, (step.record["id"], step)])
+
+    def _find_inspected(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], settings: Settings
+    ) -> Step | None:
+        """Return the step that has inspected exactly this; `None` if there is none."""
+        step = self._inspected.get(record["id"])
+        is_same = (
+            step is not None
+            and step.settings == settings
+            and step.record == record
+            and len(step.messages) == len(messages)
+            and all(map(is_, step.messages, messages))
+        )
+        return step if is_same else None
 
     def _warn_of_loss(self, step: Step) -> None:
         """Warn, once for a thread, that something takes messages out before they are observed."""
@@ -569,7 +600,8 @@ class StepRunner:
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
         settings = self.settings_in_force(record)
-        window = self._window(settings, record, messages)
+        step = self._find_inspected(record, messages, settings)
+        window = self._window(settings, record, messages) if step is None else step.window
         return plan(record, window, settings.thresholds, self.clock(), settings.parts)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
@@ -716,6 +748,10 @@ class StepRunner:
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
             return step
+        known = self._find_inspected(record, messages, settings)
+        if known is not None and known.in_state == in_state:
+            self._inspected.pop(record["id"], None)  # the input is made of it once
+            return known
         step = Step(
             settings,
             record,

@@ -103,7 +103,7 @@ def _digest_head(fields: Mapping[str, Any]) -> bytes:
         [_call_identity(call) for call in as_sequence(fields.get("invalid_tool_calls"))],
         *map(fields.get, ("tool_call_id", "status", "role")),
         *map(extras.get, ("function_call", "reasoning_content")),
-        *said_beside(fields),
+        *(said_beside(fields) if extras else ()),
     ]
     return _canonical([kind, *parts]) if any(parts) else _canonical(kind)
 

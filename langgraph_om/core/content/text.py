@@ -179,7 +179,7 @@ def write_json(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_describe)
+        return _write_compact(value)
     except Exception:  # noqa: BLE001  (recursive, too deep, odd keys, a failing `__str__`)
         return write_repr(value)
 
@@ -198,6 +198,11 @@ def _describe(value: object) -> object:
         return str(value.name)
     is_simple = isinstance(value, date | time | timedelta | Decimal)
     return str(value) if is_simple else f"[{type(value).__name__}]"
+
+
+_write_compact = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, default=_describe
+).encode
 
 
 def write_json_without_payloads(value: object) -> tuple[str, int]:
