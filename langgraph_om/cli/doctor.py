@@ -100,7 +100,7 @@ def advise_on_price(
         for message in messages
         if isinstance(message, AIMessage) and message.usage_metadata
     )
-    read = sum(each.get("inputTokens", 0) for each in record["usage"].values())
+    read = sum(each.get("input_tokens", 0) for each in record["usage"].values())
     told = f"{read:,} tokens beside the agent's {own:,}, " if read and own else ""
     yield Advice(
         "model",

@@ -48,7 +48,7 @@ class ModelReply:
     cut_off: bool = False
     """Whether the provider says that the output limit ended the answer."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """`inputTokens` and `outputTokens` as the provider counts them."""
+    """`input_tokens` and `output_tokens` as the provider counts them."""
     error: Exception | None = None
     """Why there is no answer."""
     room: int = 0
@@ -70,8 +70,8 @@ class Tally:
         """Take in one answer."""
         self.at = reply.at
         self.calls += 1
-        self.input_tokens += reply.usage.get("inputTokens", 0)
-        self.output_tokens += reply.usage.get("outputTokens", 0)
+        self.input_tokens += reply.usage.get("input_tokens", 0)
+        self.output_tokens += reply.usage.get("output_tokens", 0)
 
     def add(self, other: Tally) -> None:
         """Take in what another part of the cycle cost."""
@@ -85,8 +85,8 @@ class Tally:
         """Return the costs as they stand in events and in the record."""
         return {
             "calls": self.calls,
-            "inputTokens": self.input_tokens,
-            "outputTokens": self.output_tokens,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
         }
 
 

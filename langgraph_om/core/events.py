@@ -13,11 +13,15 @@ from typing import Any, Literal, cast
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 
+def name_field(key: str) -> str:
+    """Return the field of a part that a key of an event becomes: `cycle_id` is `cycleId`."""
+    first, *rest = key.split("_")
+    return first + "".join(map(str.title, rest))
+
+
 def name_fields(*keys: str) -> dict[str, str]:
-    """Return the fields of a part that keys of an event become: `cycle_id` is `cycleId`."""
-    words = {key: key.split("_") for key in keys}
-    fields = {key: first + "".join(map(str.title, rest)) for key, (first, *rest) in words.items()}
-    return fields | ({"at": "timestamp"} if "at" in keys else {})
+    """Return the fields of a part that keys of an event become."""
+    return {key: "timestamp" if key == "at" else name_field(key) for key in keys}
 
 
 _CYCLE = {
@@ -79,6 +83,16 @@ PART_FIELDS: dict[str, dict[str, str]] = {
 """Per event with a part: the field that each key becomes. Keys that are `None` are left out."""
 
 
+_NESTED = ("hits", "messages", "usage")
+"""Keys of an event that hold mappings of ours, whose keys are renamed likewise."""
+
+
+def _rename(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name_field(key): each for key, each in value.items()}
+    return [*map(_rename, value)] if isinstance(value, list) else value
+
+
 def to_part(event: Event) -> Part | None:
     """Render an event for the custom stream.
 
@@ -93,7 +107,11 @@ def to_part(event: Event) -> Part | None:
         return None
     if kind == "observation-end":
         fields = {**fields.get("hints", {}), **fields}
-    data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
+    data = {
+        name: _rename(fields[key]) if key in _NESTED else fields[key]
+        for key, name in names.items()
+        if fields.get(key) is not None
+    }
     if kind in ("observation-end", "buffering-end"):
         data |= _tell_values(fields)
     if "operationType" in data:

@@ -229,7 +229,7 @@ def list_trouble(record: MemoryRecord) -> list[tuple[str, str]]:
 def describe_unread(record: MemoryRecord) -> str:
     """Return a sentence on what no question had room for; empty where all was read."""
     usage: Iterable[Mapping[str, Any]] = record["usage"].values()
-    tokens = sum(spent.get("leftOutTokens", 0) for spent in usage)
+    tokens = sum(spent.get("left_out_tokens", 0) for spent in usage)
     return f"about {tokens:,} tokens inside enormous messages were not read" if tokens else ""
 
 
@@ -259,8 +259,8 @@ def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
         (
             OPERATIONS[name],
             int(usage.get("calls", 0)),
-            int(usage.get("inputTokens", 0)),
-            int(usage.get("outputTokens", 0)),
+            int(usage.get("input_tokens", 0)),
+            int(usage.get("output_tokens", 0)),
         )
         for name, usage in spent
         if usage

@@ -4,8 +4,8 @@ JSON values only, and types only: nothing here computes. The record changes by e
 (`record/fold.py`), and what users see of an event is its part (`events.py`).
 
 Everywhere: `at` and `*_at` are ISO times with a zone; `tokens` and `*_tokens` are counts of the
-memory's own counter, but for `inputTokens` and `outputTokens`, which are the provider's; a message
-id is LangChain's, or one derived where a message has none (`content/message_keys.py`).
+memory's own counter, but for `input_tokens` and `output_tokens`, the provider's; a message id is
+LangChain's, or one derived where a message has none (`content/message_keys.py`).
 """
 
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
@@ -161,9 +161,9 @@ class Usage(TypedDict, total=False):
     """What questions to models cost; empty where none was asked."""
 
     calls: int
-    inputTokens: int
-    outputTokens: int
-    leftOutTokens: int
+    input_tokens: int
+    output_tokens: int
+    left_out_tokens: int
     """In the record: about how many tokens of the inside of enormous messages were not read."""
 
 
@@ -340,7 +340,7 @@ class RecalledHit(TypedDict):
     """An earlier message that a search for the live request found."""
 
     id: str
-    threadId: str
+    thread_id: str
     score: float
     """How well it matches, from 0 to 1."""
 

@@ -240,7 +240,7 @@ class Injecting:
             "request": window.request,
             "digest": digest,
             "hits": [
-                {"id": each.message.key, "threadId": each.message.thread_id, "score": each.score}
+                {"id": each.message.key, "thread_id": each.message.thread_id, "score": each.score}
                 for each in shown
                 if each.score is not None
             ],

@@ -373,7 +373,7 @@ def read_reply(answer: object, at: datetime) -> ModelReply:
     spent = answer.usage_metadata if isinstance(answer, AIMessage) else None
     usage: dict[str, int] = {}
     if spent:
-        usage = {"inputTokens": spent["input_tokens"], "outputTokens": spent["output_tokens"]}
+        usage = {"input_tokens": spent["input_tokens"], "output_tokens": spent["output_tokens"]}
     refused = _read_refusal(answer)
     if refused is not None:
         error = ObserverError(f"the model refused to answer: {refused or 'it did not say why'}")

@@ -180,8 +180,8 @@ def _log_cycles(events: Sequence[Event]) -> None:
                 event["duration_ms"] / 1000,
                 event["observation_tokens"],
                 usage.get("calls", 0),
-                usage.get("inputTokens", 0),
-                usage.get("outputTokens", 0),
+                usage.get("input_tokens", 0),
+                usage.get("output_tokens", 0),
             )
             if left_out := event.get("left_out_tokens"):
                 logger.warning(

@@ -313,8 +313,8 @@ def read_figures(record: MemoryRecord) -> Figures:
     return Figures(
         sum(int(count[1]) for count in counts),
         log_tokens(record),
-        sum(int(spent.get("inputTokens", 0)) for spent in usage),
-        sum(int(spent.get("outputTokens", 0)) for spent in usage),
+        sum(int(spent.get("input_tokens", 0)) for spent in usage),
+        sum(int(spent.get("output_tokens", 0)) for spent in usage),
     )
 
 

@@ -638,8 +638,8 @@ def test_costs_are_told_by_thread_and_by_user(
     where = ("costs", "--checkpointer", f"sqlite:///{place}")
     told = json.loads(run(capsys, *where, "--json", "--prices", "1,2"))
     assert [row["thread"] for row in told["threads"]] == ["t-3", "t-2", "t-1"]
-    last, read = told["threads"][0], sum(each["inputTokens"] for each in usage.values())
-    written = sum(each["outputTokens"] for each in usage.values())
+    last, read = told["threads"][0], sum(each["input_tokens"] for each in usage.values())
+    written = sum(each["output_tokens"] for each in usage.values())
     assert (last["user"], last["tokens_in"], last["tokens_out"]) == ("bo", read, written)
     assert read > 0
     assert last["dollars"] == pytest.approx((read + 2 * written) / 1_000_000)

@@ -65,7 +65,7 @@ def test_lifecycle_hooks_are_told_of_each_cycle_once(executor: str, is_async: bo
         if name.endswith("_end"):
             assert about["error"] is None
             assert about["usage"]["calls"] >= 1
-            assert about["usage"]["inputTokens"] > 0
+            assert about["usage"]["input_tokens"] > 0
             assert about["observations"]
             assert about["observation_tokens"] > 0
             assert about["duration_ms"] >= 0

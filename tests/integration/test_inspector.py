@@ -122,7 +122,7 @@ async def test_an_archive_lists_threads_by_page_by_user_and_by_text(tmp_path: Pa
         text = Tags(row).text
         assert f"{sum(group['tokens'] for group in record['log']):,}" in text
         spent = record["usage"]["observation"]
-        assert f"{spent['inputTokens']:,} in, {spent['outputTokens']:,} out" in text
+        assert f"{spent['input_tokens']:,} in, {spent['output_tokens']:,} out" in text
         assert "user 1" in text
         assert re.search(r'class="number">14</td>', row)
 
@@ -148,7 +148,7 @@ async def test_costs_are_told_in_dollars_where_prices_are_known() -> None:
     async with client(memory_app(memory, graph=graph, prices=prices)) as web:
         spent = values(graph, on_thread())["om"]["usage"].values()
         cost = sum(
-            own.get("inputTokens", 0) * 1000 + own.get("outputTokens", 0) * 2000 for own in spent
+            own.get("input_tokens", 0) * 1000 + own.get("output_tokens", 0) * 2000 for own in spent
         )
         assert f"${cost / 1e6:,.2f}"[:3] in (await web.get("/memory")).text
         page = Tags((await web.get("/memory/t")).text).text
@@ -174,7 +174,7 @@ async def test_costs_are_summed_by_user() -> None:
     async with client(memory_app(memory, graph=graph)) as web:
         text = Tags((await web.get("/memory")).text.partition("by user")[2]).text
     ana, noor = (
-        [sum(spent(thread, key) for thread in threads) for key in ("inputTokens", "outputTokens")]
+        [sum(spent(thread, key) for thread in threads) for key in ("input_tokens", "output_tokens")]
         for threads in (("tax", "car"), ("boat",))
     )
     said = " ".join(text.split())  # cells stand side by side

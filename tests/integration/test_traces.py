@@ -359,7 +359,7 @@ def test_usage_callback_sums_what_the_observer_spent(executor: str) -> None:
     assert spent["input_tokens"] == 30 * agent.asked("observer") > 0
     assert spent["output_tokens"] == 4 * agent.asked("observer")
     assert noted["calls"] == agent.asked("observer") - pending
-    assert noted["inputTokens"] == spent["input_tokens"] - 30 * pending
+    assert noted["input_tokens"] == spent["input_tokens"] - 30 * pending
 
 
 def test_collected_runs_hold_the_calls() -> None:

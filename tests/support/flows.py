@@ -100,7 +100,7 @@ def conversation() -> tuple[MemoryRecord, Window]:
 
 
 def later(text: str, seconds: float = 1.5, **fields: Any) -> ModelReply:
-    usage = {"inputTokens": 10, "outputTokens": 3}
+    usage = {"input_tokens": 10, "output_tokens": 3}
     return ModelReply(NOW + timedelta(seconds=seconds), text, usage=usage, **fields)
 
 

@@ -219,7 +219,7 @@ class Simulation:
             asked.append(effect)
             self.blocking_calls += blocking
             said = self.answers(effect)
-            usage = {"inputTokens": 10, "outputTokens": 1}
+            usage = {"input_tokens": 10, "output_tokens": 1}
             if isinstance(said, Exception):
                 return ModelReply(self.now, error=said, usage=usage)
             return ModelReply(self.now, text=said, usage=usage)

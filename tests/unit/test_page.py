@@ -99,7 +99,7 @@ def test_what_a_person_did_is_marked_and_listed() -> None:
 
 def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
     attempt = {"failures": 2, "at_tokens": 1, "retry_at_tokens": 2, "error": "no key"}
-    usage = {"calls": 3, "inputTokens": 4567, "outputTokens": 8}
+    usage = {"calls": 3, "input_tokens": 4567, "output_tokens": 8}
     own = record(
         attempts={"observation": attempt}, usage={"observation": usage}, current_task="Ask Ana"
     )

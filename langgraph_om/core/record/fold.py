@@ -147,7 +147,7 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
     """Add what a cycle has cost to what its operation has cost so far."""
     operation, spent = event["operation"], event["usage"]
     if left_out := cast("Mapping[str, Any]", event).get("left_out_tokens"):
-        spent = {**spent, "leftOutTokens": left_out}
+        spent = {**spent, "left_out_tokens": left_out}
     total = add_up(record["usage"].get(operation, {}), spent)
     record["usage"] = {**record["usage"], operation: total}
 

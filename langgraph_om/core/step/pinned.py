@@ -85,7 +85,7 @@ def tell_pins(step: Step) -> None:
             "id": step.record["pinned"]["act"],
             "at": iso(step.now),
             "messages": [
-                {"id": each["id"], "role": each["role"], "isWhole": each["is_whole"]}
+                {"id": each["id"], "role": each["role"], "is_whole": each["is_whole"]}
                 for each in pinned
             ],
             "tokens": sum(count(each["text"]) for each in pinned),

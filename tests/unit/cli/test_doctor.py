@@ -82,7 +82,7 @@ def test_failures() -> None:
 
 
 def test_what_was_not_read_of_an_enormous_message() -> None:
-    found = ask(usage={"observation": {"calls": 8, "leftOutTokens": 12_000}})
+    found = ask(usage={"observation": {"calls": 8, "left_out_tokens": 12_000}})
     assert kinds(found) == ["unread"]
     assert "12,000 tokens" in found.advice[0].text
 

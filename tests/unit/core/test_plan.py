@@ -284,7 +284,7 @@ def reply(told: Told) -> ModelReply:
         return ModelReply(NOW, error=told)
     if isinstance(told, tuple):
         return ModelReply(NOW, told[0], cut_off=True)
-    return ModelReply(NOW, told, usage={"inputTokens": 10, "outputTokens": 2})
+    return ModelReply(NOW, told, usage={"input_tokens": 10, "output_tokens": 2})
 
 
 def run(flow: EffectFlow[None], scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ def test_what_an_observation_leaves_in_memory() -> None:
     assert after["cursor"] == ["m0"]
     assert [(entry["text"], entry["ranges"]) for entry in after["log"]] == [(ITEM, [["m0", "m0"]])]
     assert after["log"][0]["id"] == events[0]["cycle_id"]
-    assert after["usage"] == {"observation": {"calls": 1, "inputTokens": 10, "outputTokens": 3}}
+    assert after["usage"] == {"observation": {"calls": 1, "input_tokens": 10, "output_tokens": 3}}
     assert fold(after, [events]) == after
 
 
@@ -148,8 +148,8 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
     assert kinds(events) == ["observation-start", "observation-failed"]
     assert fold(record, [events])["usage"]["observation"] == {
         "calls": 2,
-        "inputTokens": 20,
-        "outputTokens": 6,
+        "input_tokens": 20,
+        "output_tokens": 6,
     }
 
 

@@ -61,7 +61,7 @@ def test_keys_that_are_missing_are_completed() -> None:
 
 
 Event = dict[str, Any]
-USAGE = {"calls": 1, "inputTokens": 100, "outputTokens": 10}
+USAGE = {"calls": 1, "input_tokens": 100, "output_tokens": 10}
 
 
 # --- Events as cycles write them -----------------------------------------------------------------
@@ -209,7 +209,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
-            "usage": {"observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20}},
+            "usage": {"observation": {"calls": 2, "input_tokens": 200, "output_tokens": 20}},
         },
     ),
     (
@@ -237,7 +237,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "cursor": ["m0", "m1", "m2"],
             "generation": 1,
             "usage": {
-                "observation": {"calls": 3, "inputTokens": 300, "outputTokens": 30},
+                "observation": {"calls": 3, "input_tokens": 300, "output_tokens": 30},
                 "reflection": USAGE,
             },
         },
@@ -276,7 +276,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
                 "reflection": {"failures": 1, "retry_at_tokens": 500},
             },
             "usage": {
-                "observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20},
+                "observation": {"calls": 2, "input_tokens": 200, "output_tokens": 20},
                 "reflection": USAGE,
             },
         },
@@ -289,7 +289,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "cursor": ["m0"],
             "attempts": {"reflection": {"failures": 1, "retry_at_tokens": 500}},
             "usage": {
-                "observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20},
+                "observation": {"calls": 2, "input_tokens": 200, "output_tokens": 20},
                 "reflection": USAGE,
             },
         },
