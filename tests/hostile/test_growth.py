@@ -19,7 +19,7 @@ from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.record import collect_ranges
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.tokens.images import AttachmentFormula
+from langgraph_om.core.tokens.images import count_attachment
 from langgraph_om.core.wire import Group
 from langgraph_om.features.recall.answer import Asker, recall
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
@@ -133,8 +133,9 @@ def test_only_the_header_of_a_big_image_is_decoded(form: str) -> None:
     block = {"type": "image", "base64": data}
     if form == "uri":
         block = {"type": "image", "url": f"data:image/png;base64,{data}"}
-    formula = AttachmentFormula()
-    header = min(seconds(lambda: formula.tokens(Part("image", block))) for _ in range(3))
+    header = min(
+        seconds(lambda: count_attachment(Part("image", block), "openai")) for _ in range(3)
+    )
     assert header < whole / 2
 
 

@@ -24,57 +24,28 @@ from langgraph_om.core.content.text import as_label
 
 # --- Types ---------------------------------------------------------------------------------------
 
-
-class BlockType(NamedTuple):
-    """What the blocks of a type are."""
-
-    form: str
-    """`text`, `reasoning`, `call`, `result`, `attachment`, `wrapper` or `other`: so it counts."""
-    shown: str
-    """One of these, or nothing: so it reads."""
-    key: str = ""
-    """Where a text stands."""
-    name: str = ""
-    """What an attachment is called."""
-
-
-def _types(
-    types: str, form: str, shown: str, key: str = "", name: str = ""
-) -> dict[str, BlockType]:
-    return dict.fromkeys(types.split(), BlockType(form, shown, key, name))
-
-
-TYPES: Final[Mapping[str, BlockType]] = {
-    **_types("text input_text output_text", "text", "text", key="text"),
-    **_types("refusal", "text", "text", key="refusal"),
-    **_types("reasoning thinking reasoning_content", "reasoning", "reasoning"),
-    **_types("redacted_thinking", "reasoning", ""),
-    **_types("tool_use tool_call function_call invalid_tool_call", "call", "call"),
-    **_types("server_tool_call server_tool_use mcp_tool_use", "call", "call"),
+_TYPES_BY_KIND: Final[Mapping[str, str]] = {
+    "text": "text input_text output_text refusal",
+    "reasoning": "reasoning thinking reasoning_content redacted_thinking",
+    "call": "tool_use tool_call function_call custom_tool_call invalid_tool_call server_tool_call "
+    "server_tool_use mcp_tool_use",
+    "result": "tool_result server_tool_result mcp_tool_result function_call_output",
     # Calls that were still streaming.
-    **_types("tool_call_chunk server_tool_call_chunk", "call", ""),
-    **_types("input_json_delta", "other", ""),
-    **_types("custom_tool_call", "call", "other"),
-    **_types("tool_result server_tool_result mcp_tool_result", "result", "result"),
-    **_types("web_search_tool_result function_call_output", "result", "result"),
-    **_types("image image_url input_image", "attachment", "attachment", name="Image"),
-    **_types("audio audio_url input_audio", "attachment", "attachment", name="Audio"),
-    **_types("video video_url input_video", "attachment", "attachment", name="Video"),
-    **_types("file input_file document", "attachment", "attachment", name="File"),
-    **_types("text-plain media", "attachment", "attachment", name="File"),
-    **_types("non_standard", "wrapper", "other"),
+    "": "tool_call_chunk server_tool_call_chunk input_json_delta",
+    "Image": "image image_url input_image",
+    "Audio": "audio audio_url input_audio",
+    "Video": "video video_url input_video",
+    "File": "file input_file document text-plain media",
 }
-UNKNOWN: Final = BlockType("other", "other")
-
-KINDS_BY_MIME: Final = {"image": "Image", "audio": "Audio", "video": "Video"}
-WRAPPERS: Final = 3
+"""What blocks are, by their types; an attachment by the sequence it is numbered in."""
+KINDS: Final = {name: kind for kind, names in _TYPES_BY_KIND.items() for name in names.split()}
+_ATTACHED: Final = tuple(name for name, kind in KINDS.items() if kind.istitle())
+_KEYS_OF_TYPE: Final = ("text", "refusal", *_ATTACHED)
+"""The types that some providers state as the only key of a block."""
+_WRAPPERS: Final = 3
 """How many wrappers around a block, or around its text, are taken off."""
 
 # --- Places and keys -----------------------------------------------------------------------------
-
-_ATTACHED: Final = tuple(name for name, known in TYPES.items() if known.form == "attachment")
-_KEYS_OF_TYPE: Final = (*(name for name, known in TYPES.items() if known.key), *_ATTACHED)
-"""The types that some providers state as the only key of a block."""
 
 REASONING_KEYS: Final = (
     *("reasoning", "thinking", "reasoning_content", "summary", "text", "content"),
@@ -82,54 +53,48 @@ REASONING_KEYS: Final = (
 """Where a reasoning block may have its text, the likeliest first."""
 
 NESTED_KEYS: Final = ("extras", "metadata", "source", "inline_data", "inlineData", *_ATTACHED)
-_NESTED: Final = frozenset(NESTED_KEYS)
-NESTED_LEVELS: Final = 2
+_NESTED_LEVELS: Final = 2
 NAME_KEYS: Final = ("filename", "file_name", "name", "title")
-LINK_KEYS: Final = ("url", "uri", "file_uri", "file_url")
-URL_KEYS: Final = (*LINK_KEYS, "file_data", "data", *_ATTACHED)
+URL_KEYS: Final = ("url", "uri", "file_uri", "file_url", "file_data", "data", *_ATTACHED)
 BYTES_KEYS: Final = ("base64", "bytes", *URL_KEYS)
 """Where the bytes of an attachment, or what leads to them, may be."""
 BASE64_KEYS: Final = frozenset({"base64", "bytes", "file_data", "data", "image"})
 """Where a text may be base64 that nothing announces."""
-MIME_KEYS: Final = ("mime_type", "media_type", "mimeType")
-FORMAT_KEYS: Final = (*MIME_KEYS, "format")
+FORMAT_KEYS: Final = ("mime_type", "media_type", "mimeType", "format")
 """Where a MIME type is, or the end of one."""
-
 
 _Places = Sequence[Mapping[Any, Any]]
 
 
 def unwrapped(block: object) -> object:
     """Return the block inside the wrappers around a foreign one."""
-    for _ in range(WRAPPERS):
+    for _ in range(_WRAPPERS):
         if isinstance(block, dict) and block.get("type") == "non_standard" and "value" in block:
             block = block["value"]
     return block
 
 
-def block_type(block: Mapping[Any, Any]) -> str:
-    """Return the type of a block, which some providers state as its only key."""
+def kind_of(block: Mapping[Any, Any]) -> str:
+    """Return what a block is: a kind of the table, or `other`."""
     stated = block.get("type")
-    if isinstance(stated, str):
-        return stated
-    return next((key for key in _KEYS_OF_TYPE if key in block), "")
+    if not isinstance(stated, str):
+        stated = next((key for key in _KEYS_OF_TYPE if key in block), "")
+    return KINDS.get(stated, "result" if stated.endswith("_tool_result") else "other")
 
 
-def known_type(block: Mapping[Any, Any]) -> BlockType:
-    """Return what is known of the type of a block."""
-    return TYPES.get(block_type(block), UNKNOWN)
+def attachment_kind(block: Mapping[Any, Any]) -> str:
+    """Return the sequence an attachment is numbered in; a mere file is sorted by its MIME type."""
+    kind = kind_of(block)
+    family = str(block.get("mime_type")).partition("/")[0].title() if kind == "File" else ""
+    return family if family in {"Image", "Audio", "Video"} else kind
 
 
 def block_places(block: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
     """Return the block, and what in it describes the same attachment, the outermost first."""
     places = found = [block]
-    for _ in range(NESTED_LEVELS):
-        nested = [place for place in found if not _NESTED.isdisjoint(place)]
-        if not nested:
-            break
-        inner = (place[key] for place in nested for key in NESTED_KEYS if key in place)
-        values = [value for value in inner if isinstance(value, Mapping)]
-        found = [value for value in values if all(value is not place for place in places)]
+    for _ in range(_NESTED_LEVELS):
+        inner = [place[key] for place in found for key in NESTED_KEYS if key in place]
+        found = [value for value in inner if isinstance(value, Mapping)]
         places = [*places, *found]
     return places
 
@@ -145,17 +110,12 @@ def first_string(places: _Places, keys: Sequence[str]) -> str:
     return next(filter(None, block_strings(places, keys)), "")
 
 
-def find_transcript(block: Mapping[Any, Any]) -> str:
-    """Return what is said in a recording, where its block tells."""
-    return first_string(block_places(block), ("transcript",))
-
-
 # --- Texts ---------------------------------------------------------------------------------------
 
 
 def reasoning_text(block: object) -> str:
     """Return the readable reasoning in a block; nothing when it is redacted or encrypted."""
-    for _ in range(WRAPPERS):
+    for _ in range(_WRAPPERS):
         if not isinstance(block, dict):
             break
         found = (block[key] for key in REASONING_KEYS if block.get(key))
@@ -182,43 +142,34 @@ def _join_texts(value: object) -> str:
 
 # --- Names ---------------------------------------------------------------------------------------
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
-_URI_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
-
-
-def attachment_kind(block: Mapping[Any, Any]) -> str:
-    """Return the sequence an attachment is numbered in; a mere file is sorted by its MIME type."""
-    kind = known_type(block).name or "File"
-    if kind == "File" and isinstance(mime := block.get("mime_type"), str):
-        return KINDS_BY_MIME.get(mime.partition("/")[0], kind)
-    return kind
+_URI_MIME = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})")
 
 
 def attachment_label(places: _Places) -> str:
     """Return what names an attachment: its name, else the end of its URL, else its MIME type."""
     names = map(as_label, block_strings(places, NAME_KEYS))
-    urls = list(block_strings(places, URL_KEYS))
-    mimes = map(as_label, block_strings(places, FORMAT_KEYS))
-    candidates = (*names, *map(_url_name, urls), *mimes, *map(_url_mime, urls))
-    return next(filter(None, candidates), "")
+    urls = map(_url_name, block_strings(places, URL_KEYS))
+    mimes = map(as_label, _list_mimes(places))
+    return next(filter(None, (*names, *urls, *mimes)), "")
 
 
 def _url_name(url: str) -> str:
     """Return the last segment of the path of a URL, never its query; nothing for inline data."""
-    if not _SCHEME.match(url):
-        return ""
     try:
-        path = urlsplit(url).path
+        parts = urlsplit(url[:_LONGEST_URL])
     except ValueError:
         return ""
-    return as_label(unquote(path.rstrip("/").rpartition("/")[2]))
+    path = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    return as_label(path) if parts.netloc or parts.scheme == "file" else ""
 
 
-def _url_mime(url: str) -> str:
-    if not url.startswith("data:"):
-        return ""
-    stated = _URI_MIME.match(url, 5, 200)
-    return stated.group() if stated else ""
+_LONGEST_URL: Final = 4000
+
+
+def _list_mimes(places: _Places) -> list[str]:
+    """Return the MIME types that are stated, and those of data URIs."""
+    uris = filter(None, map(_URI_MIME.match, block_strings(places, URL_KEYS)))
+    return [*block_strings(places, FORMAT_KEYS), *(found[1] for found in uris)]
 
 
 # --- Bytes ---------------------------------------------------------------------------------------
@@ -234,10 +185,8 @@ _HEAD: Final = 24
 class Payload(NamedTuple):
     """What an attachment holds: bytes, or a text that has them as base64 from `start` on."""
 
-    data: str | bytes | bytearray | memoryview
+    data: str | bytes
     start: int = 0
-    mime: str = ""
-    """What a data URI states."""
     holds_bytes: bool = True
     """False when it is empty, or a data URI that is not base64."""
 
@@ -252,7 +201,7 @@ class Payload(NamedTuple):
     def head(self, count: int = _HEAD) -> bytes:
         """Return the first bytes, about so many, or none when they cannot be decoded."""
         if not isinstance(self.data, str):
-            return bytes(self.data[:count])
+            return self.data[:count]
         letters = "".join(self.data[self.start : self.start + 2 * count].split()).rstrip("=")
         letters = letters[: -(-count // 3) * 4].replace("-", "+").replace("_", "/")
         try:
@@ -263,28 +212,20 @@ class Payload(NamedTuple):
 
 def find_payload(places: _Places) -> Payload | None:
     """Find the bytes of an attachment, the outermost first, or else what should have held them."""
-    spare = None
-    for place in places:
-        for key in BYTES_KEYS:
-            if key in place and (found := _read_payload(key, place[key])):
-                if found.holds_bytes:
-                    return found
-                spare = spare or found
-    return spare
+    values = ((key, place[key]) for place in places for key in BYTES_KEYS if key in place)
+    found = [payload for key, value in values if (payload := _read_payload(key, value))]
+    return next((payload for payload in found if payload.holds_bytes), found[0] if found else None)
 
 
 def _read_payload(key: str, value: object) -> Payload | None:
     if isinstance(value, bytes | bytearray | memoryview):
-        return Payload(value, holds_bytes=len(value) > 0)
+        return Payload(bytes(value), holds_bytes=len(value) > 0)
     if not isinstance(value, str):
         return None
     if value[:5].casefold() == "data:":
-        comma = value.find(",", 0, _URI_HEAD)
-        is_base64 = value[: max(comma, 0)].casefold().endswith(";base64")
-        stated = _URI_MIME.match(value, 5, 200)
-        mime = stated.group() if stated else ""
-        found = Payload(value, comma + 1, mime, is_base64 and len(value) > comma + 1)
-        return found if comma > 0 else None
+        start = value.find(",", 0, _URI_HEAD) + 1
+        is_base64 = value[: max(start - 1, 0)].casefold().endswith(";base64")
+        return Payload(value, start, is_base64 and len(value) > start) if start else None
     # A short text under `image` may be any word.
     least = _SHORTEST_IMAGE if key == "image" else 1
     is_encoded = key in BASE64_KEYS and len(value) >= least and _ENCODED.fullmatch(value, 0, 64)
@@ -324,31 +265,28 @@ def tell_mime(places: _Places, kind: str, names: Sequence[str], head: bytes) -> 
         kind: `image`, `audio`, `video` or `file`.
         names: Its name and its URL.
     """
-    urls = block_strings(places, URL_KEYS)
-    stated = (*block_strings(places, FORMAT_KEYS), *map(_url_mime, urls))
-    family = kind if kind in MEDIA else "application"
-    for value in filter(None, stated):
+    is_media = kind in MEDIA
+    for value in filter(None, _list_mimes(places)):
         mime = value[:200].lower().partition(";")[0].strip()
-        mime = mime if "/" in mime else f"{family}/{mime}"
-        if _MIME.fullmatch(mime) and (kind not in MEDIA or mime.startswith(f"{kind}/")):
+        mime = mime if "/" in mime else f"{kind if is_media else 'application'}/{mime}"
+        if _MIME.fullmatch(mime) and (not is_media or mime.startswith(f"{kind}/")):
             return _SAME_MIME.get(mime, mime)
     by_bytes = (mime for signature, mime in _SIGNATURES if signature.match(head))
     by_name = (_ENDINGS.get(name.lower().rpartition(".")[2], "") for name in names)
     guess = next(filter(None, (*by_bytes, *by_name)), "")
-    if kind in MEDIA:
+    if is_media:
         return guess if guess.startswith(f"{kind}/") else f"{kind}/*"
     return guess or _UNKNOWN_FILE
 
 
+# --- Reasoning that is bound to its prefix -------------------------------------------------------
+
 _OTHER_PROVIDERS: Final = ("google_", "openai", "azure", "xai", "groq", "mistral", "deepseek")
 """How the names begin of providers whose reasoning is not bound, but where they serve Claude."""
 
-_SIGNED_IN: Final = ("extras", "reasoning_content", "reasoningContent", "reasoningText")
-"""Where a block of reasoning may have its signature, or what is redacted of it."""
-
 _BOUND_SIGNATURES: Final = ("signature", "redacted_content", "redactedContent")
-_TYPES: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 _LEVELS: Final = 3
+"""How deep in a block its signature may be."""
 
 _OTHER_VIEW: Final = "om_other_view"
 """In the response metadata of an answer to a view that only its own call was given."""
@@ -409,19 +347,16 @@ def _is_signed(block: object) -> bool:
     block = unwrapped(block)
     if not isinstance(block, Mapping):
         return False
-    if block.get("type") not in _TYPES and "reasoningContent" not in block:
+    if kind_of(block) != "reasoning" and "reasoningContent" not in block:
         return False
     return block.get("type") == "redacted_thinking" or _is_signed_value(block)
 
 
-def _is_signed_value(value: object) -> bool:
-    for _ in range(_LEVELS):
-        if not isinstance(value, Mapping):
-            return False
-        if any(value.get(name) for name in _BOUND_SIGNATURES):
-            return True
-        value = next((value[name] for name in _SIGNED_IN if name in value), None)
-    return False
+def _is_signed_value(value: object, levels: int = _LEVELS) -> bool:
+    if not isinstance(value, Mapping) or not levels:
+        return False
+    is_signed = any(value.get(name) for name in _BOUND_SIGNATURES)
+    return is_signed or any(_is_signed_value(inner, levels - 1) for inner in value.values())
 
 
 def _may_be_claude(message: AIMessage) -> bool:

@@ -74,9 +74,12 @@ def is_plain(fields: Mapping[str, Any]) -> bool:
         not fields.get("tool_calls")
         and not fields.get("invalid_tool_calls")
         and isinstance(extras, dict)
-        and not ("function_call" in extras or "reasoning_content" in extras)
-        and not (extras.get("audio") or extras.get("refusal"))
+        and not any(map(extras.get, _SAID_BESIDE))
     )
+
+
+_SAID_BESIDE: Final = ("function_call", "reasoning_content", "reasoning", "audio", "refusal")
+"""Extras of a message in which providers state what is part of it."""
 
 
 def said_beside(fields: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,8 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Final
 
 from langchain_core.messages import (
     AIMessage,
@@ -31,19 +32,15 @@ from langgraph_om.core.content.blocks import (
     MEDIA,
     NAME_KEYS,
     PDF,
-    TYPES,
-    UNKNOWN,
     Payload,
     attachment_kind,
     attachment_label,
     block_places,
-    block_strings,
-    block_type,
     find_payload,
-    find_transcript,
     find_url,
+    first_string,
     inline_document,
-    known_type,
+    kind_of,
     reasoning_text,
     tell_mime,
     unwrapped,
@@ -56,6 +53,7 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.text import (
     as_label,
+    as_mapping,
     escape,
     omit_middle,
     write_json,
@@ -77,21 +75,6 @@ NOTIFICATION: Final = "notification"
 """The role of any other `HumanMessage` that the agent's harness wrote."""
 
 
-ReadT = TypeVar("ReadT")
-
-
-class _Once(Generic[ReadT]):
-    """A property that is read once; unlike `cached_property`, without a lock, which costs more."""
-
-    def __init__(self, read: Callable[[Any], ReadT]) -> None:
-        self._read = read
-
-    def __get__(self, part: Part, owner: type[Part]) -> ReadT:
-        value = self._read(part)
-        setattr(part, self._read.__name__, value)
-        return value
-
-
 @dataclass(eq=False)
 class Part:
     """One part of a message; what it says is read when it is asked for."""
@@ -109,20 +92,18 @@ class Part:
     is_document: bool = False
     """Whether it is a file that came as text."""
 
-    @property
+    @cached_property
     def body(self) -> Any:
         """Its text, or its placeholder; of a call the arguments, of a result the content."""
-        return self.block if isinstance(self.block, str) else self._read_body
-
-    @_Once
-    def _read_body(self) -> Any:
+        if isinstance(self.block, str):
+            return self.block
         if self.number:
             label = attachment_label(self.places)
             return f"[{self.number}: {label}]" if label else f"[{self.number}]"
         read = _BODIES.get(self.kind)
         return read(self.block) if read else self.block
 
-    @_Once
+    @cached_property
     def name(self) -> str:
         """The name of the tool, or of a file that came as text."""
         if self.is_document:
@@ -130,7 +111,7 @@ class Part:
         name = as_label(self.block.get("name")) if self.kind.startswith("tool-") else ""
         return name or ("tool" if self.kind == "tool-call" else "")
 
-    @_Once
+    @cached_property
     def call_id(self) -> str:
         """The id that a call shares with its result."""
         if self.kind == "tool-call":
@@ -138,12 +119,12 @@ class Part:
         keys = ("tool_use_id", "tool_call_id", "call_id") if self.kind.startswith("tool-") else ()
         return next(filter(None, (as_label(self.block.get(key)) for key in keys)), "")
 
-    @_Once
+    @cached_property
     def places(self) -> list[Mapping[Any, Any]]:
         """The block, and the mappings in it that describe the same attachment."""
         return block_places(self.block)
 
-    @_Once
+    @cached_property
     def payload(self) -> Payload | None:
         """What it holds; perhaps no bytes, and none when it is elsewhere."""
         return find_payload(self.places)
@@ -166,9 +147,9 @@ class Part:
     @property
     def file_name(self) -> str:
         """Its name, if it has one."""
-        return next(filter(None, map(as_label, block_strings(self.places, NAME_KEYS))), "")
+        return as_label(first_string(self.places, NAME_KEYS))
 
-    @_Once
+    @cached_property
     def mime(self) -> str:
         """Its MIME type; perhaps only `image/*`."""
         head = self.payload.head() if self.payload and self.holds_bytes else b""
@@ -229,17 +210,11 @@ _ROLES_OF_TYPES: Final[Mapping[type[BaseMessage], str]] = {
 
 
 def plain_text(message: BaseMessage) -> str | None:
-    """Return the text of a message that says nothing else; `None` for one with other parts.
-
-    A result is a part of its own, and so is reasoning that stands beside the content.
-    """
+    """Return the text of a message that says nothing else; `None` for one with other parts."""
     fields = vars(message)
     content = fields.get("content")
-    if type(message) not in (HumanMessage, AIMessage) or not isinstance(content, str):
-        return None
-    if not is_plain(fields) or fields["additional_kwargs"].get("reasoning"):
-        return None
-    return content
+    is_said = type(message) in (HumanMessage, AIMessage) and isinstance(content, str)
+    return content if is_said and is_plain(fields) else None
 
 
 def is_visible(message: BaseMessage) -> bool:
@@ -272,20 +247,18 @@ def part_text(part: Part) -> str:
 
 def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part]:
     """Give the content in its order, blank texts too, then the calls that only the list has."""
+    fields = vars(message)
     if isinstance(message, ToolMessage | FunctionMessage):
-        yield _result({**vars(message), "content": _result_content(message)})
+        yield _result({**fields, "content": _result_content(message)})
         return
-    listed = _listed_calls(message)
+    listed = _listed_calls(fields)
     shown = {call.call_id for call in listed}
-    parts = [
-        part
-        for block in content_blocks(message.content)
-        for part in _block_parts(block, placeholders)
-    ]
+    blocks = content_blocks(fields.get("content"))
+    parts = [part for block in blocks for part in _block_parts(block, placeholders)]
     texts = [part.body for part in parts if part.kind == "text"]
-    parts += [Part("text", said) for said in said_beside(vars(message)) if said not in texts]
+    parts += [Part("text", said) for said in said_beside(fields) if said not in texts]
     if all(part.kind != "reasoning" for part in parts):
-        extra = message.additional_kwargs
+        extra = as_mapping(fields.get("additional_kwargs"))
         yield Part("reasoning", extra.get("reasoning_content") or extra.get("reasoning"))
     for part in parts:
         # A call among the blocks is usually one of the listed ones in the provider's form.
@@ -307,11 +280,10 @@ def result_parts(content: object, placeholders: Placeholders) -> Iterator[Part]:
 
 def call_names(message: BaseMessage) -> Iterator[tuple[str, str]]:
     """Give the id and the tool's name of every call in a message that has an id."""
-    blocks = _dicts(content_blocks(message.content))
-    called = [block for block in blocks if _shown_as(block) == "call"]
-    for call in (*_listed_calls(message), *(Part("tool-call", block) for block in called)):
-        if call.call_id:
-            yield call.call_id, call.name
+    if isinstance(message, AIMessage):
+        for part in all_parts(message, Placeholders()):
+            if part.kind == "tool-call" and part.call_id:
+                yield part.call_id, part.name
 
 
 def unknown_block(block: object) -> tuple[str, object]:
@@ -347,35 +319,28 @@ def _block_parts(block: object, placeholders: Placeholders) -> Iterator[Part]:
     if not isinstance(block, dict):
         yield Part("text" if isinstance(block, str) else "other", block)
         return
-    shown = _shown_as(block)
-    if shown == "attachment":
+    kind = kind_of(block)
+    if kind.istitle():
         is_document = bool(inline_document(block))
         yield Part("file", block, is_document=True) if is_document else placeholders.add(block)
-        if transcript := find_transcript(block):
+        if transcript := first_string(block_places(block), ["transcript"]):
             yield Part("text", transcript)
-    elif shown == "result":
+    elif kind == "result":
         yield _result(block)
-    elif shown == "text" and not isinstance(_text(block), str):
+    elif kind == "text" and not isinstance(_text(block), str):
         yield Part("other", block)
-    elif shown:
-        yield Part("tool-call" if shown == "call" else shown, block)
+    elif kind:
+        yield Part("tool-call" if kind == "call" else kind, block)
 
 
-def _shown_as(block: Mapping[Any, Any]) -> str:
-    stated = block_type(block)
-    is_result = stated not in TYPES and stated.endswith("_tool_result")
-    return "result" if is_result else TYPES.get(stated, UNKNOWN).shown
-
-
-def _text(block: object) -> object:
-    return block.get(known_type(block).key) if isinstance(block, dict) else block
+def _text(block: Mapping[Any, Any]) -> object:
+    return block.get("refusal" if block.get("type") == "refusal" else "text")
 
 
 def _arguments(call: Mapping[Any, Any]) -> object:
     """Return the arguments of a call; those that nobody could parse come with the error."""
-    arguments: object = next(
-        (call[key] for key in ("args", "input", "arguments") if key in call), {}
-    )
+    keys = ("args", "input", "arguments")
+    arguments: object = next((call[key] for key in keys if key in call), {})
     if error := call.get("error"):
         note = omit_middle(error if isinstance(error, str) else "", NOTE_CHARACTERS)
         arguments = f"{arguments if isinstance(arguments, str) else ''}\n[invalid: {note}]"
@@ -404,25 +369,24 @@ def _result(block: Mapping[Any, Any]) -> Part:
 def _result_content(message: BaseMessage) -> object:
     """Return the content of a result, and behind it what its artifact holds of attachments."""
     artifact = getattr(message, "artifact", None)
-    attached = []
-    for block in _dicts(artifact if isinstance(artifact, list) else [artifact]):
+    attached = [
+        block
+        for block in _dicts(artifact if isinstance(artifact, list) else [artifact])
         # Only with its bytes: a list of files has the same form.
-        stated = block.get("type")
-        if isinstance(stated, str) and TYPES.get(stated, UNKNOWN).form == "attachment":
-            part = Part(attachment_kind(block).lower(), block)
-            attached += [block] if part.can_be_shown else []
+        if isinstance(block.get("type"), str) and kind_of(block).istitle()
+        if Part(attachment_kind(block).lower(), block).can_be_shown
+    ]
     return [*content_blocks(message.content), *attached] if attached else message.content
 
 
-def _listed_calls(message: BaseMessage) -> list[Part]:
+def _listed_calls(fields: Mapping[str, Any]) -> list[Part]:
     """List the calls that stand beside the content, those with unusable arguments too."""
-    fields = vars(message)
     invalid = _dicts(fields.get("invalid_tool_calls"))
     calls = [
         *_dicts(fields.get("tool_calls")),
         *({**call, "error": call.get("error") or "arguments"} for call in invalid),
     ]
-    legacy = message.additional_kwargs.get("function_call")
+    legacy = as_mapping(fields.get("additional_kwargs")).get("function_call")
     return [Part("tool-call", call) for call in calls or _dicts([legacy])]
 
 
@@ -465,8 +429,7 @@ class Attachment:
     """Its MIME type; of one behind a URL perhaps only `image/*`."""
     name: str = ""
     data: str | bytes = b""
-    """Its bytes, or a text that has them as base64 from `start` on."""
-    start: int = 0
+    """Its bytes, or their base64."""
     url: str = ""
     """Where it is, when the message does not hold it."""
 
@@ -474,7 +437,7 @@ class Attachment:
     def characters(self) -> int:
         """What it takes of a request."""
         if isinstance(self.data, str):
-            return len(self.data) - self.start
+            return len(self.data)
         return len(self.url) or -(-len(self.data) // 3) * 4
 
     def block(self) -> dict[str, Any]:
@@ -490,7 +453,7 @@ class Attachment:
     def _base64(self) -> str:
         if isinstance(self.data, bytes):
             return b64encode(self.data).decode("ascii")
-        return "".join(self.data[self.start :].split())
+        return "".join(self.data.split())
 
 
 def find_attachments(parts: Iterable[Part]) -> list[Attachment]:
@@ -502,16 +465,8 @@ def _attachment(part: Part) -> Attachment:
     family = part.mime.partition("/")[0]
     kind = family if part.kind == "file" and family in MEDIA else part.kind
     held = part.payload if part.holds_bytes else None
-    data = held.data if held else b""
-    return Attachment(
-        str(part.body),
-        kind,
-        part.mime,
-        part.file_name,
-        data if isinstance(data, str) else bytes(data),
-        held.start if held else 0,
-        part.url,
-    )
+    data = held.data[held.start :] if held else b""
+    return Attachment(str(part.body), kind, part.mime, part.file_name, data, part.url)
 
 
 def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bool:

@@ -86,11 +86,8 @@ def split_transcript(
         most: How many questions the messages may take that are longer than one question, together.
             The middle of a longer one is left out; nothing else ever is.
     """
-    text, most_tokens = transcript.text, transcript.most_tokens
-    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
-        return SplitTranscript([transcript])
-    is_bounded = most_tokens is not None and most_tokens <= tokens * _SURE
-    if is_bounded or count(text) <= tokens * _SLACK:
+    text = transcript.text
+    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens or count(text) <= tokens * _SLACK:
         return SplitTranscript([transcript])
     lines, left_out = _split_lines(LEFT_EDGE.split(text), tokens, count, most)
     texts = list(_pack(lines, tokens))
@@ -115,8 +112,7 @@ def split_further(
         return None
     beside = count_messages(counter, question.messages) - shown
     tokens = max(_LEAST_PART, fit_room(shown, beside, room))
-    whole = replace(transcript, most_tokens=None)
-    split = split_transcript(whole, int(tokens / _SLACK), counter.count_text)
+    split = split_transcript(transcript, int(tokens / _SLACK), counter.count_text)
     return split if len(split.parts) > 1 or split.left_out_tokens else None
 
 
@@ -303,12 +299,8 @@ def show_messages(
         The transcript, in as many parts as there are questions to ask, with those attachments that
         may be shown; `None` when there is nothing to show.
     """
-    settings, show = cycle.settings, cycle.settings.parts.show
-    shown = [
-        # Of some a preview was counted.
-        TimedMessage(message, time, tokens if show(message, key) is message else None)
-        for (key, message, _, tokens), time in zip(entries, times, strict=False)
-    ]
+    settings = cycle.settings
+    shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
     if "before_observation" in settings.transforms:
         known = {entry.key: each.time for entry, each in zip(entries, shown, strict=True)}
         messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]

@@ -42,7 +42,7 @@ from langgraph_om.core.content.text import (
     write_json_without_payloads,
     write_short_json,
 )
-from langgraph_om.core.tokens.counter import BoundingCounter, TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter
 
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""
@@ -71,8 +71,6 @@ class TimedMessage:
     message: BaseMessage
     time: datetime | None
     """An aware time, or None when unknown; a naive one is in the transcript's zone."""
-    tokens: int | None = None
-    """What the message counts, where that is known."""
     before: str = ""
     """A line of its own before the message; empty for none."""
 
@@ -102,8 +100,6 @@ class Transcript:
     """Not wrapped in a tag; empty when no message has anything to show."""
     attachments: Sequence[Attachment]
     """Those that can be sent, in the order of their placeholders in the text."""
-    most_tokens: int | None = None
-    """What the text counts at most; None where only a count would tell."""
 
 
 def transcribe(
@@ -128,10 +124,8 @@ def transcribe(
     writer = _TranscriptWriter(names, timezone, counter.count_text, limits, hidden_tools)
     for timed, plain in zip(messages, texts, strict=True):
         writer.add(timed, plain)
-    written = "\n".join(writer.lines)
-    text = escape_tags(written, _WRAPPING_TAG)
-    most = writer.bound_tokens(counter, len(text)) if text == written else None
-    return Transcript(text, find_attachments(writer.placeholders.parts), most)
+    text = escape_tags("\n".join(writer.lines), _WRAPPING_TAG)
+    return Transcript(text, find_attachments(writer.placeholders.parts))
 
 
 def says_much(transcript: str, count: Callable[[str], int]) -> bool:
@@ -185,9 +179,6 @@ class _TranscriptWriter:
         self._limits = limits
         self._hidden_tools = hidden_tools
         self._day: date | None = None
-        # Texts that are written as they are, and all else.
-        self._known = self._known_tokens = self._indents = 0
-        self._rest: list[str] = []
 
     def add(self, timed: TimedMessage, plain: str | None) -> None:
         """Add the lines of a message, after a line with its day when that has changed.
@@ -204,38 +195,18 @@ class _TranscriptWriter:
         speaker = SPEAKER_NAMES.get(role) or _name_speaker(role)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         if plain is None:
-            shown, lines = "", [*filter(None, self._write_message(message, who, clock))]
+            lines = [*filter(None, self._write_message(message, who, clock))]
         else:
-            shown = self._cut_text(sanitize(plain))
-            lines = [*filter(None, [_write_line(who, shown)])]
+            lines = [*filter(None, [_write_line(who, self._cut(plain, self._limits.text_tokens))])]
         if not lines:
             return
         day = moment.date() if moment else None
         if day != self._day or not self.lines:
             self.lines.append(f"Date: {format_day(day) if day else 'unknown'}")
-            self._rest.append(self.lines[-1])
             self._day = day
         if timed.before:
             self.lines.append(timed.before)
-            self._rest.append(timed.before)
         self.lines.extend(lines)
-        is_shown_whole = plain == shown and shown.lstrip("\n") == shown.lstrip()
-        if timed.tokens is not None and plain is not None and is_shown_whole:
-            self._known += 1
-            self._known_tokens += timed.tokens
-            self._indents += plain.count("\n") - plain.count("\n\n")  # no fewer than there are
-            self._rest.append(f"{who}:")
-        else:
-            self._rest.extend(lines)
-
-    def bound_tokens(self, counter: TokenCounter, characters: int) -> int | None:
-        """Return what the lines count at most, where that takes no count of most of them."""
-        rest = "\n".join(self._rest)
-        if 2 * len(rest) > characters or not isinstance(counter, BoundingCounter):
-            return None
-        tokens = self._known_tokens + self._count(rest)
-        parts = self._known + len(self._rest)
-        return counter.bound_joined(tokens, parts, self._indents, characters)
 
     def _write_message(self, message: BaseMessage, who: str, clock: str) -> Iterator[str]:
         """Yield the lines of a message; some may be empty."""
@@ -268,7 +239,7 @@ class _TranscriptWriter:
             if part.is_document:
                 text = self._cut_result(text)
             elif part.kind == "text":
-                text = self._cut_text(text)
+                text = self._cut(text, self._limits.text_tokens)
             pieces.append(text)
         return "\n".join(filter(str.strip, pieces))
 
@@ -300,9 +271,6 @@ class _TranscriptWriter:
         marks = [_write_part(part) for part in parts if not _is_long(part)]
         texts = "\n".join(_write_part(part) for part in parts if _is_long(part))
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
-
-    def _cut_text(self, text: str) -> str:
-        return self._cut(text, self._limits.text_tokens)
 
     def _cut_result(self, text: str) -> str:
         return self._cut(text, self._limits.result_tokens)

@@ -16,7 +16,7 @@ from operator import ne
 from string import ascii_lowercase
 from typing import Any, Final, cast
 
-from langgraph_om.core.tokens.counter import MessageCounter, cut_for_count
+from langgraph_om.core.tokens.counter import MessageCounter
 
 # --- Pieces --------------------------------------------------------------------------------------
 
@@ -78,18 +78,10 @@ class EstimatingCounter(MessageCounter):
         if len(text) <= _STRETCH:
             cost = _cost_stretch(text)
         elif len(text) <= _MOST_READ:
-            cost = sum(map(_cost_stretch, cut_for_count(text, _STRETCH)))
+            cost = sum(map(_cost_stretch, _cut(text)))
         else:
             cost = sum(map(_cost_stretch, _sample(text))) * len(text) // _MOST_READ
         return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
-
-    def bound_joined(self, tokens: int, parts: int, indents: int, characters: int) -> int | None:
-        """Return what a text counts at most that was joined of parts; see `BoundingCounter`."""
-        if type(self) is not EstimatingCounter:  # it may count in another way
-            return None
-        if characters > _MOST_READ:
-            return None
-        return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
 
 
 _OF_PROVIDER: Final = re.compile(r"estimate/1\+(openai|google|anthropic)")
@@ -100,6 +92,18 @@ def _cost_stretch(text: str) -> int:
     return sum(map(_cost, pieces.findall(text)))
 
 
+def _cut(text: str) -> Iterator[str]:
+    """Yield a text in stretches, which are counted one by one."""
+    start = 0
+    while len(text) - start > _STRETCH:
+        # Before a space, where vocabularies split anyway; inside a longer run the count is close.
+        space = text.rfind(" ", start + 1, start + _STRETCH)
+        end = space if space > start else start + _STRETCH
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
 def _sample(text: str) -> Iterator[str]:
     """Yield stretches of a long text, as far from each other as they fill what is read."""
     count = _MOST_READ // _STRETCH
@@ -107,13 +111,6 @@ def _sample(text: str) -> Iterator[str]:
         start = len(text) * number // count
         yield text[start : start + _STRETCH]
 
-
-_JOINT: Final = 3
-"""More than a line break or a space counts together with what it changes: a mark before a word
-becomes a piece of its own, a number gets a token, and counts are rounded. A piece more is where a
-long text is cut into stretches, of which two are longer than one can be; only where thousands of
-letters stand without a space are all pieces behind a cut others, and the sum some percent more.
-"""
 
 # --- Costs ---------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """What an attachment counts: by its provider, on the size that its own bytes state.
 
 Nothing is fetched. Of binary data only the header is decoded, wherever the block keeps it; a size
-that is not known counts a fixed estimate. A caller who knows better writes `om_tokens` into the
-block, or into its `extras` or `metadata`.
+that is not known counts a fixed estimate.
 """
 
 from __future__ import annotations
@@ -16,14 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import imagesize
 
-from langgraph_om.core.content.blocks import (
-    LINK_KEYS,
-    MIME_KEYS,
-    NAME_KEYS,
-    PDF,
-    Payload,
-    first_string,
-)
+from langgraph_om.core.content.blocks import PDF, Payload, first_string
 from langgraph_om.core.content.parts import Part
 from langgraph_om.errors import ConfigurationError
 
@@ -31,9 +23,6 @@ ImageProvider = Literal["openai", "google", "anthropic"]
 
 FILE_FALLBACK_TOKENS: Final = 1000
 """What an audio, a video, or a document of unknown size counts."""
-
-KIB: Final = 1024
-MIB: Final = KIB * KIB
 
 
 class ImageSize(NamedTuple):
@@ -79,76 +68,40 @@ _FORMULAS: Final[Mapping[ImageProvider, _Formula]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentFormula:
-    """What images and files count for one provider."""
-
-    provider: ImageProvider = "openai"
-
-    def __post_init__(self) -> None:
-        """Refuse a provider without a formula."""
-        if self.provider not in _FORMULAS:
-            msg = f"`provider` is {self.provider!r}; pass 'openai', 'google', 'anthropic' or None"
-            raise ConfigurationError(msg)
-
-    def tokens(self, part: Part) -> int:
-        """Return the tokens of an attachment; its kind says whether it was declared an image."""
-        stated = _stated_tokens(part.block)
-        if stated is not None:
-            return stated
-        formula, places, payload = _FORMULAS[self.provider], part.places, part.payload
-        mime = first_string(places, MIME_KEYS) or (payload.mime if payload else "")
-        mime = mime.lower() or _mime_of_name(first_string(places, (*NAME_KEYS, *LINK_KEYS)))
-        if part.kind == "image" or mime.startswith("image/"):
-            size = _stated_size(places) or (_read_size(payload) if payload else None)
-            level = first_string(places, _LEVEL_KEYS).lower()
-            return formula.count_image(size, level.removeprefix("media_resolution_"))
-        if part.kind != "file" or mime.startswith(("audio/", "video/")) or payload is None:
-            return FILE_FALLBACK_TOKENS
-        least, per_token = formula.pdf if mime == PDF else (1, 4)
-        return max(least, -(-payload.size // per_token))
+def check_provider(provider: ImageProvider) -> ImageProvider:
+    """Refuse a provider without a formula."""
+    if provider not in _FORMULAS:
+        msg = f"`provider` is {provider!r}; pass 'openai', 'google', 'anthropic' or None"
+        raise ConfigurationError(msg)
+    return provider
 
 
-# --- What a block says ---------------------------------------------------------------------------
+def count_attachment(part: Part, provider: ImageProvider) -> int:
+    """Return the tokens of an attachment."""
+    formula, places, payload = _FORMULAS[provider], part.places, part.payload
+    if part.kind == "image" or part.mime.startswith("image/"):
+        size = _stated_size(places) or (_read_size(payload) if payload else None)
+        level = first_string(places, _LEVEL_KEYS).lower()
+        return formula.count_image(size, level.removeprefix("media_resolution_"))
+    if part.kind != "file" or part.mime.startswith(("audio/", "video/")) or payload is None:
+        return FILE_FALLBACK_TOKENS
+    least, per_token = formula.pdf if part.mime == PDF else (1, 4)
+    return max(least, -(-payload.size // per_token))
 
-_LEVEL_KEYS: Final = (
-    *("detail", "image_detail", "imageDetail", "media_resolution", "mediaResolution"),
-)
-_SIZE_KEYS: Final = (("width", "height"), ("imageWidth", "imageHeight"))
-_IMAGE_NAME: Final = re.compile(
-    r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|hei[cf]|avif)(?:[?#].{0,2000})?\Z",
-    re.IGNORECASE | re.DOTALL,
-)
 
-
-def _stated_tokens(block: Mapping[str, Any]) -> int | None:
-    for place in (block, block.get("extras"), block.get("metadata")):
-        tokens = place.get("om_tokens") if isinstance(place, Mapping) else None
-        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
-            return tokens
-    return None
+_LEVEL_KEYS: Final = ("detail", "media_resolution", "mediaResolution")
 
 
 def _stated_size(places: Sequence[Mapping[str, Any]]) -> ImageSize | None:
     for place in places:
-        for across, down in _SIZE_KEYS:
-            width, height = place.get(across), place.get(down)
-            if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
-                return ImageSize(width, height)
+        width, height = place.get("width"), place.get("height")
+        if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
+            return ImageSize(width, height)
     return None
 
 
-def _mime_of_name(name: str) -> str:
-    """Return what the end of a name or a URL says of images and PDF."""
-    if name.lower().endswith(".pdf"):
-        return PDF
-    return "image/*" if _IMAGE_NAME.search(name[-4000:]) else ""
-
-
-# --- Its bytes -----------------------------------------------------------------------------------
-
-_MOST_BYTES: Final = (64 * KIB, 4 * MIB)
-"""How much is decoded: enough for nearly all, then for those with a long preface."""
+_MOST_BYTES: Final = 1 << 20
+"""How much is decoded: a preface of a photo may be long."""
 _MAX_READS: Final = 4_000
 _RASTER: Final = re.compile(
     rb"\x89PNG|GIF8|\xff\xd8\xff|RIFF....WEBP|BM|II\*\x00|MM\x00\*|....ftyp|\x00\x00\x00\x0cjP",
@@ -168,12 +121,9 @@ class _Header(BytesIO):
 
 def _read_size(payload: Payload) -> ImageSize | None:
     """Return what the header of an image says; `None` when it says nothing sensible."""
-    for most in _MOST_BYTES:
-        head = payload.head(most)
-        if not _RASTER.match(head):  # a drawing in XML has no pixels
-            return None
-        with suppress(Exception):  # whatever is wrong with the data, the size is not known
-            size = ImageSize(*imagesize.get(_Header(head)))
-            if min(size) > 0:
-                return size
+    if not _RASTER.match(payload.head()):  # a drawing in XML has no pixels
+        return None
+    with suppress(Exception):  # whatever is wrong with the data, the size is not known
+        size = ImageSize(*imagesize.get(_Header(payload.head(_MOST_BYTES))))
+        return size if min(size) > 0 else None
     return None

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -19,19 +17,15 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.blocks import (
-    BYTES_KEYS,
-    NESTED_KEYS,
-    TYPES,
+    KINDS,
     answers_other_view,
     holds_bound_reasoning,
     mark_other_view,
     without_bound_reasoning,
 )
-from langgraph_om.core.content.parts import Part, Placeholders, all_parts, part_text, parts_of
+from langgraph_om.core.content.parts import Part, part_text, parts_of
 from langgraph_om.core.observe.transcript import TimedMessage, Transcript, transcribe
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.tokens.images import AttachmentFormula
-from support.examples import examples
 
 pytest.importorskip("imagesize")
 
@@ -249,58 +243,9 @@ def tokens_of(block: Any) -> int:
 
 
 def test_every_type_has_a_form() -> None:
-    attachments = {name for name, known in TYPES.items() if known.form == "attachment"}
+    attachments = {name for name, kind in KINDS.items() if kind.istitle()}
     covered = {row.values[0].get("type") for row in FORMS}
     assert attachments - covered <= {"audio_url", "video_url"}
-
-
-# --- Laws ----------------------------------------------------------------------------------------
-
-
-def found_by_counter(message: BaseMessage) -> list[object]:
-    """The data of all attachments in which the counter found bytes."""
-    counter, counted = EstimatingCounter(), list[Part]()
-
-    class SpyingFormula(AttachmentFormula):
-        def tokens(self, part: Part) -> int:
-            counted.append(part)
-            return super().tokens(part)
-
-    counter.attachments = SpyingFormula()
-    counter.count_message(message)
-    return [part.payload.data for part in counted if part.payload and part.holds_bytes]
-
-
-def found_by_attachments(message: BaseMessage) -> list[object]:
-    """The data of all that has a placeholder, and so may be sent."""
-    placeholders = Placeholders()
-    list(all_parts(message, placeholders))
-    parts = placeholders.parts
-    return [part.payload.data for part in parts if part.payload and part.holds_bytes]
-
-
-texts = st.sampled_from([PNG, PDF_URI, PNG_URI, WEB, "", "text", "a word", "image/png", "AA=="])
-fields = st.sampled_from([*BYTES_KEYS, *NESTED_KEYS, "text", "mime_type", "format", "name"])
-values = st.recursive(
-    texts | st.just(IMAGE) | st.just(b"") | st.text(max_size=9) | st.none() | st.integers(),
-    lambda inner: st.dictionaries(fields, inner, max_size=4),
-    max_leaves=6,
-)
-types = st.sampled_from([name for name, known in TYPES.items() if known.form == "attachment"])
-
-
-@examples(400)
-@given(types | st.none(), st.dictionaries(fields, values, max_size=5))
-def test_what_is_found_for_sending_is_found_for_counting_and_the_other_way_round(
-    stated: str | None, content: dict[str, Any]
-) -> None:
-    block = {**content, "type": stated} if stated else content
-    message = HumanMessage.model_construct(content=[block])
-    found = found_by_counter(message)
-    assert found == found_by_attachments(message)
-    sent = [attachment.data for attachment in read(message).attachments if attachment.data]
-    assert len(sent) <= len(found)
-    assert all(data in found for data in sent)
 
 
 TEXT = {"type": "text", "text": "Yes."}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -19,7 +17,6 @@ from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import START, Clock
-from support.examples import examples
 
 COUNTER = EstimatingCounter()
 LINES = [f"line {at}: the cat sat on mat number {at}" for at in range(600)]
@@ -46,41 +43,6 @@ odd_line = st.sampled_from(
     ["’a", "1", "12 b", "😀a", "/a", "A", "_b", "<x", "日本", "한a", "\u0301a", ""]
 )
 odd_text = st.lists(odd_line, max_size=40).map("\n".join) | st.text("ab1 .-’é日😀\n\t", max_size=80)
-
-
-@examples(300)
-@given(st.lists(odd_text, min_size=1, max_size=20), st.integers(0, 1), st.integers(1, 400))
-@example(["😀a\n" * 4000 + "x"], 0, 1)
-@example(["a b" * 6000, "字" * 9000, "ab  \n" * 4000 + "c"], 1, 1)
-def test_it_is_the_same_whether_the_tokens_of_messages_are_known(
-    texts: list[str], calls: int, tokens: int
-) -> None:
-    messages: list[BaseMessage] = [HumanMessage(text) for text in texts]
-    for _ in range(calls):
-        args = {"q": texts[0]}
-        messages.append(AIMessage(texts[-1], tool_calls=[{"name": "f", "args": args, "id": "1"}]))
-    unknown = timed(*messages)
-    known = [replace(each, tokens=COUNTER.count_message(each.message)) for each in unknown]
-    transcript = transcribe(known, timezone=UTC, counter=COUNTER)
-    most = transcript.most_tokens
-    assert most is None or most >= COUNTER.count_text(transcript.text)
-    shown = [[part.text for part in split(each, tokens).parts] for each in (unknown, known)]
-    assert shown[0] == shown[1]
-
-
-def test_what_fits_by_what_is_known_is_not_counted_again() -> None:
-    counted: list[str] = []
-
-    def count(text: str) -> int:
-        counted.append(text)
-        return COUNTER.count_text(text)
-
-    messages = [HumanMessage(line) for line in LINES]
-    tokens = sum(map(COUNTER.count_message, messages))
-    known = [TimedMessage(each, START, COUNTER.count_message(each)) for each in messages]
-    transcript = transcribe(known, timezone=UTC, counter=COUNTER)
-    assert len(split_transcript(transcript, 2 * tokens, count).parts) == 1
-    assert not counted
 
 
 def test_parts_show_all_of_a_long_text_in_order_and_say_which_they_are() -> None:

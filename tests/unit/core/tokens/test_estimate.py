@@ -148,28 +148,6 @@ def test_two_texts_count_nearly_as_much_together(one: str, other: str) -> None:
     assert abs(COUNTER.count_text(one + other) - parts) <= 4
 
 
-seen = texts.filter(lambda text: bool(text) and text == text.strip())
-
-
-@examples(300)
-@given(st.lists(seen, min_size=1, max_size=8), st.sampled_from([" ", "\n"]))
-def test_texts_count_no_more_together_than_their_bound(parts: list[str], joint: str) -> None:
-    joined = joint.join(parts)
-    apart = sum(map(COUNTER.count_text, parts))
-    bound = COUNTER.bound_joined(apart, len(parts), 0, len(joined))
-    assert bound is not None
-    assert COUNTER.count_text(joined) <= bound
-    assert apart <= COUNTER.count_text(joined) + len(parts)
-
-
-def test_a_counter_of_ones_own_is_bound_by_nothing() -> None:
-    class Twice(EstimatingCounter):
-        def count_text(self, text: str) -> int:
-            return 2 * super().count_text(text)
-
-    assert Twice().bound_joined(10, 2, 0, 100) is None
-
-
 @examples(300)
 @given(texts, texts)
 def test_more_words_never_lower_a_count(text: str, more: str) -> None:
@@ -193,7 +171,6 @@ def test_of_a_giant_text_a_part_is_read_from_all_of_it() -> None:
     parts = [unit * (300_000 // len(unit)) for unit in (prose, code, prose, code)]
     count = COUNTER.count_text("".join(parts))
     assert count == pytest.approx(sum(map(COUNTER.count_text, parts)), rel=0.02)
-    assert COUNTER.bound_joined(count, 4, 0, 1_200_000) is None
 
 
 def test_a_text_of_any_length_is_counted_in_the_same_time() -> None:
