@@ -1,11 +1,11 @@
 # How many conversations do so many workers and one database carry? A simulation, in seconds.
 #
-#     python examples/scale.py                              # what docs/scale.md shows
+#     python examples/scale.py                              # what docs/operate.md quotes
 #     python examples/scale.py --conversations 20000 --workers 8 --model-seconds 12
 #
 # Conversations take turns at random. Each turn asks the database for some milliseconds; some turns
 # send a job, which waits for a free place of a worker, has the model asked, and writes its result.
-# What they cost the database was measured once (docs/scale.md); put in your own figures.
+# What they cost the database was measured once (docs/benchmarks.md); put in your own figures.
 # What is not simulated: the agent's own model, and storage other than memory's.
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Memory beside what a user would pick instead: one conversation, the same models, the same sizes.
 
-By itself: `python tests/benchmarks/bench_peers.py [--quick] [--room N] [--picture FOLDER]`.
+By itself: `python tests/benchmarks/bench_peers.py [--quick] [--room N]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -30,7 +29,6 @@ from peers import (
     answered,
     require,
 )
-from picture import draw
 from report import Report, markdown, text_table
 from turns import new_saver, stored_bytes
 
@@ -324,12 +322,10 @@ def bill_at(room: int, *, quick: bool) -> Report:
     )
 
 
-def run(*, quick: bool, picture: Path | None = None) -> Report:
-    """Measure all agents, and draw their prompts when a folder is given."""
-    require(*PACKAGES, *(["matplotlib"] if picture else []))
+def run(*, quick: bool) -> Report:
+    """Measure all agents."""
+    require(*PACKAGES)
     outcomes = compare(*with_facts(conversation(160 if quick else 700, words=30, seed=4)))
-    if picture:
-        draw(outcomes, picture)
     return report_on(outcomes)
 
 
@@ -368,14 +364,11 @@ def _row(each: Outcome, full: Outcome) -> list[object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare memory with what a user may pick.")
     parser.add_argument("--quick", action="store_true", help="a shorter conversation")
-    parser.add_argument("--picture", type=Path, metavar="FOLDER", help="draw the prompts there")
     parser.add_argument("--room", type=int, metavar="N", help="bills at this room alone")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     chosen = parser.parse_args()
-    if chosen.room:
-        report = bill_at(chosen.room, quick=chosen.quick)
-    else:
-        report = run(quick=chosen.quick, picture=chosen.picture)
+    quick = chosen.quick
+    report = bill_at(chosen.room, quick=quick) if chosen.room else run(quick=quick)
     print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import bench_peers
 import peers
-import picture
 from conversation import conversation
 
 THRESHOLD = 600
@@ -90,49 +88,6 @@ def test_an_agent_of_another_package_is_replayed_the_same_way(package: str, name
     assert outcome.prompts.largest < 3 * THRESHOLD
     # deepagents puts messages aside in a file that its agent can read; langmem drops them.
     assert (outcome.reached == outcome.facts) is (package == "deepagents")
-
-
-def test_the_picture_is_small_and_the_same_every_time(
-    found: dict[str, bench_peers.Outcome], tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib")
-    outcomes = list(found.values())
-    one, two = (picture.draw(outcomes, tmp_path / name) for name in ("one", "two"))
-    assert [path.name for path in one] == ["prompt_tokens.png", "prompt_tokens.svg"]
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-    assert one[0].stat().st_size < 150_000
-    assert one[1].read_text("utf-8").startswith("<?xml")
-
-
-def test_the_picture_of_the_readme_shows_the_figures_of_the_page_about_work() -> None:
-    figures = json.loads(picture.FIGURES.read_text("utf-8"))
-    page = (Path(__file__).parents[2] / "docs" / "maintainers" / "work.md").read_text("utf-8")
-    for room, arms in figures["rooms"].items():
-        assert list(arms) == list(picture.ARMS)
-        _, rest = page.split(f"| {int(room):,} tokens for what is remembered | full |", 1)
-        table = rest.split("\n\n")[0]
-        told = {
-            "tasks right (36)": [row["right"] for row in arms.values()],
-            "rules broken": [
-                f"{row['rules broken']} of {row['rules that mattered']}" for row in arms.values()
-            ],
-            "facts missed (12)": [len(row["facts missed"]) for row in arms.values()],
-            "tokens of the Actor's prompts": [
-                f"{row['actor']['tokens'] / 1e6:.2f}M ({picture.cost(figures, room, arm):.0%})"
-                for arm, row in arms.items()
-            ],
-        }
-        for name, cells in told.items():
-            line = f"| {name} | {' | '.join(map(str, cells))} |"
-            assert line.replace("%", " %") in table
-
-
-def test_the_picture_of_a_shift_is_small_and_the_same_every_time(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    figures = json.loads(picture.FIGURES.read_text("utf-8"))
-    one, two = (picture.draw_shift(figures, tmp_path / name) for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-    assert one.stat().st_size < 60_000
 
 
 def test_a_room_is_billed_by_price_and_cache() -> None:

@@ -16,7 +16,6 @@ from langgraph.types import Overwrite
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, run_page
-from support.wire_server import Today, reach, serve
 
 TRIP: RunnableConfig = {"configurable": {"thread_id": "trip"}}
 
@@ -73,25 +72,6 @@ def test_agents_with_one_log_know_what_was_said_to_the_other(guide: dict[str, An
     config = {"configurable": {"thread_id": "sales:1", "resource_id": "ana"}}
     record = guide["sales"].get_state(config).values["om"]
     assert "Fritz 7590" in str(record["others"])
-
-
-def test_the_page_for_langchains_documentation_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (DOCS / "langchain-integration.mdx").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python [A-Z][^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == text.count("```python ") == 5
-    monkeypatch.chdir(tmp_path)
-    with serve(Today()) as provider:
-        reach(provider, monkeypatch)
-        scope: dict[str, Any] = {}
-        exec("\n".join(blocks), scope)  # noqa: S102 the very code users copy
-        asked = [request.body for request in provider.requests]
-    assert [body["model"] for body in asked] == ["gpt-6-sol"] * 3
-    tools = [
-        [each.get("function", each)["name"] for each in body.get("tools", [])] for body in asked
-    ]
-    assert tools == [["recall"], ["recall"], ["recall", "update_working_memory"]]
 
 
 def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(

@@ -22,11 +22,11 @@ _INSTEAD = {"token_counter": "EstimatingCounter()", "buffering": "BackgroundBuff
 """Calls that stand for `None`."""
 _MORE = {
     "retrieval": "search.md",
-    "thread_title": "memory-family.md#titles",
-    "working_memory": "memory-family.md",
+    "thread_title": "working-memory.md#titles",
+    "working_memory": "working-memory.md",
     "hooks": "redaction.md",
-    "buffering": "#where-background-work-runs",
-    "extract": "memory-family.md#extractors",
+    "buffering": "workers.md#where-it-runs",
+    "extract": "working-memory.md#extractors",
     "activate_after_idle": "workers.md#after-a-pause",
     "token_budget": "windows.md#one-budget-for-both",
     "message_tokens": "windows.md",

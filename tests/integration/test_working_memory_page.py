@@ -1,8 +1,7 @@
-"""What the code of `docs/memory-family.md` comes to, and where its table leads."""
+"""What the code of `docs/working-memory.md` comes to."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from langchain_core.messages import (
@@ -17,35 +16,13 @@ from langgraph_om import ObservationalMemory, WorkingMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.pages import DOCS, run_page
 
-PAGE = DOCS / "memory-family.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGE = DOCS / "working-memory.md"
 
 
 def test_blocks_run_in_order() -> None:
     scope = run_page(PAGE, model=ScriptedChatModel(actor="ok"), small_model=ScriptedChatModel())
     # The working memory stands in the last view, before the newest message.
-    view = scope["model"].calls[-1]["messages"]
-    assert "<working-memory>" in view[-2].text
-
-
-def test_the_table_leads_to_a_snippet_for_each_row() -> None:
-    links = re.findall(r"^\|.*\]\(#([\w-]+)\) \|", TEXT, re.MULTILINE)
-    rest = {
-        heading.lower().replace(",", "").replace(" ", "-"): text.split("\n#")[0]
-        for heading, text in re.findall(
-            r"^### (.+?)\n(.*?)(?=^### |\Z)", TEXT, re.MULTILINE | re.DOTALL
-        )
-    }
-    assert len(links) == 8
-    assert all("```python" in rest[link] for link in links)
-
-
-def test_the_last_messages_are_shown_with_the_working_memory() -> None:
-    scope = run_page(PAGE, model=ScriptedChatModel(actor="ok"), small_model=ScriptedChatModel())
-    views = [call["messages"] for call in scope["model"].calls]
-    [view] = [view for view in views if view[-1].text == "message 11"]
-    assert len(view) <= 11  # ten, and the block
-    assert "message 3" not in [message.text for message in view]
+    view = [call for call in scope["model"].calls if call["role"] == "actor"][-1]["messages"]
     assert "<working-memory>" in view[-2].text
 
 
