@@ -7,11 +7,9 @@ import os
 import shutil
 import tempfile
 import threading
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from zlib import crc32
 
 import psycopg
 import pytest
@@ -40,13 +38,6 @@ SLOW = (
 bring the clients of providers and others' agents."""
 BY_NAME = "models"
 """A folder whose tests nothing runs but its own name: they ask a model on this machine."""
-VARIED = ("integration", "laws")
-"""Folders whose tests run whole conversations, each over several doors, savers or settings. Three
-in four of these variants are `slow` where all tests are run: others for each test, so that every
-door, saver and setting is tried by default, and each with each in CI within two days."""
-HALVES = os.environ.get("OM_VARIANTS") == "today"
-"""Whether one half of those variants is run, and the other half on the next day."""
-TODAY = datetime.now(UTC).toordinal()
 IS_WHOLE = pytest.StashKey[bool]()
 """Whether all tests are run, and not those of some folders or files."""
 DEFAULT = "not slow"
@@ -85,25 +76,6 @@ def list_named(config: pytest.Config) -> list[Path]:
     return [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
 
 
-def number_variant(item: pytest.Item) -> int:
-    """Return a number by which the variants of a test take turns; 0: run by default."""
-    variant = getattr(item, "callspec", None)
-    if variant is None or "snapshot" in getattr(item, "fixturenames", ()):
-        return 0
-    # Tests that share a conversation take the same one.
-    name = shared_by(item.nodeid) or item.nodeid.partition("[")[0]
-    number: int = sum(variant.indices.values()) + crc32(name.encode())
-    return number if number % 4 else 0
-
-
-def is_left_to_another_day(item: pytest.Item) -> bool:
-    """Return whether a variant that is left to CI is not of today's half."""
-    if not HALVES or is_in(item.path, *SLOW) or not is_in(item.path, "integration"):
-        return False
-    number = number_variant(item)
-    return number > 0 and (number + number // 4 + TODAY) % 2 == 0
-
-
 def starts_a_server(item: pytest.Item) -> bool:
     """Return whether a variant of a test is the one with a database on a server."""
     variant = getattr(item, "callspec", None)
@@ -125,14 +97,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is run on another day."""
-    gone = [item for item in items if is_left_to_another_day(item)]
-    if gone:
-        config.hook.pytest_deselected(items=gone)
-        items[:] = [item for item in items if item not in gone]
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """Look for garbage from here on, but not in what was collected."""
@@ -143,8 +107,7 @@ def pytest_runtestloop() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the folder it lies in, and what tries random examples."""
     is_whole = item.config.stash[IS_WHOLE]
-    is_slow = is_in(item.path, *SLOW) or (is_whole and starts_a_server(item))
-    if is_slow or (is_whole and is_in(item.path, *VARIED) and number_variant(item)):
+    if is_in(item.path, *SLOW) or (is_whole and starts_a_server(item)):
         item.add_marker(pytest.mark.slow)
     if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)

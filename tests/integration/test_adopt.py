@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import AdoptProgress, ConfigurationError
@@ -17,7 +15,6 @@ from support.agents import (
     bare_agent,
     make_agent,
     on_thread,
-    remembering,
     say,
     scripted,
     talk,
@@ -25,7 +22,6 @@ from support.agents import (
     turns,
     values,
 )
-from support.clock import Clock
 
 DOORS = ("plain", "agent", "middleware")
 
@@ -122,71 +118,3 @@ def test_a_graph_without_memory_is_refused_before_a_model_is_asked(method: str) 
     with pytest.raises(ConfigurationError, match="whose state has no 'om'"):
         getattr(agent.memory.of(bare, on_thread()), method)()
     assert agent.asked("observer") == 0
-
-
-def test_a_memory_that_is_off_leaves_a_graph_without_memory_alone() -> None:
-    saver = InMemorySaver()
-    agent = make_agent("plain", saver, enabled=False)
-    bare = bare_agent(saver)
-    talk(bare, on_thread(), turns(16))
-    assert agent.memory.of(bare, on_thread()).adopt().calls == 0
-
-
-def test_a_configuration_without_a_thread_is_refused() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    with pytest.raises(ConfigurationError, match="`config` names no thread"):
-        agent.memory.of(agent.graph, {"configurable": {}})
-
-
-def test_each_cycle_is_one_line_for_those_who_run_the_agent(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent = make_agent("agent", InMemorySaver(), log=150)
-    with caplog.at_level(logging.INFO, "langgraph_om"):
-        talk(agent.graph, on_thread(), turns(9))
-    lines = [entry.getMessage() for entry in caplog.records if entry.levelno == logging.INFO]
-    ended = [line for line in lines if " model calls: " in line]
-    assert sum(int(line.split("model calls: ")[1].split(",")[0]) for line in ended) == (
-        agent.asked("observer") + agent.asked("reflector")
-    )
-    assert ended[0].startswith("thread 't': observation of ")
-    assert any("reflection of" in line for line in ended)
-
-
-def test_times_of_a_long_thread_are_asked_for_as_often_as_it_is_long() -> None:
-    asked = [0, 0]
-
-    def ask(size: int, at: int) -> None:
-        def tell(message: BaseMessage) -> None:
-            asked[at] += 1
-
-        memory = remembering(scripted(), Clock(), message_time=tell, deadline=3600)
-        memory.step(None, turns(size), thread_id="t")
-
-    ask(60, 0)
-    ask(120, 1)
-    assert asked[0] > 60
-    assert asked[1] < 2.5 * asked[0]
-
-
-def test_a_long_thread_is_read_no_more_often_for_all_its_observations(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read: Counter[str] = Counter()
-    plain = BaseMessage.__getattribute__
-
-    def count(message: BaseMessage, name: str) -> Any:
-        read[name] += 1
-        return plain(message, name)
-
-    def count_reads(turns: int) -> float:
-        model = scripted(observer=lambda _: "<observations>\n* 🔴 (09:12) noted\n</observations>")
-        messages = [m for at in range(turns) for m in (turn(at), AIMessage("ok", id=f"a{at}"))]
-        read.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(BaseMessage, "__getattribute__", count)
-            remembering(model, Clock(), messages=200).step(None, messages, thread_id="t")
-        assert len(model.calls) > turns / 10
-        return read["content"] / len(messages)
-
-    assert count_reads(200) <= count_reads(50) * 1.2

@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 
-from langgraph_om import ModelByInputTokens, ObservationalMemory, StepResult
+from langgraph_om import ObservationalMemory, StepResult
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
 from support.wire_server import (
@@ -29,7 +28,6 @@ from support.wire_server import (
     google,
     openai,
     openai_fails,
-    openai_responds,
     openai_says,
     serve,
 )
@@ -38,7 +36,6 @@ NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User showed a cat\n</
 RAW = b"\x89PNG\r\n\x1a\n" + bytes(60)
 PNG = b64encode(RAW).decode()
 PDF = b64encode(b"%PDF-1.7 " + bytes(60)).decode()
-IMAGE = {"type": "image", "base64": PNG, "mime_type": "image/png"}
 WEB = {"type": "image", "url": "http://203.0.113.9/dog.png?key=secret"}
 FILE = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "lease.pdf"}
 WORDS = "We are planning a trip to Lisbon. " * 20
@@ -51,7 +48,6 @@ SAID: list[BaseMessage] = [
     AIMessage("A cat, a lease and a dog.", id="b"),
     HumanMessage(WORDS * 4, id="live"),
 ]
-ANSWERED: list[BaseMessage] = [AIMessage("A cat.", id="b"), HumanMessage("And now?", id="live")]
 EYES = {"image_inputs": True, "pdf_inputs": False}
 BLIND = {"image_inputs": False, "pdf_inputs": False}
 
@@ -144,62 +140,12 @@ async def test_the_models_profile_decides(
     assert "secret" not in prompt
 
 
-async def test_a_question_without_attachments_is_a_text() -> None:
-    model = scripted(profile=EYES)
-    await observe(remembering(model), [HumanMessage(WORDS * 15, id="h"), *ANSWERED])
-    assert isinstance(model.calls[0]["messages"][1].content, str)
-
-
 async def test_each_fallback_is_sent_what_it_takes() -> None:
     blind = scripted(TimeoutError("late"), profile=BLIND)
     reading = scripted(TimeoutError("late"), profile={**BLIND, "pdf_inputs": True})
     seeing = scripted(profile=EYES)
     assert is_noted(await observe(remembering([blind, reading, seeing])))
     assert [kinds(model) for model in (blind, reading, seeing)] == [[], ["file"], ["image"]]
-
-
-async def test_a_bound_model_has_its_own_profile() -> None:
-    model = scripted(profile=EYES)
-    assert is_noted(await observe(remembering(model.bind(stop=["x"]))))
-    assert kinds(model) == ["image"]
-
-
-async def test_a_function_is_shown_them_too() -> None:
-    seen: list[Any] = []
-
-    def answer(messages: list[BaseMessage]) -> str:
-        seen.extend(messages[1].content)
-        return NOTED
-
-    assert is_noted(await observe(remembering(RunnableLambda(answer))))
-    assert [block["type"] for block in seen if block["type"] != "text"] == ["image", "file"]
-
-
-async def test_attachments_count_where_a_model_is_chosen_by_size() -> None:
-    small, large = scripted(), scripted()
-    wide = [{**FILE, "base64": PDF * 1000}]
-    tiers = ModelByInputTokens({8000: small, 100_000: large})
-    assert is_noted(await observe(remembering(tiers)))
-    heavy = HumanMessage([WORDS * 2, *wide], id="h")
-    assert is_noted(await observe(remembering(tiers), [heavy, *ANSWERED]))
-    assert (len(small.calls), len(large.calls)) == (1, 1)
-
-
-async def test_asking_again_shows_them_again() -> None:
-    model = scripted("I can not help with that.", NOTED, profile=EYES)
-    assert is_noted(await observe(remembering(model)))
-    assert [kinds(model, at) for at in (0, 1)] == [["image"], ["image"]]
-
-
-async def test_the_reflector_is_shown_none() -> None:
-    long = NOTED.replace("cat", "cat " * 300)
-    model = scripted(long, profile=EYES)
-    memory = remembering(model, reflection={"observation_tokens": 100})
-    await observe(memory)
-    roles = {call["role"]: at for at, call in enumerate(model.calls)}
-    assert kinds(model, roles["observer"]) == ["image"]
-    assert kinds(model, roles["reflector"]) == []
-    assert PNG[:20] not in str(model.calls[roles["reflector"]]["messages"])
 
 
 async def test_what_a_hook_takes_out_is_not_sent() -> None:
@@ -246,12 +192,6 @@ async def test_a_model_that_refuses_them_is_asked_without(error: Any, *, is_asyn
     assert isinstance(model.calls[1]["messages"][1].content, str)
 
 
-async def test_a_missing_key_is_no_refusal_of_attachments() -> None:
-    model = scripted(RefusedError(401, "No key for images."), NOTED, profile=EYES)
-    assert not is_noted(await observe(remembering(model)))
-    assert len(model.calls) == 1
-
-
 async def test_what_is_refused_without_them_fails_after_a_few_questions() -> None:
     model = scripted(RefusedError(400, "image"))
     assert not is_noted(await observe(remembering(model)))
@@ -289,16 +229,6 @@ async def test_openai_is_sent_images_files_and_urls(provider: Provider, *, is_as
     assert parts[6]["image_url"]["url"] == WEB["url"]
     labels = [text_part(parts[at]).splitlines()[-1] for at in (1, 3, 5)]
     assert labels == ["[Image #1: image/png]", "[File #1: lease.pdf]", "[Image #2: dog.png]"]
-
-
-async def test_the_responses_api_is_sent_them_in_its_form(provider: Provider) -> None:
-    provider.says(openai_responds(NOTED))
-    memory = remembering(openai(provider, use_responses_api=True))
-    assert is_noted(await observe(memory))
-    parts = provider.requests[0].body["input"][1]["content"]
-    assert [part["type"] for part in parts if part["type"] != "input_text"] == [
-        *("input_image", "input_file", "input_image")
-    ]
 
 
 @both_ways
@@ -343,15 +273,6 @@ async def test_a_provider_that_refuses_them_is_asked_without(
     assert PNG[:40] in first
     assert PNG[:40] not in second
     assert "[Image #1: image/png]" in second
-
-
-async def test_a_client_that_can_not_write_a_block_is_asked_without(provider: Provider) -> None:
-    provider.says(openai_says(NOTED))
-    film = {"type": "video", "base64": PDF, "mime_type": "video/mp4"}
-    memory = remembering(openai(provider))
-    assert is_noted(await observe(memory, [HumanMessage([WORDS * 15, film], id="h"), *ANSWERED]))
-    (request,) = provider.requests
-    assert isinstance(request.body["messages"][1]["content"], str)
 
 
 async def test_a_model_whose_profile_sees_nothing_is_sent_text(provider: Provider) -> None:

@@ -7,18 +7,16 @@ import threading
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
     BackgroundBuffering,
     InlineBuffering,
-    ObservationalMemory,
 )
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import Buffering
-from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.agents import (
     Agent,
     make_agent,
@@ -105,52 +103,6 @@ def test_after_a_pause_a_turn_begins_with_all_that_is_ready(door: str) -> None:
     assert of_kind(say(agent.graph, on_thread(), turn(4)), "activation") == []
 
 
-class HeldObserver:
-    """An Observer that answers only when it is let go."""
-
-    def __init__(self) -> None:
-        self.let_go = threading.Event()
-
-    def reply(self, messages: list[BaseMessage]) -> str:
-        assert self.let_go.wait(250)
-        return ExtractiveObserver().reply(messages)
-
-
-@pytest.mark.slow
-def test_thousand_turns_with_an_observer_slower_than_a_turn_never_wait() -> None:
-    observer = HeldObserver()
-    model = ScriptedChatModel(observer=observer.reply, reflector=ExtractiveReflector().reply)
-    memory = ObservationalMemory(
-        model, observation={"message_tokens": 3000}, reflection={"observation_tokens": 2000}
-    )
-    record, messages, parts, largest, age = None, list[BaseMessage](), [], 0, 0
-    for number in range(1000):
-        messages.append(turn(number))
-        result = memory.step(record, messages, thread_id="t")
-        record, largest = result.record, max(largest, _size(memory, result.messages[1:]))
-        parts += result.events
-        messages.append(AIMessage("Noted, I suggest 3 walks.", id=f"a{number}"))
-        age = age + 1 if "observation" in record["pending"] else 0
-        if age > 2:  # two more turns went by while the Observer was at work
-            observer.let_go.set()
-            assert memory.flush(60)
-            observer.let_go.clear()
-    observer.let_go.set()
-    assert memory.close(60)
-    assert record is not None
-    assert of_kind(parts, "observation-start") == []
-    assert of_kind(parts, "buffering-failed") == []
-    assert len(of_kind(parts, "activation")) > 20
-    assert record["generation"] > 2
-    assert largest <= memory.thresholds.block_after
-    log = sum(group["tokens"] for group in record["log"])
-    assert log <= memory.thresholds.reflect_block_after
-
-
-def _size(memory: ObservationalMemory, messages: list[BaseMessage]) -> int:
-    return count_messages(runner_of(memory).settings.counter, messages)
-
-
 def test_observer_that_never_answers_holds_no_turn() -> None:
     let_go = threading.Event()
 
@@ -198,23 +150,6 @@ def test_result_of_a_run_that_is_over_is_announced_by_the_next_one() -> None:
     }
 
 
-def test_activation_has_every_field() -> None:
-    agent = buffered(buffering=InlineBuffering())
-    parts = talk(agent.graph, on_thread(), turns(30))
-    for event in of_kind(parts, "activation"):
-        assert set(event) == {
-            *("cycleId", "operationType", "activatedAt", "chunksActivated", "tokensActivated"),
-            *("observationTokens", "messagesActivated", "generationCount", "observations"),
-            *("recordId", "threadId", "config", "triggeredBy"),
-        }
-    first = of_kind(parts, "activation")[0]
-    log = record_of(agent.graph, on_thread())
-    assert first["chunksActivated"] > 1
-    assert first["recordId"] == log["id"]
-    ids = [event["cycleId"] for event in of_kind(parts, "activation")]
-    assert len(ids) == len(set(ids))
-
-
 def test_fork_before_a_job_collects_the_same_result() -> None:
     agent = buffered(messages=2000)
     config = on_thread()
@@ -248,26 +183,6 @@ def test_work_survives_one_event_loop_per_request() -> None:
     record = record_of(agent.graph, config)
     assert record["log"] or record["chunks"]
     assert record["attempts"] == {}
-
-
-def test_job_that_fails_is_announced_and_the_turn_is_answered() -> None:
-    agent = buffered(model=scripted(observer=RuntimeError("quota")))
-    config, parts = on_thread(), []
-    for message in turns(20):
-        parts += say(agent.graph, config, message)
-        agent.memory.flush()
-    failed = of_kind(parts, "buffering-failed")
-    assert "quota" in failed[0]["error"]
-    assert len(values(agent.graph, config)["messages"]) == 40
-    attempt = record_of(agent.graph, config)["attempts"]["observation"]
-    assert attempt["failures"] >= 2
-    assert "quota" in attempt["error"]
-
-
-def test_buffering_off_leaves_the_nodes_out() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    assert "om_buffer" not in agent.graph.get_graph().nodes
-    assert "om_buffer" in buffered().graph.get_graph().nodes
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
-import anthropic
 import pytest
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -26,7 +24,6 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import (
     SYSTEM,
     Graph,
@@ -137,28 +134,6 @@ def test_claude_accepts_every_prompt_with_reasoning_where_it_is_valid(
     assert max(map(len, kept)) > 1
 
 
-def test_claude_accepts_every_prompt_of_a_loop_of_ones_own(claude: SigningProvider) -> None:
-    model, memory = client(claude).bind_tools([search]), memory_of()
-    record, messages = None, list[BaseMessage]()
-    for asked in SAID:
-        messages.append(asked)
-        while True:
-            result = memory.step(record, messages, thread_id="t")
-            record = result.record
-            answer = model.invoke(result.messages)
-            messages.append(answer)
-            if not answer.tool_calls:
-                break
-            for call in answer.tool_calls:
-                text = "The museum opens at 10. " * 4
-                key = f"{call['id']}-result"
-                messages.append(ToolMessage(text, tool_call_id=call["id"], id=key))
-    assert claude.refused == []
-    assert record is not None
-    assert record["log"]
-    assert any(claude.accepted)
-
-
 @pytest.mark.parametrize(
     "door", [DOORS[0], *(pytest.param(door, marks=pytest.mark.slow) for door in DOORS[1:])]
 )
@@ -183,54 +158,6 @@ def test_claude_accepts_every_prompt_with_what_is_recalled_before_the_request(
     assert {0, 1} == {*blocks}
     kept = [sent for sent, count in zip(claude.accepted, blocks, strict=True) if count]
     assert any(kept)
-
-
-def test_what_is_recalled_leaves_the_reasoning_of_earlier_answers(claude: SigningProvider) -> None:
-    """It stands behind these answers, so their prefix is what it was."""
-    with closing(SQLAlchemyArchive("sqlite://")) as archive:
-        memory = memory_of(archive=archive, messages=4000, retrieval={"inject": True})
-        old = {"configurable": {"thread_id": "old", "resource_id": "ana"}}
-        memory.step(None, [HumanMessage("The heron was grey.", id="heron")], config=old)
-        graph = build("agent", client(claude), memory)
-        run = {"configurable": {"thread_id": "new", "resource_id": "ana"}}
-        for at, text in enumerate(("zip", "zap", "is my heron grey", "zop", "zup")):
-            graph.invoke({"messages": [HumanMessage(f"I am: {text}", id=f"q{at}")]}, run)
-    assert claude.refused == []
-    blocks = [
-        str(request.body["messages"]).count("<recalled-messages") for request in claude.requests
-    ]
-    assert blocks == [0, 0, 1, 0, 0]
-    # Those before it stay when it comes; all but what was said since go with it.
-    assert [len(sent) for sent in claude.accepted] == [0, 1, 2, 0, 1]
-
-
-def test_claude_accepts_every_prompt_beside_other_threads(claude: SigningProvider) -> None:
-    """What the others say changes from turn to turn, and is not there in some."""
-    with closing(SQLAlchemyArchive("sqlite://")) as archive:
-        options = {
-            "scope": "resource",
-            "messages": 2000,
-            "observation": {},
-            "retrieval": {"inject": True},
-        }
-        memory = memory_of(archive=archive, **options)
-        graph = build("agent", client(claude), memory)
-        for at, message in enumerate(turns(10, lookups=LOOKUPS)):
-            thread = "a" if at % 3 else "b"
-            run = {"configurable": {"thread_id": thread, "resource_id": "ana"}}
-            graph.invoke({"messages": [message]}, run)
-    assert claude.refused == []
-    bodies = [str(request.body["messages"]) for request in claude.requests]
-    assert any("<other-conversation" in body for body in bodies)
-    assert any(claude.accepted)
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_with_memory_off_all_reasoning_is_sent(claude: SigningProvider, door: str) -> None:
-    graph = build(door, client(claude), memory_of())
-    talk(graph, SAID, context={"om_enabled": False})
-    assert claude.refused == []
-    assert [len(signatures) for signatures in claude.accepted] == list(range(len(claude.accepted)))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -265,34 +192,6 @@ async def test_claude_that_refuses_reasoning_is_asked_once_more_without(
     talk(second, SAID[3:6])
     assert len(claude.refused) == 1  # what was refused once is not sent again
     assert claude.accepted[-1]  # what came since is
-
-
-@pytest.mark.parametrize("door", ["agent", "middleware"])
-def test_an_error_that_nothing_mends_is_raised_after_a_few_requests(
-    claude: SigningProvider, door: str
-) -> None:
-    graph = build(door, client(claude), memory_of())
-    talk(graph, SAID[:1])
-    claude.says(Reply({"type": "error", "error": {"type": "x", "message": "no such tool"}}, 400))
-    claude.take = lambda request: Provider.take(claude, request)  # type: ignore[method-assign]
-    count = len(claude.requests)
-    with pytest.raises(anthropic.BadRequestError):
-        talk(graph, SAID[3:4])
-    assert len(claude.requests) <= count + 4
-
-
-@pytest.mark.parametrize("door", ["agent", "middleware"])
-def test_answer_to_a_shortened_prompt_brings_no_reasoning_back(
-    claude: SigningProvider, door: str
-) -> None:
-    graph = build(door, client(claude), memory_of(messages=5000, log=5000))
-    talk(graph, SAID[:5])
-    claude.limit = 12
-    talk(graph, SAID[5:6])
-    claude.limit = None
-    talk(graph, SAID[6:9])
-    assert claude.refused == []
-    assert claude.accepted[-1]
 
 
 # --- Others --------------------------------------------------------------------------------------

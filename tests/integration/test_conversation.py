@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
 import pytest
@@ -22,16 +21,11 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Overwrite
 
-from langgraph_om import ConfigurationError, EstimatingCounter, InlineBuffering, ObservationalMemory
+from langgraph_om import ConfigurationError, EstimatingCounter
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
-    DOORS,
     MIDDLEWARE,
     SYSTEM,
     Agent,
@@ -54,8 +48,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import START, Clock
-from support.laws.doors import DOORS as LAW_DOORS
+from support.clock import START
 
 CONFIG = on_thread()
 LOOKUPS = ("", "2,1", "", "3", "1")
@@ -114,24 +107,6 @@ def test_prompt_stays_small_while_the_thread_grows(conversation: Conversation) -
     assert max(sizes) < whole / 3
 
 
-def test_status_comes_once_per_agent_step(conversation: Conversation) -> None:
-    for seen in conversation.turns:
-        steps = [status["stepNumber"] for status in of_kind(seen.parts, "status")]
-        assert steps == list(range(len(seen.prompts)))
-    assert max(len(seen.prompts) for seen in conversation.turns) == 3
-
-
-def test_exactly_one_system_message_that_begins_with_the_agents_own(
-    conversation: Conversation,
-) -> None:
-    for prompt in conversation.agent.prompts():
-        systems = [message for message in prompt if isinstance(message, SystemMessage)]
-        assert systems == prompt[:1]
-        content = systems[0].content
-        first: Any = content[0] if isinstance(content, list) else {"text": content}
-        assert first["text"] == SYSTEM
-
-
 def test_reminder_stands_exactly_where_a_log_is(conversation: Conversation) -> None:
     for prompt in conversation.agent.prompts():
         has_log = "<observations>" in prompt[0].text
@@ -148,23 +123,6 @@ def test_thread_is_the_same_as_without_memory(conversation: Conversation) -> Non
     for message in turns(60, lookups=LOOKUPS):
         bare.invoke({"messages": [message]}, CONFIG)
     assert told(conversation.state["messages"]) == told(values(bare, CONFIG)["messages"])
-
-
-@cache
-def kept_by(door: str) -> tuple[list[Part], dict[str, Any], list[dict[str, Any]]]:
-    """What a door shows and keeps of one conversation."""
-    agent = make_agent(door, InMemorySaver(), retrieval=False)
-    parts = talk(agent.graph, CONFIG, turns(14, lookups=LOOKUPS))
-    kept = [
-        m.model_dump(exclude={"usage_metadata"}) for m in values(agent.graph, CONFIG)["messages"]
-    ]
-    return parts, record_of(agent.graph, CONFIG), kept
-
-
-@pytest.mark.parametrize("door", [door for door in DOORS if door not in LAW_DOORS])
-def test_doors_of_no_law_keep_the_same_record(door: str) -> None:
-    assert kept_by(door) == kept_by("agent")
-    assert len(kept_by(door)[1]["log"]) > 0
 
 
 # --- A thread that was there before memory -------------------------------------------------------
@@ -203,20 +161,6 @@ def test_adopted_thread(door: str, *, dated: bool) -> None:
         assert len(heads) > 200
     else:
         assert heads == {"Date: unknown"}
-
-
-def test_new_messages_of_an_adopted_thread_are_dated() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, CONFIG, *old_thread(dated=False)[:4], turn(1000))
-    talk(agent.graph, CONFIG, turns(10, start=1001))
-    told = [
-        call["messages"][-1].text.partition("<conversation>")[2]
-        for call in agent.model.calls
-        if call["role"] == "observer"
-    ]
-    assert told[0].index("Date: unknown") < told[0].index("Date: Mar 2, 2026")
-    assert len(told) > 1
-    assert all("Date: unknown" not in text for text in told[1:])
 
 
 # --- Off and on ----------------------------------------------------------------------------------
@@ -269,13 +213,7 @@ def test_graph_without_memory_on_the_same_thread(door: str, schema: Any) -> None
     assert uncovered(again.memory, values(again.graph, CONFIG)) == []
 
 
-def test_flag_that_is_no_flag_is_refused() -> None:
-    agent = make_agent()
-    with pytest.raises(ConfigurationError, match=r'configurable\["om_enabled"\]` is \'no\''):
-        say(agent.graph, on_thread(om_enabled="no"), turn(0))
-
-
-@pytest.mark.parametrize("door", ["agent", "plain", *MIDDLEWARE])
+@pytest.mark.parametrize("door", [*CHANNELS, "middleware"])
 def test_run_begun_without_memory_can_be_resumed_with_it(
     door: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -347,17 +285,6 @@ def test_a_whole_record_takes_the_place_of_what_is_there_and_keys_alone_are_refu
 
 
 @pytest.mark.parametrize("door", CHANNELS)
-def test_overwrite_replaces_the_record(door: str) -> None:
-    agent = talked(door)
-    agent.graph.update_state(CONFIG, {"om": Overwrite({})}, as_node="agent")
-    assert not record_of(agent.graph, CONFIG).get("log")
-    parts = say(agent.graph, CONFIG, turn(12))
-    state = values(agent.graph, CONFIG)
-    assert uncovered(agent.memory, state) == []
-    assert len(state["om"]["log"]) == len(of_kind(parts, "observation-end")) > 0
-
-
-@pytest.mark.parametrize("door", CHANNELS)
 @pytest.mark.parametrize(
     ("junk", "named"),
     [
@@ -423,7 +350,7 @@ def test_removed_messages_cost_no_others(
     assert refusals(agent.prompts()) == []
 
 
-@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", [*CHANNELS, "middleware"])
 def test_removal_before_an_observation_is_told_once(
     door: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -446,45 +373,6 @@ def test_removal_before_an_observation_is_told_once(
 
 
 @pytest.mark.parametrize("door", CHANNELS)
-def test_removal_of_all_that_the_cursor_remembers(door: str) -> None:
-    agent = talked(door, 20, log=10_000)
-    state = values(agent.graph, CONFIG)
-    ids = [message.id for message in state["messages"]]
-    edge = sum(times_covered(state["om"], ids))
-    gone = ids[edge - CURSOR_TAIL - 1 : edge]
-    removals = [RemoveMessage(id=key) for key in gone]
-    agent.graph.update_state(CONFIG, {"messages": removals}, as_node="agent")
-    for message in turns(10, start=20):
-        say(agent.graph, CONFIG, message)
-        ids += [message.id, f"{message.id}-answer"]
-        state = values(agent.graph, CONFIG)
-        covered = dict(zip(ids, times_covered(state["om"], ids), strict=True))
-        shown = {m.id for m in agent.memory.llm_input_messages(state)}
-        kept = [m.id for m in state["messages"]]
-        assert [key for key in kept if not covered[key] and key not in shown] == []
-        # What was in the same group as the removed ones may be observed again, no more than that.
-        assert [key for key in kept[:2] if covered[key] != 1] == []
-    assert refusals(agent.prompts()) == []
-
-
-@pytest.mark.parametrize("door", CHANNELS)
-def test_edited_window_message_is_counted_anew(door: str) -> None:
-    agent = make_agent(door, InMemorySaver())
-    small = of_kind(say(agent.graph, CONFIG, turn(0)), "status")[-1]
-    longer = HumanMessage(f"{turn(0).text} {turn(1).text}", id="h0")
-    agent.graph.update_state(CONFIG, {"messages": [longer]}, as_node="agent")
-    large = of_kind(say(agent.graph, CONFIG, turn(2)), "status")[-1]
-    state = values(agent.graph, CONFIG)
-    tokens = [EstimatingCounter().count_message(m) for m in state["messages"][:-1]]
-    grown = large["windows"]["active"]["messages"]["tokens"]
-    assert grown - sum(tokens) == (
-        small["windows"]["active"]["messages"]["tokens"]
-        - EstimatingCounter().count_message(turn(0))
-    )
-    assert longer.text in [m.text for m in agent.prompts()[-1]]
-
-
-@pytest.mark.parametrize("door", CHANNELS)
 @pytest.mark.parametrize("key", ["h0", "h4"])
 def test_edited_observed_message_is_shown_and_observed_again(
     door: str, key: str, caplog: pytest.LogCaptureFixture
@@ -504,22 +392,6 @@ def test_edited_observed_message_is_shown_and_observed_again(
     assert edited.text not in [m.text for m in agent.prompts()[-1]]
     log = "".join(group["text"] for group in record_of(agent.graph, CONFIG)["log"])
     assert log.index("moved to Ghent") > log.index(f"trip number {key[1:]}")
-
-
-@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
-def test_history_that_is_loaded_late_is_shown_and_observed(door: str) -> None:
-    agent = talked(door, 13)
-    state = values(agent.graph, CONFIG)
-    late = HumanMessage("I am allergic to walnuts.", id="late")
-    renewed = [RemoveMessage(id=REMOVE_ALL_MESSAGES), late, *state["messages"]]
-    node = "model" if door in MIDDLEWARE else "agent"
-    agent.graph.update_state(CONFIG, {"messages": renewed}, as_node=node)
-    say(agent.graph, CONFIG, HumanMessage("hi", id="h99"))
-    assert late.text in [m.text for m in agent.prompts()[-1]]
-    talk(agent.graph, CONFIG, turns(9, start=20))
-    asked = [call["messages"][-1].text for call in agent.model.calls if call["role"] == "observer"]
-    assert sum(late.text in text.split("<conversation>")[-1] for text in asked) == 1
-    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
 def test_edited_observed_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -563,14 +435,6 @@ def test_tool_calls_within_a_chain(door: str, calls: int) -> None:
     assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
-def test_tool_calls_within_a_chain_without_memory() -> None:
-    # The measure for the test above: what the limit leaves to an agent alone.
-    chain: Runnable[Any, Any] = RunnableLambda(lambda text: {"messages": [text]}) | bare_agent()
-    assert chain.invoke(turn(0, ",".join("1" * 11)))["messages"][-1].id == "h0-answer"
-    with pytest.raises(GraphRecursionError):
-        chain.invoke(turn(0, ",".join("1" * 13)))
-
-
 @pytest.mark.parametrize("door", CHANNELS)
 @pytest.mark.parametrize("limit", range(3, 12))
 def test_backlog_never_exhausts_a_small_limit(door: str, limit: int) -> None:
@@ -581,21 +445,3 @@ def test_backlog_never_exhausts_a_small_limit(door: str, limit: int) -> None:
     assert state["messages"][-1].id == "h1000-answer"
     assert len(of_kind(parts, "status")) == 1
     assert uncovered(agent.memory, state) == []
-
-
-def test_a_long_talk_of_which_nothing_is_noted_has_one_group() -> None:
-    memory = ObservationalMemory(
-        ScriptedChatModel(observer="<observations>(none)</observations>"),
-        observation={"message_tokens": 200},
-        buffering=InlineBuffering(),
-        clock=Clock(),
-    )
-    said, record = list[Any](), None
-    for number in range(60):
-        said.append(turn(number))
-        record = memory.step(record, said, thread_id="t").record
-        said.append(AIMessage("word " * 30, id=f"a{number}"))
-    assert record is not None
-    (group,) = record["log"]
-    assert group["text"] == ""
-    assert group["ranges"][0][0] == str(said[0].id)

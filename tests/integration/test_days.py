@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, SQLAlchemyArchive
@@ -26,7 +25,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import START, Clock
+from support.clock import Clock
 from support.real_ids import Naming
 from support.shared_world import Agent as SharedAgent
 from support.shared_world import check_thread, config, sharing
@@ -111,14 +110,6 @@ def headings(text: str) -> list[str]:
 # --- Whoever asked --------------------------------------------------------------------------------
 
 
-def test_a_blocking_observation_of_several_days_makes_a_group_a_day() -> None:
-    days = Days(messages=1000, log=100_000)
-    days.talk(24)
-    log = days.state["om"]["log"]
-    assert len(log) >= 5
-    days.check()
-
-
 @pytest.mark.slow
 def test_chunks_of_several_days_become_a_group_a_day_also_when_only_some_are_activated() -> None:
     days = Days(
@@ -136,25 +127,6 @@ def test_chunks_of_several_days_become_a_group_a_day_also_when_only_some_are_act
     assert True in seen, "chunks of several days wait while others are in the log"
     ids = [group["id"] for group in days.state["om"]["log"]]
     assert len(ids) == len(set(ids)) >= 5
-
-
-def test_messages_of_earlier_days_that_are_put_in_front_later_make_a_group_a_day() -> None:
-    days = Days(messages=1000, log=100_000)
-    days.talk(24)
-    record, messages = days.state["om"], days.state["messages"]
-    early: list[BaseMessage] = []
-    for at in range(8):
-        written = START - timedelta(days=4 - at // 2)
-        key = days.naming.name(f"early{at}", "human", written)
-        days.day[key] = format_day(written)
-        told = {"created_at": written.isoformat()}
-        early.append(HumanMessage("We saved money. " * 25, id=key, additional_kwargs=told))
-    result = days.agent.memory.step(record, [*early, *messages], thread_id="t")
-    log = result.record["log"]
-    keys = [str(message.id) for message in early]
-    assert [group["ranges"][0] for group in log[:4]] == [keys[at : at + 2] for at in (0, 2, 4, 6)]
-    assert [headings(group["text"]) for group in log[:4]] == [[days.day[key]] for key in keys[::2]]
-    assert result.record["observed"]["strays"] == []
 
 
 def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import BackgroundBuffering
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     Agent,
@@ -61,50 +59,6 @@ def test_a_restart_is_told_as_work_let_go_and_not_as_a_failure(
     assert warnings(caplog) == []
 
 
-def test_a_job_that_a_turn_takes_back_from_the_queue_is_overtaken_and_not_lost() -> None:
-    let_go, begun = threading.Event(), threading.Event()
-
-    def answer(messages: list[BaseMessage]) -> str:
-        if not begun.is_set():  # the first job, which takes the only worker
-            begun.set()
-            assert let_go.wait(250)
-        return ExtractiveObserver().reply(messages)
-
-    model = scripted(observer=answer)
-    executor = BackgroundBuffering(workers=1)
-    agent = make_agent(
-        "agent", InMemorySaver(), model=model, buffering=executor, observation=BUFFERED
-    )
-    until_a_job_begins(agent)
-    assert begun.wait(60)
-    other, told = on_thread("other"), list[Part]()
-    for number in range(30):
-        told += say(agent.graph, other, turn(number))
-        if of_kind(told, "observation-end"):
-            break
-    let_go.set()
-    assert agent.memory.flush(60)
-    assert [each["reason"] for each in failures(told)] == ["overtaken"]
-
-
-def test_a_restart_after_failures_leaves_what_failed_in_the_summary() -> None:
-    saver, clock = InMemorySaver(), Clock()
-    model = scripted(observer=[OSError("no key")])
-    first = make_agent("agent", saver, model=model, clock=clock, observation=BUFFERED)
-    for number in range(20):
-        parts = say(first.graph, CONFIG, turn(number))
-        first.memory.flush()
-        if failures(parts):
-            break
-    until_a_job_begins(first, range(30, 60))
-    second = make_agent("agent", saver, clock=clock, observation=BUFFERED)
-    (told,) = failures(say(second.graph, CONFIG, turn(90)))
-    assert told["reason"] == "lost"
-    text = str(second.memory.view(values(second.graph, CONFIG)))
-    assert "no key (1 in a row)" in text
-    assert "lost" not in text
-
-
 def test_a_result_that_does_not_fit_any_more_tells_what_it_took() -> None:
     clock = Clock()
 
@@ -129,19 +83,6 @@ def test_a_result_that_does_not_fit_any_more_tells_what_it_took() -> None:
     assert told["usage"]["inputTokens"] > 0
 
 
-def test_a_failure_of_the_model_is_none_of_these() -> None:
-    agent = make_agent(
-        "agent", InMemorySaver(), model=scripted(observer=OSError("no key")), observation=BUFFERED
-    )
-    parts = []
-    for message in turns(12):
-        parts += say(agent.graph, CONFIG, message)
-        agent.memory.flush()
-    told = failures(parts)
-    assert told
-    assert not any("discarded" in each or "reason" in each for each in told)
-
-
 def test_a_closed_memory_warns_once_and_goes_on_without_jobs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -156,9 +97,3 @@ def test_a_closed_memory_warns_once_and_goes_on_without_jobs(
     (said,) = warnings(caplog)
     assert "closed" in said
     assert "closed" in str(agent.memory.view(values(agent.graph, CONFIG)))
-
-
-def test_an_open_memory_does_not_say_that_it_is_closed() -> None:
-    agent = make_agent("agent", InMemorySaver(), observation=BUFFERED)
-    talk(agent.graph, CONFIG, turns(2))
-    assert "closed" not in str(agent.memory.view(values(agent.graph, CONFIG)))

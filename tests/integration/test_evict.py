@@ -18,9 +18,7 @@ from langgraph_om.core.content.message_keys import is_conversation
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from support.agents import (
-    MIDDLEWARE,
-    READY,
-    SCHEMAS,
+    DOORS,
     make_agent,
     on_thread,
     remembering,
@@ -118,7 +116,7 @@ def evicting_agent(door: str = "agent") -> Any:
     return agent
 
 
-@pytest.mark.parametrize("door", [*READY, *SCHEMAS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", DOORS)
 def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(
     door: str, caplog: pytest.LogCaptureFixture
 ) -> None:

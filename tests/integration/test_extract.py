@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
@@ -121,17 +121,6 @@ def test_a_failure_is_listed_and_harmless(answer: Any, named: str) -> None:
     assert run.kept["profile"]["value"] == {"name": "Ana", "city": "Cork"}
 
 
-@pytest.mark.parametrize("answer", [{}, {"profile": {"name": "Ana"}}, {"profile": None}])
-def test_an_error_is_over_when_the_next_answer_changes_nothing(answer: Any) -> None:
-    run = Extracting({"profile": {"name": "Ana"}}, "I do not know.", answer)
-    run.say(0)
-    run.say(1)
-    assert run.kept["profile"]["error"]
-    former = run.kept["profile"]
-    assert run.say(2) == []
-    assert run.kept["profile"] == {**former, "error": None}
-
-
 def test_ahead_of_need_values_come_with_their_activation() -> None:
     limits = {"message_tokens": 400, "buffer_tokens": 60, "buffer_activation": 1.0}
     answers = [{"profile": {"likes": [f"{number}"]}} for number in range(20)]
@@ -183,41 +172,7 @@ def test_a_wrong_option_is_named(extract: Any, said: str) -> None:
     assert str(refused.value).count("; pass") == 1
 
 
-def test_a_schema_that_is_not_asked_for_is_named() -> None:
-    run = Extracting()
-    with pytest.raises(ConfigurationError, match=r"observation\.extract.*profile"):
-        run.memory.extracted({"messages": [HumanMessage("hi")], "om": {}}, Trip)
-
-
 # --- Texts, functions of the user, reflections ----------------------------------------------------
-
-PLAN = "One sentence on the user's plans."
-
-
-def test_a_text_is_asked_for_by_instructions() -> None:
-    run = Extracting({"plan": "Oslo in May."}, {"plan": "Oslo in June."}, extract={"plan": PLAN})
-    told = [*run.say(0), *run.say(1)]
-    assert [(part["value"], part.get("previous")) for part in told] == [
-        ("Oslo in May.", None),
-        ("Oslo in June.", "Oslo in May."),
-    ]
-    assert PLAN in run.questions[0]
-    assert "Oslo in May." in run.questions[1]
-    assert run.memory.extracted(run.state, str, "plan") == "Oslo in June."
-
-
-def test_a_value_may_be_written_anew_each_time() -> None:
-    each = Extractor(schema=Profile, instructions="Who speaks now.", include_previous=False)
-    run = Extracting(
-        {"profile": {"name": "Ana", "city": "Cork"}},
-        {"profile": {"name": "Ben"}},
-        extract={"profile": each},
-    )
-    run.say(0)
-    run.say(1)
-    assert "Who speaks now." in run.questions[1]
-    assert "Cork" not in run.questions[1]
-    assert run.memory.extracted(run.state, Profile) == Profile(name="Ben")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -266,18 +221,3 @@ def test_a_function_that_fails_leaves_the_value_and_the_log_as_they_should_be(
     assert "secret" not in told["error"]
     assert run.kept["profile"]["value"] == {"name": "Ana"}
     assert len(run.state.values["om"]["log"]) > log
-
-
-def test_the_end_of_a_cycle_tells_the_values_and_what_failed() -> None:
-    wanted = {"profile": Profile, "plan": PLAN}
-    answers = [{"profile": {"name": "Ana"}, "plan": "Oslo."}, {"profile": [1], "plan": "Rome."}]
-    run = Extracting(*answers, extract=wanted)
-    ends = []
-    for number in range(2):
-        given = {"messages": [turn(number)]}
-        parts = list(run.graph.stream(given, on_thread(), stream_mode="custom"))
-        ends += [part["data"] for part in parts if part["type"] == "data-om-observation-end"]
-    assert ends[0]["extractedValues"] == {"profile": {"name": "Ana"}, "plan": "Oslo."}
-    assert "extractionFailures" not in ends[0]
-    assert ends[-1]["extractedValues"] == {"plan": "Rome."}
-    assert [failed["name"] for failed in ends[-1]["extractionFailures"]] == ["profile"]

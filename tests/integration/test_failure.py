@@ -7,8 +7,6 @@ import operator
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -20,11 +18,9 @@ from typing_extensions import TypedDict
 
 from langgraph_om import EstimatingCounter, ObserverError, add_observational_memory
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
-from support import groups
+from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     DOORS,
-    MIDDLEWARE,
     Agent,
     Part,
     make_agent,
@@ -42,12 +38,9 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-from support.counters import Quarters
-from support.edits import edited
-from support.hooks import EXECUTORS, agent_with, converse
 
 CONFIG = on_thread()
-CHANNELS = ("plain", "agent", "agent-plain")
+CHANNELS = ("plain", "agent")
 
 HALF = AIMessage(
     "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon</observations>",
@@ -103,22 +96,6 @@ def test_useless_observer_costs_nothing_but_its_calls(answer: Any) -> None:
     assert refusals(agent.prompts()) == []
 
 
-@pytest.mark.parametrize("answer", [USELESS["raises"], HALF], ids=["raises", "is cut off"])
-def test_after_a_failure_the_window_has_to_grow(answer: Any) -> None:
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answer))
-    sizes: list[int] = []
-    for parts in conversation(agent, turns(30)):
-        if of_kind(parts, "observation-failed"):
-            status = of_kind(parts, "status")[0]
-            sizes.append(status["windows"]["active"]["messages"]["tokens"])
-    assert sizes[0] >= 400
-    grown = [after - before for before, after in pairwise(sizes)]
-    # A tenth of the threshold, two, four and eight tenths; a turn is about 90 tokens.
-    assert all(least <= gap < least + 100 for least, gap in zip((40, 80, 160), grown, strict=False))
-    assert all(320 <= gap < 420 for gap in grown[3:])
-    assert len(grown) > 4
-
-
 @pytest.mark.parametrize("door", CHANNELS)
 @pytest.mark.parametrize("answer", [USELESS["raises"], LOOP], ids=["raises", "loops"])
 def test_recovers_when_the_observer_does(door: str, answer: Any) -> None:
@@ -133,15 +110,6 @@ def test_recovers_when_the_observer_does(door: str, answer: Any) -> None:
     assert "observation" not in record["attempts"]
     assert len(ended) > 1  # the back-off is over with the first success
     assert len(agent.prompts()[-1]) < 15
-
-
-def test_asked_twice_before_giving_up_on_an_answer_in_the_wrong_form() -> None:
-    answers = ["Sure, happy to.", ExtractiveObserver().reply]
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answers))
-    parts = [part for told in conversation(agent, turns(6)) for part in told]
-    (end,) = of_kind(parts, "observation-end")
-    assert end["usage"]["calls"] == 2
-    assert of_kind(parts, "observation-failed") == []
 
 
 def test_small_talk_may_need_no_note() -> None:
@@ -184,34 +152,6 @@ def test_reflector_that_fails_leaves_the_log() -> None:
     assert [group["id"] for group in record["log"]] == [end["cycleId"] for end in observed]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ["", "Sure!", LOOP, HALF, "<observations>(none)</observations>", "same"],
-    ids=["nothing", "chats", "loops", "is cut off", "drops everything", "as long as the log"],
-)
-def test_reflection_that_is_no_use_is_not_kept(answer: str) -> None:
-    def echo(messages: list[BaseMessage]) -> str:
-        log = messages[-1].text.partition("<observation-log>")[2].partition("</observation-log>")[0]
-        return f"<observations>\n{log.strip()}\n* 🔴 (09:00) and more\n</observations>"
-
-    reply: Any = echo if answer == "same" else answer
-    agent = make_agent("agent", InMemorySaver(), model=scripted(reflector=reply), log=130)
-    conversation(agent, turns(14))
-    record = record_of(agent.graph, CONFIG)
-    assert record["generation"] == 0
-    assert {group["kind"] for group in record["log"]} == {"observation"}
-    assert record["attempts"]["reflection"]["failures"] > 0
-
-
-def test_reflector_recovers() -> None:
-    answers = [ConnectionError("away"), ConnectionError("away"), ExtractiveReflector().reply]
-    agent = make_agent("agent", InMemorySaver(), model=scripted(reflector=answers), log=130)
-    conversation(agent, turns(18))
-    record = record_of(agent.graph, CONFIG)
-    assert record["generation"] > 0
-    assert record["attempts"].get("reflection", {}).get("failures", 0) == 0
-
-
 # --- A model that hangs --------------------------------------------------------------------------
 
 
@@ -241,19 +181,6 @@ def test_hanging_observer_does_not_hold_the_turn(gate: threading.Event) -> None:
     time.sleep(0.1)
     assert record_of(agent.graph, CONFIG) == before
     assert before["log"] == []
-
-
-def test_deadline_is_for_all_calls_of_a_cycle() -> None:
-    # Each call is within the deadline, both together are not.
-    def slow(_: list[BaseMessage]) -> str:
-        time.sleep(0.35)
-        return "no observations here"
-
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=slow), deadline=0.5)
-    talk(agent.graph, CONFIG, turns(4))
-    parts = say(agent.graph, CONFIG, turn(4), turn(5))
-    (failed,) = of_kind(parts, "observation-failed")
-    assert "deadline" in failed["error"]
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
@@ -312,20 +239,7 @@ def test_abort_ends_the_turn_without_an_answer(door: str) -> None:
     assert record_of(agent.graph, CONFIG)["tripwire"] is None
 
 
-def test_abort_during_tool_calls_leaves_a_thread_that_goes_on() -> None:
-    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
-    agent = make_agent("agent", InMemorySaver(), model=model, on_error="abort", messages=300)
-    talk(agent.graph, CONFIG, turns(2))
-    parts = say(agent.graph, CONFIG, turn(2, "3,3"))
-    assert len(of_kind(parts, "tripwire")) == 1
-    assert values(agent.graph, CONFIG)["messages"][-1].type == "tool"
-    talk(agent.graph, CONFIG, turns(3, start=3))
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
-    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
-    assert refusals(agent.prompts()) == []
-
-
-@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", DOORS)
 def test_raise_raises_and_keeps_nothing(door: str) -> None:
     model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
     agent = make_agent(door, InMemorySaver(), model=model, on_error="raise")
@@ -358,52 +272,7 @@ def test_actor_that_fails_after_an_observation_costs_no_second_one(door: str) ->
 # --- An error that is not the model's ------------------------------------------------------------
 
 
-class Moody(Quarters):
-    """A counter that fails on what the Observer wrote."""
-
-    is_broken = True
-
-    def count_text(self, text: str) -> int:
-        if self.is_broken and "* " in text:
-            msg = "no count"
-            raise LookupError(msg)
-        return super().count_text(text)
-
-
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-def test_error_of_a_counter_fails_the_cycle_and_is_logged(
-    executor: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    counter = Moody()
-    agent = agent_with({}, executor, token_counter=counter)
-    parts = converse(agent, 9)
-    failed = of_kind(parts, "observation-failed") + of_kind(parts, "buffering-failed")
-    assert failed
-    assert all("LookupError" in data["error"] for data in failed)
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h8-answer"
-    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert {record.exc_info and record.exc_info[0] for record in errors} == {LookupError}
-    counter.is_broken = False
-    conversation(agent, turns(9, start=9))
-    record = record_of(agent.graph, CONFIG)
-    assert record["log"] or record["chunks"]
-
-
-def test_error_of_a_counter_fails_the_observation_of_another_thread(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    options = {"archive": f"sqlite:///{tmp_path}/om.db", "scope": "resource"}
-    agent = make_agent("agent", InMemorySaver(), token_counter=Moody(), **options)
-    for thread in "ab":
-        talk(agent.graph, on_thread(thread, resource_id="ann"), turns(9))
-    assert len(agent.prompts()) == 18
-    assert {"observation", "others"} <= {
-        record.args[1] for record in caplog.records if record.exc_info
-    }
-    agent.memory.close()
-
-
-@pytest.mark.parametrize("door", [*CHANNELS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", DOORS)
 def test_interrupt_of_a_hook_stops_the_run_until_it_is_answered(door: str) -> None:
     answers = []
 
@@ -444,11 +313,6 @@ def test_view_is_trimmed_while_memory_is_down(door: str) -> None:
     assert uncovered(agent.memory, state) != []  # only here something is missing, and it is told
 
 
-def test_view_within_the_limit_is_whole() -> None:
-    agent = make_agent("agent", InMemorySaver(), max_input_tokens=3000)
-    assert of_kind(talk(agent.graph, CONFIG, turns(14)), "view-trimmed") == []
-
-
 # --- Odd states ----------------------------------------------------------------------------------
 
 
@@ -485,25 +349,6 @@ def test_messages_that_ids_do_not_tell_apart(ids: str) -> None:
     assert len([c for c in model.calls if c["role"] == "actor"][-1]["messages"]) < 16
 
 
-@pytest.mark.parametrize("given", [{}, {"messages": []}])
-@pytest.mark.parametrize("door", ["plain", "delta", "own", "agent"])
-def test_nothing_said(door: str, given: dict[str, Any]) -> None:
-    seen: list[int] = []
-
-    def speechless(messages: list[BaseMessage]) -> str:
-        seen.append(len(messages))
-        return "How can I help?"
-
-    agent = make_agent(door, InMemorySaver(), model=scripted(actor=speechless))
-    parts = list(agent.graph.stream(given or {"note": ""}, CONFIG, stream_mode="custom"))
-    assert seen == [1]
-    (status,) = of_kind(parts, "status")
-    assert status["windows"]["active"]["messages"]["tokens"] == 0
-    assert status["stepNumber"] == 0
-    say(agent.graph, CONFIG, turn(0))
-    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
-
-
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 def test_no_thread_id_is_one_warning(door: str, caplog: pytest.LogCaptureFixture) -> None:
     agent = make_agent(door)
@@ -515,22 +360,3 @@ def test_no_thread_id_is_one_warning(door: str, caplog: pytest.LogCaptureFixture
         assert result["om"]["thread_id"] == ""
         assert len(result["om"]["log"]) == 1
         assert uncovered(agent.memory, result) == []
-
-
-def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None:
-    let_go = threading.Event()
-
-    def hang(messages: list[BaseMessage]) -> str:
-        let_go.wait()
-        return ""
-
-    model = scripted(observer=hang, reflector=hang)
-    memory = remembering(model, Clock(), log=150, deadline=0.5)
-    noted = groups.group("g0", "* 🔴 something", ranges=[["gone", "gone"]], tokens=200)
-    record = edited(None, {"log": [noted]})
-    result = memory.step(record, turns(12), thread_id="t")  # both are due at once
-    assert {call["role"] for call in model.calls} == {"observer"}
-    let_go.set()
-    failed = of_kind(result.events, "observation-failed")
-    assert [event["operationType"] for event in failed] == ["observation"]
-    assert len(result.messages) > 12

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import create_engine, make_url, text
@@ -17,12 +16,9 @@ from sqlalchemy import create_engine, make_url, text
 from langgraph_om import ConfigurationError, ObservationalMemory, add_observational_memory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
-from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
-from support.agents import make_agent, on_thread, remembering, say, scripted, talk, turn, turns
+from support.agents import on_thread, remembering, scripted, talk, turns
 from support.clock import Clock
-
-IMAGE = {"type": "image", "url": "https://example.com/cat.png", "mime_type": "image/png"}
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -54,32 +50,6 @@ def test_a_model_without_a_key_is_told_in_the_first_turn(
     monkeypatch.setenv("OPENAI_API_KEY", "set")
     ObservationalMemory("openai/gpt-6-luna").step(None, [HumanMessage("Hello")], thread_id="three")
     assert len(warned(caplog)) == 1
-
-
-async def test_a_coroutine_is_told_of_the_method_that_does_not_block(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, on_thread(), turn(1))
-    agent.memory.of(agent.graph, on_thread()).observe()
-    await agent.memory.of(agent.graph, on_thread()).aobserve()
-    assert [each for each in warned(caplog) if "await `thread.aobserve`" in each] == warned(caplog)
-    assert len(warned(caplog)) == 1
-
-
-def test_a_memory_that_is_pickled_says_what_to_do() -> None:
-    memory = ObservationalMemory(ScriptedChatModel())
-    with pytest.raises(TypeError, match=r"cannot be pickled.* build it in the process"):
-        pickle.dumps(memory)
-
-
-def test_an_image_behind_a_url_that_is_not_sent_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    memory = ObservationalMemory(
-        ScriptedChatModel(), observation={"message_tokens": 60, "buffer_tokens": False}
-    )
-    said = HumanMessage([{"type": "text", "text": "Look at this. " * 20}, IMAGE], id="h")
-    memory.step(None, [said, AIMessage("A cat."), HumanMessage("Yes.", id="live")], thread_id="t")
-    assert any("thread 't': 1 attachment(s) behind a URL" in each for each in warned(caplog))
 
 
 @pytest.mark.slow
@@ -129,19 +99,6 @@ def test_a_role_that_may_not_make_tables_uses_those_of_another(
 def test_a_mistake_in_an_option_is_told_with_what_to_write(options: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         ObservationalMemory(ScriptedChatModel(), **options)
-
-
-def test_a_middleware_that_cannot_be_replaced_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="'SumarizationMiddleware'; pass 'Summarization"):
-        ObservationalMemoryMiddleware(
-            ObservationalMemory(ScriptedChatModel()), replaces="SumarizationMiddleware"
-        )
-
-
-def test_a_configuration_is_no_state() -> None:
-    memory = ObservationalMemory(ScriptedChatModel())
-    with pytest.raises(ConfigurationError, match=r"`memory.of\(graph, config\).view\(\)`"):
-        memory.view({"configurable": {"thread_id": "t"}})
 
 
 @pytest.mark.parametrize("is_shown", [False, True])

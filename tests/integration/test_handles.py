@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import StateSnapshot
 
 from langgraph_om import (
     ConfigurationError,
@@ -25,14 +19,12 @@ from langgraph_om import (
     ObservationalMemory,
     ThreadBusyError,
     ThreadMemory,
-    add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import write_log
 from langgraph_om.testing import ScriptedChatModel
-from support.agents import DOORS, MIDDLEWARE, make_agent, on_thread, talk, turn, turns
+from support.agents import DOORS, make_agent, on_thread, talk, turn, turns
 
 FACT = "User is allergic to walnuts"
 
@@ -56,42 +48,6 @@ async def test_a_thread_is_seen_as_its_state_is(door: Any) -> None:
     assert thread.history(2) == await thread.ahistory(2) == agent.memory.history(states, 2)
     states = agent.graph.get_state_history(on_thread())
     assert thread.view(history=True) == agent.memory.view(state, history=states)
-
-
-def test_history_reads_no_more_states_than_it_needs() -> None:
-    agent = make_agent("agent", InMemorySaver(), reflection={"observation_tokens": 100})
-    talk(agent.graph, on_thread(), turns(14))
-    read: list[StateSnapshot] = []
-
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(agent.graph, name)
-
-        def get_state_history(self, config: RunnableConfig) -> Any:
-            for state in agent.graph.get_state_history(config):
-                read.append(state)
-                yield state
-
-    found = agent.memory.of(Counting(), on_thread()).history(1)
-    assert found == agent.memory.history(agent.graph.get_state_history(on_thread()), 1)
-    assert len(read) < len([*agent.graph.get_state_history(on_thread())])
-
-
-async def test_rules_of_a_thread_are_those_of_its_state() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, on_thread(), turns(3))
-    thread = agent.memory.of(agent.graph, on_thread())
-    assert thread.rules() == await thread.arules() == []
-
-
-async def test_a_title_is_set_read_and_given_back() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    thread = agent.memory.of(agent.graph, on_thread())
-    assert thread.title() is None
-    thread.set_title("Walnuts")
-    assert thread.title() == await thread.atitle() == "Walnuts"
-    await thread.aset_title(None)
-    assert thread.title() is None
 
 
 # --- What is searched ----------------------------------------------------------------------------
@@ -162,17 +118,6 @@ def test_a_thread_that_was_copied_for_another_user_is_theirs(archive: Any) -> No
     assert agent.memory.of(agent.graph, copied).search("Lisbon")
     with pytest.raises(ConfigurationError, match="belongs to another resource"):
         agent.memory.of(agent.graph, on_thread("u", resource_id="ana")).search("Lisbon")
-
-
-@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
-def test_the_id_of_a_user_may_be_a_number(archive: Any) -> None:
-    agent = make_agent("agent", InMemorySaver(), archive=archive)
-    theirs: Any = on_thread("t", resource_id=7)
-    talk(agent.graph, theirs, [HumanMessage("The gate code is OSPREY", id="m1")])
-    number: Any = 7
-    state = agent.graph.get_state(theirs)
-    assert agent.memory.search("OSPREY", state=state, resource_id=number)
-    assert agent.memory.of(agent.graph, theirs).search("OSPREY")
 
 
 # --- What is changed -----------------------------------------------------------------------------
@@ -248,22 +193,6 @@ def test_the_memory_of_a_subgraph_is_reached_by_its_namespace() -> None:
     assert thread.status()["threadId"] == "t"
     with pytest.raises(ConfigurationError, match="has no 'om'"):
         inner.memory.of(outer, on_thread()).remember(FACT)
-
-
-def test_the_node_that_writes_can_be_named_where_several_could_have_answered() -> None:
-    memory = ObservationalMemory(ScriptedChatModel())
-    builder = StateGraph(MessagesState)
-    for name in ("one", "two"):
-        builder.add_node(name, lambda _: {})
-        builder.add_edge(name, "__end__")
-    gate = add_observational_memory(builder, memory, before="one")
-    builder.add_edge(START, gate)
-    graph = builder.compile(checkpointer=InMemorySaver())
-    messages = [HumanMessage("Hello", id="h"), AIMessage("Hi", id="a")]
-    graph.update_state(on_thread(), {"messages": messages}, as_node="two")
-    thread = memory.of(graph, on_thread(), as_node="one")
-    thread.remember(FACT)
-    assert FACT in log_of(thread)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -342,41 +271,6 @@ async def test_a_change_waits_for_the_run_under_way_and_is_kept(*, is_async: boo
     assert FACT in log_of(thread)
 
 
-class Counting(SQLAlchemyArchive):
-    """Counts how often it is asked whose a thread is."""
-
-    looks = 0
-
-    def thread(self, thread_id: str) -> Any:
-        self.looks += 1
-        return super().thread(thread_id)
-
-
-def test_whose_a_thread_is_is_looked_up_once_for_a_change_and_again_behind_a_run(
-    tmp_path: Path,
-) -> None:
-    anas = on_thread("t", resource_id="ana")
-    with closing(Counting(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
-        agent = make_agent("agent", InMemorySaver(), archive=archive)
-        talk(agent.graph, anas, turns(1))
-        archive.looks = 0
-        agent.memory.of(agent.graph, anas).remember(FACT)
-        assert archive.looks == 1
-        agent.graph.invoke({"messages": [turn(1)]}, anas, interrupt_before=["agent"])
-        with ThreadPoolExecutor(1) as pool:
-            archive.looks = 0
-            change = pool.submit(agent.memory.of(agent.graph, anas, wait=60).remember, "Too late")
-            while not archive.looks:
-                time.sleep(0.01)
-            archive.move_thread("t", "ana", "ben")
-            with suppress(ConfigurationError):  # the run is refused, too
-                agent.graph.invoke(None, anas)
-            agent.graph.update_state(anas, {"messages": []}, as_node="agent")
-            with pytest.raises(ConfigurationError, match="belongs to another resource"):
-                change.result(60)
-        assert "Too late" not in str(agent.graph.get_state(anas).values)
-
-
 def test_a_run_that_does_not_end_is_told_and_nothing_is_written() -> None:
     held = Held()
     run = held.begin()
@@ -413,18 +307,6 @@ def test_a_tool_that_changes_its_own_thread_is_told_at_once() -> None:
     assert "return the update of `memory.updates`" in answer["messages"][-2].text
 
 
-@pytest.mark.parametrize("door", [door for door in DOORS if door not in MIDDLEWARE])
-def test_a_breakpoint_of_one_call_can_be_written_at_without_waiting(door: Any) -> None:
-    agent = make_agent(door, InMemorySaver())
-    talk(agent.graph, on_thread(), turns(1))
-    agent.graph.invoke({"messages": [turn(1)]}, on_thread(), interrupt_before=["agent"])
-    with pytest.raises(ThreadBusyError, match="pass `wait=0`"):
-        agent.memory.of(agent.graph, on_thread(), wait=0.01).remember(FACT)
-    agent.memory.of(agent.graph, on_thread(), wait=0).remember(FACT)
-    agent.graph.invoke(None, on_thread())
-    assert FACT in log_of(agent.memory.of(agent.graph, on_thread()))
-
-
 # --- What cannot be meant ------------------------------------------------------------------------
 
 
@@ -441,11 +323,6 @@ def test_a_configuration_without_a_thread_is_refused(config: Any, said: str) -> 
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, config)
-
-
-def test_the_view_of_a_thread_that_never_ran_names_it() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    assert "memory of t, generation 0" in str(agent.memory.of(agent.graph, on_thread()).view())
 
 
 def test_a_graph_that_keeps_nothing_is_refused() -> None:
@@ -471,28 +348,3 @@ def test_a_thread_is_seen_and_changed_in_every_checkpointer(checkpointer: Any) -
     thread.undo()
     assert FACT not in log_of(thread)
     assert thread.delete() == []
-
-
-async def test_a_thread_is_seen_and_changed_in_every_checkpointer_async(
-    async_checkpointer: Any,
-) -> None:
-    agent = make_agent("agent", async_checkpointer)
-    for each in turns(6):
-        await agent.graph.ainvoke({"messages": [each]}, on_thread())
-    thread = agent.memory.of(agent.graph, on_thread())
-    await thread.aremember(FACT)
-    assert FACT in str((await thread.aview()).record["log"])
-    assert await thread.asearch("walnuts")
-    assert await thread.ahistory()
-    assert (await thread.aobserve()).remaining_tokens == 0
-    await thread.aundo()
-    assert FACT not in str((await thread.aview()).record["log"])
-    assert await thread.adelete() == []
-
-
-def test_a_hit_on_a_thread_that_never_ran_says_which_thread_it_is() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    said = HumanMessage("The walnuts are in the cellar.", id="w")
-    agent.graph.update_state(on_thread("t-9"), {"messages": [said]})
-    [hit] = agent.memory.of(agent.graph, on_thread("t-9")).search("walnuts")
-    assert hit.thread_id == "t-9"

@@ -13,7 +13,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
-    asay,
     atalk,
     of_kind,
     on_thread,
@@ -71,17 +70,6 @@ def test_lifecycle_hooks_are_told_of_each_cycle_once(executor: str, is_async: bo
             assert about["duration_ms"] >= 0
 
 
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-async def test_lifecycle_hooks_of_an_async_run(executor: str) -> None:
-    told: Told = []
-    agent = agent_with(listeners(told, is_async=True), executor)
-    for message in turns(10):
-        await asay(agent.graph, CONFIG, message)
-        await agent.memory.aflush(60)
-    assert len(told) > 2
-    check_pairs(told)
-
-
 def held_by(gate: threading.Event) -> ScriptedChatModel:
     """A model whose Observer answers once the gate is open."""
 
@@ -102,16 +90,6 @@ def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event)
     check_pairs(told)
 
 
-def test_end_of_a_job_that_a_turn_did_not_wait_for_is_told_once(gate: threading.Event) -> None:
-    told: Told = []
-    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=0.05)
-    parts = talk(agent.graph, CONFIG, turns(14))
-    gate.set()
-    agent.memory.flush(60)
-    assert any(data["error"].startswith("overtaken") for data in of_kind(parts, "buffering-failed"))
-    check_pairs(told)
-
-
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
 def test_lifecycle_hooks_are_told_of_a_failure(executor: str) -> None:
     told: Told = []
@@ -121,17 +99,6 @@ def test_lifecycle_hooks_are_told_of_a_failure(executor: str) -> None:
     errors = [about["error"] for name, about in told if name.endswith("_end")]
     assert errors
     assert all("the provider is away" in error for error in errors)
-
-
-def test_lifecycle_hooks_of_steps_without_a_graph() -> None:
-    told: Told = []
-    memory = remembering(scripted(), Clock(), hooks=listeners(told))
-    memory.step(None, turns(9), thread_id="t")
-    assert [name for name, _ in told] == ["on_observation_start", "on_observation_end"]
-    asyncio.run(memory.astep(None, turns(9), thread_id="t"))
-    assert [about["cycle_id"] for _, about in told[:2]] == [
-        about["cycle_id"] for _, about in told[2:]
-    ]
 
 
 # --- Lifecycle hooks change nothing --------------------------------------------------------------
@@ -194,15 +161,6 @@ def test_no_line_of_the_log_steers_a_terminal(caplog: pytest.LogCaptureFixture) 
     assert not set(steering) & set(caplog.text) - set("]0;x 31mrtl")
 
 
-@pytest.mark.parametrize("nuisance", ["raises", "async raises", "StopIteration", "cancels itself"])
-async def test_lifecycle_hook_changes_nothing_async(nuisance: str) -> None:
-    plain = agent_with({})
-    agent = agent_with(dict.fromkeys(LIFECYCLE, NUISANCES[nuisance]))
-    expected = await atalk(plain.graph, CONFIG, turns(8))
-    parts = await atalk(agent.graph, CONFIG, turns(8))
-    assert without_times(parts) == without_times(expected)
-
-
 @pytest.mark.slow
 def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
@@ -215,53 +173,6 @@ def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     assert of_kind(parts, "observation-end")
     assert without_times(parts) == without_times(expected)
     assert "it did not return within 4 seconds" in caplog.text
-
-
-@pytest.mark.slow
-async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
-    let_go = False
-
-    async def stubborn(_: dict[str, Any]) -> None:
-        while not let_go:
-            try:
-                await asyncio.sleep(0.02)
-            except asyncio.CancelledError:
-                continue
-
-    agent = agent_with({"on_observation_start": stubborn}, deadline=2)
-    try:
-        parts = await atalk(agent.graph, CONFIG, turns(5))
-    finally:
-        let_go = True
-    await asyncio.sleep(0.05)
-    assert of_kind(parts, "observation-end")
-
-
-@pytest.mark.slow
-async def test_hanging_sync_hook_of_an_async_run_holds_neither_loop_nor_its_end(
-    gate: threading.Event,
-) -> None:
-    entered = threading.Event()
-
-    def hang(_: dict[str, Any]) -> None:
-        entered.set()
-        gate.wait()
-
-    agent = agent_with({"on_observation_start": hang}, deadline=2)
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.01)
-            ticks += entered.is_set() and agent.asked("observer") == 0
-
-    ticking = asyncio.create_task(tick())
-    await atalk(agent.graph, CONFIG, turns(5))
-    ticking.cancel()
-    assert ticks > 1, "while the hook hung"
-    assert agent.asked("observer") == 1
-    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync hook", "async hook"])
@@ -302,12 +213,3 @@ def test_what_ends_the_process_passes(ending: type[BaseException]) -> None:
     memory = remembering(scripted(), Clock(), hooks={"on_observation_start": end})
     with pytest.raises(ending):
         memory.step(None, turns(9), thread_id="t")
-
-
-def test_mapping_of_hooks_may_change_later() -> None:
-    told: Told = []
-    hooks = listeners(told)
-    memory = remembering(scripted(), Clock(), hooks=hooks)
-    hooks.clear()
-    memory.step(None, turns(9), thread_id="t")
-    assert len(told) == 2

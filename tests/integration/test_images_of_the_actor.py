@@ -78,12 +78,6 @@ def test_the_formula_is_the_actors(make: Any, formula: Any, door: str) -> None:
     assert count(memory) == counted_as(**formula)
 
 
-def test_formulas_differ_or_the_test_above_shows_nothing() -> None:
-    found = [counted_as(provider=each) for each in ("anthropic", "google", "openai")]
-    assert len({*found}) == len(found)
-    assert counted_as(provider="openai") == counted_as()
-
-
 def test_the_middleware_learns_it_from_the_first_request() -> None:
     from langchain.agents import create_agent  # noqa: PLC0415
 
@@ -111,27 +105,3 @@ def test_the_middleware_learns_it_from_the_first_request() -> None:
     assert count(other, state) == count(memory, state)
     settings = [runner_of(each).settings for each in (memory, other)]
     assert digest_settings(settings[0]) == digest_settings(settings[1])
-
-
-def test_a_counter_of_yours_stays() -> None:
-    own = EstimatingCounter(provider="google")
-    memory = remembering(token_counter=own)
-    create_memory_agent(claude(), [], memory=memory)
-    assert count(memory) == counted_as(provider="google")
-
-
-def test_the_first_actor_counts() -> None:
-    memory = remembering()
-    for model in (ScriptedChatModel(), claude(), gemini()):
-        memory.with_second_try(model.invoke)
-    assert count(memory) == counted_as(provider="anthropic")
-
-
-@pytest.mark.parametrize(
-    "budget", [{"token_budget": ("fraction", 0.5)}, {"max_input_tokens": 9000}]
-)
-def test_it_holds_where_limits_follow_the_actors_window(budget: Any) -> None:
-    memory = remembering(**budget)
-    create_memory_agent(claude(), [], memory=memory)
-    runner_of(memory).learn_window(8000, "refused")
-    assert count(memory) == counted_as(provider="anthropic")

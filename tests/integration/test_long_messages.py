@@ -78,31 +78,6 @@ def test_all_of_it_is_shown_whoever_waits_for_it(scope: str, how: str) -> None:
     check_whole(model, result, "t")
 
 
-@pytest.mark.parametrize("how", SETTINGS)
-def test_what_is_left_out_is_told_whoever_waits_for_it(how: str) -> None:
-    model = ScriptedChatModel(observer=noting)
-    memory = remember(model, observation=SETTINGS[how])
-    said = [HumanMessage("\n".join(LINES * 6), id=LONG_ID), *SAID[1:], NEXT]
-    result = memory.step(None, said, thread_id="t")
-    end = ends(result.events)[0]
-    assert end["leftOutTokens"] > 2000
-    assert end["usage"]["calls"] == 8
-    told = f"about {end['leftOutTokens']:,} tokens inside enormous messages were not read"
-    view = memory.view({"messages": said, "om": result.record})
-    assert told in str(view)
-    assert told.capitalize() in view.to_html()
-
-
-def test_the_questions_about_an_enormous_message_are_full() -> None:
-    model = ScriptedChatModel(observer=noting)
-    memory = remember(model, observation={**SETTINGS["blocking"], "message_tokens": 3000})
-    rows = "\n".join(f"row {at}: price {at * 7 % 991} euro, id X{at:06d}" for at in range(12_000))
-    memory.step(None, [HumanMessage(rows, id=LONG_ID), *SAID[1:], NEXT], thread_id="t")
-    sizes = [len(str(call["messages"][-1].content)) for call in model.calls]
-    assert len(sizes) == 8
-    assert min(sizes) > 0.8 * max(sizes)
-
-
 def told_of(number: int, who: str) -> str:
     return f"MARK-{who}-{number} " + " ".join(f"word{at}" for at in range(60))
 
@@ -179,32 +154,6 @@ def test_another_thread_that_was_shown_in_part_does_not_count_as_observed(how: s
     assert memory.archive is not None
     stored, _ = memory.archive.load_record("ana")
     assert stored is None or stored["log"] == []
-
-
-def test_a_model_that_takes_less_than_a_question_is_asked_less_after_failures() -> None:
-    accepted: list[str] = []
-
-    def take_little(messages: list[BaseMessage]) -> str:
-        if len(messages[1].text) > 16_000:
-            msg = "the input is too long"
-            raise ValueError(msg)
-        accepted.append(messages[1].text)
-        return noting(messages)
-
-    memory = remember(
-        ScriptedChatModel(observer=take_little),
-        observation={"message_tokens": 2000, "buffer_tokens": False},
-    )
-    record, messages = None, [*SAID, NEXT]
-    for number in range(12):
-        record = memory.step(record, messages, thread_id="t").record
-        talk = AIMessage("note " * 300, id=f"lc_run--{write_uuid7(START, 100 + number)}-0")
-        messages = [*messages, talk, HumanMessage("Go on. " * 300, id=write_uuid7(START, number))]
-        if record["log"]:
-            break
-    assert record is not None
-    assert record["log"][0]["ranges"][0][0] == LONG_ID
-    assert re.findall(r"line \d+: the cat sat on mat number \d+", "".join(accepted)) == LINES
 
 
 PICTURE = b64encode(bytes(range(256)) * 120).decode()

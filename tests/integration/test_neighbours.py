@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import pytest
-from deepagents import HarnessProfile, create_deep_agent, register_harness_profile
+from deepagents import create_deep_agent
 from deepagents.backends import StateBackend
 from deepagents.backends.utils import create_file_data
 from langchain.agents import create_agent
@@ -19,15 +18,11 @@ from langchain.agents.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    dynamic_prompt,
 )
-from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -38,12 +33,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
-from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,
     Agent,
@@ -219,16 +214,6 @@ def test_interrupt_in_a_tool_repeats_no_work(door: str) -> None:
     assert remembers(agent)
 
 
-@every_door
-def test_new_message_while_a_person_is_asked(door: str) -> None:
-    agent = through(door, [asking()], calling("confirm"))
-    talk(agent.graph, CONFIG, turns(2))
-    say(agent.graph, CONFIG, please(2))
-    talk(agent.graph, CONFIG, turns(12, start=3))
-    assert record_of(agent.graph, CONFIG)["log"] != []
-    assert nothing_lost(agent)
-
-
 # --- Tools ---------------------------------------------------------------------------------------
 
 
@@ -244,60 +229,6 @@ def test_tool_that_returns_a_command(door: str) -> None:
     talk(agent.graph, CONFIG, [please(number) for number in range(10)])
     assert remembers(agent)
     assert len(values(agent.graph, CONFIG)["messages"]) == 10 * 6
-
-
-@every_door
-def test_tool_may_read_memory_and_not_write_what_is_none(door: str) -> None:
-    @tool
-    def forge(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
-        """Write nonsense into the memory."""
-        done = ToolMessage("done", tool_call_id=tool_call_id)
-        return Command(update={"messages": [done], "om": {"log": "nonsense"}})
-
-    agent = through(door, [forge], calling("forge"))
-    with pytest.raises(ValueError, match=r"`om` has the keys 'log' alone"):
-        say(agent.graph, CONFIG, please(0))
-
-
-def test_tool_whose_result_is_the_answer() -> None:
-    @tool(return_direct=True)
-    def price() -> str:
-        """Look up the price."""
-        return "12 euros for the museum, 20 with the guided walk along the river"
-
-    agent = beside(model=calling("price"), tools=[price])
-    talk(agent.graph, CONFIG, [please(number) for number in range(12)])
-    assert values(agent.graph, CONFIG)["messages"][-1].type == "tool"
-    assert remembers(agent)
-
-
-@every_door
-def test_agent_as_a_tool_has_a_memory_of_its_own(door: str) -> None:
-    model = calling("consult")
-    aside = scripted(actor=lambda messages: AIMessage(f"aside: {live_request(messages).text[:40]}"))
-    inner = create_agent(
-        aside,
-        [],
-        middleware=[ObservationalMemoryMiddleware(remembering(aside, Clock(), messages=50))],
-    )
-    logs: list[int] = []
-
-    @tool
-    def consult() -> str:
-        """Ask a colleague."""
-        found = inner.invoke({"messages": turns(6, start=500)})
-        logs.append(len(found["om"]["log"]))
-        return str(found["messages"][-1].text)
-
-    agent = through(door, [consult], model)
-    parts = talk(agent.graph, CONFIG, [please(number) for number in range(9)])
-    assert len(logs) == 9
-    assert all(logs)
-    assert {part["data"]["recordId"] for part in parts if "recordId" in part["data"]} == {
-        record_of(agent.graph, CONFIG)["id"]
-    }
-    assert "trip number 50" not in str(record_of(agent.graph, CONFIG)["log"])
-    assert remembers(agent)
 
 
 @every_door
@@ -343,17 +274,6 @@ def test_agent_as_a_node_remembers_where_its_state_is_kept(door: str, *, is_kept
 # --- Lists, limits, redaction --------------------------------------------------------------------
 
 
-def test_todo_list() -> None:
-    todos = [{"content": "book a hotel", "status": "pending"}]
-    agent = beside(TodoListMiddleware(), model=calling("write_todos", todos=todos))
-    talk(agent.graph, CONFIG, [please(number) for number in range(9)])
-    assert values(agent.graph, CONFIG)["todos"] == todos
-    assert remembers(agent)
-    # Its guide is part of the prompt, in front of the observations.
-    text = str(agent.prompts()[-1][0].content)
-    assert 0 < text.index("write_todos") < text.index("<observations>")
-
-
 ADDRESS = "ana@example.com"
 
 
@@ -379,20 +299,6 @@ def test_redaction_before_memory_is_a_redaction_for_the_observer(*, is_before: b
         assert nothing_lost(agent)
 
 
-@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
-def test_limits(*, is_before: bool) -> None:
-    limits: list[Middleware] = [
-        ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue"),
-        ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"),
-    ]
-    agent = beside(*(limits if is_before else []), after=[] if is_before else limits)
-    talk(agent.graph, CONFIG, turns(12, lookups=("", "2,1")))
-    state = values(agent.graph, CONFIG)
-    assert any("limit" in m.text.lower() for m in state["messages"] if m.type == "tool")
-    assert any("limit" in m.text.lower() for m in state["messages"] if m.type == "ai")
-    assert remembers(agent)
-
-
 def test_cleared_tool_results_were_observed_whole() -> None:
     edit = ClearToolUsesEdit(trigger=100, keep=1, placeholder="[cleared]")
     agent = beside(ContextEditingMiddleware(edits=[edit]), limits={"messages": 500, "log": 2000})
@@ -404,65 +310,6 @@ def test_cleared_tool_results_were_observed_whole() -> None:
 
 
 # --- What is asked of the model ------------------------------------------------------------------
-
-
-class Trip(BaseModel):
-    """Where a trip goes."""
-
-    city: str
-
-
-def test_structured_output_by_a_tool() -> None:
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        key = live_request(messages).id
-        args = {"city": "Lisbon"} if len(messages) % 2 else {"town": "Lisbon"}
-        return AIMessage(
-            "", tool_calls=[{"name": "Trip", "args": args, "id": f"{key}.{len(messages)}"}]
-        )
-
-    agent = beside(model=scripted(actor=answer), response_format=ToolStrategy(Trip))
-    for message in turns(8):
-        result = agent.graph.invoke({"messages": [message]}, CONFIG)
-        assert result["structured_response"] == Trip(city="Lisbon")
-    assert len(agent.prompts()) > 8  # an answer in the wrong form is asked for again
-    assert remembers(agent)
-
-
-def test_structured_output_by_the_provider() -> None:
-    agent = beside(
-        model=scripted(actor=lambda _: AIMessage(json.dumps({"city": "Lisbon"}))),
-        response_format=ProviderStrategy(Trip),
-    )
-    for message in turns(10):
-        result = agent.graph.invoke({"messages": [message]}, CONFIG)
-        assert result["structured_response"] == Trip(city="Lisbon")
-    assert remembers(agent)
-
-
-def test_dynamic_prompt() -> None:
-    @dynamic_prompt
-    def by_length(request: Any) -> str:
-        return f"There are {len(request.state['messages'])} messages."
-
-    agent = beside(by_length)
-    talk(agent.graph, CONFIG, turns(8))
-    blocks = agent.prompts()[-1][0].content
-    assert isinstance(blocks, list)
-    assert blocks[0] == {"type": "text", "text": "There are 15 messages."}
-    assert "<observations>" in str(blocks)
-
-
-def test_dynamic_prompt_behind_memory_takes_the_observations_away() -> None:
-    @dynamic_prompt
-    def terse(request: Any) -> str:
-        del request
-        return "Be terse."
-
-    agent = beside(after=[terse])
-    talk(agent.graph, CONFIG, turns(8))
-    assert record_of(agent.graph, CONFIG)["log"] != []
-    # The reason why memory stands last: what comes after it has the last word.
-    assert agent.prompts()[-1][0].content == "Be terse."
 
 
 @pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
@@ -523,19 +370,6 @@ class Claude(ChatAnthropic):
 
 
 SENT: list[dict[str, Any]] = []
-
-
-def test_anthropic_keeps_the_rules_of_the_observer_for_all_threads() -> None:
-    SENT.clear()
-    model = Claude(model="claude-sonnet-5", api_key="none")  # type: ignore[arg-type]
-    said = [HumanMessage("word " * 200, id="m0"), AIMessage("word " * 200, id="m1")]
-    limits: Any = {"message_tokens": 100, "buffer_tokens": False}
-    with ObservationalMemory(model, observation=limits) as memory:
-        for thread in ("a", "b"):
-            memory.step(None, [*said, HumanMessage("Go on", id="m2")], thread_id=thread)
-    (first, second, *_) = [each["system"] for each in SENT if "the Observer" in str(each["system"])]
-    assert first == second
-    assert first[-1]["cache_control"] == {"type": "ephemeral"}
 
 
 @pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
@@ -599,36 +433,6 @@ def test_summaries_beside_memory_are_warned_of_once(
     assert refusals(agent.prompts()) == []
 
 
-def test_a_summary_of_before_is_observed_as_one_and_not_warned_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent = beside(limits={"messages": 300, "log": 20_000})
-    former: Graph = create_agent(
-        scripted(), [search], middleware=[summarising(8, 4)], checkpointer=agent.graph.checkpointer
-    )
-    talk(former, CONFIG, turns(8))
-    summary = values(former, CONFIG)["messages"][0]
-    assert "SUMMARY" in summary.text
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk(agent.graph, CONFIG, [turn(20 + n) for n in range(8)])
-    assert values(agent.graph, CONFIG)["messages"][0].id == summary.id
-    assert caplog.records == []
-    assert "\nEarlier summary: Here is a summary" in observed_text(agent.model)
-    noted = [group["text"] for group in record_of(agent.graph, CONFIG)["log"]]
-    assert "Earlier summary: Here is a summary" in noted[0]
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_no_warning_without_summaries_or_without_memory(
-    caplog: pytest.LogCaptureFixture, *, enabled: bool
-) -> None:
-    other = ContextEditingMiddleware() if enabled else summarising(8, 4)
-    agent = beside(other, limits={**LIMITS, "enabled": enabled})
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk(agent.graph, CONFIG, turns(8))
-    assert caplog.records == []
-
-
 # --- deepagents ----------------------------------------------------------------------------------
 
 
@@ -664,10 +468,6 @@ class Small(ScriptedChatModel):
     profile: Any = Field(default_factory=lambda: {"max_input_tokens": 12_000})
 
 
-class Quiet(Small):
-    """The same, for whose provider deepagents is told not to summarise."""
-
-
 def replying(kind: type[Small], model: ScriptedChatModel) -> ScriptedChatModel:
     """A model of this kind that says and records what the given one does."""
     made = kind()
@@ -693,16 +493,6 @@ def test_summaries_of_a_deep_agent_lose_nothing(caplog: pytest.LogCaptureFixture
     assert nothing_lost(agent)
     warned = [r.getMessage() for r in caplog.records if "summarization" in r.getMessage()]
     assert len(warned) == 1
-
-
-def test_summaries_of_a_deep_agent_can_be_switched_off() -> None:
-    register_harness_profile(
-        "quiet", HarnessProfile(excluded_middleware=frozenset({"SummarizationMiddleware"}))
-    )
-    agent = deep(replying(Quiet, scripted()))
-    assert "_summarization_event" not in agent.graph.channels
-    talk(agent.graph, CONFIG, long_turns(24))
-    assert remembers(agent)
 
 
 def working(messages: list[BaseMessage], own: Iterator[int], parts: Iterator[int]) -> AIMessage:
@@ -808,32 +598,3 @@ def test_subagent_leaves_the_parents_memory_alone(kind: str) -> None:
     assert after["cursor"] == before["cursor"]
     assert after["turn"]["request"] == "h60"
     assert nothing_lost(agent)
-
-
-@pytest.mark.parametrize("kind", ["declared", "compiled", "flat"])
-def test_subagent_remembers_for_a_parent_without_memory(kind: str) -> None:
-    model = scripted(actor=delegating)
-    graph: Graph = create_deep_agent(
-        model, [search], subagents=[colleague(model, kind)], checkpointer=InMemorySaver()
-    )
-    graph.invoke({"messages": [HumanMessage("Please delegate this.", id="h60")]}, CONFIG)
-    assert values(graph, CONFIG)["messages"][-2].text == "The subtask is done."
-    assert "om" not in values(graph, CONFIG)
-
-
-def test_work_in_a_subagent_is_in_its_own_stream() -> None:
-    model = scripted(actor=delegating)
-    agent = deep(model, subagents=[colleague(model, "declared")])
-    given: Any = {"messages": [HumanMessage("Please delegate this.", id="h60")]}
-    config: Any = {**CONFIG, "recursion_limit": 40}
-    items = agent.graph.stream(given, config, stream_mode="custom", subgraphs=True)
-    spaces = {space[0].partition(":")[0] if space else "" for space, _ in items}
-    assert spaces == {"", "tools"}
-
-
-def test_observer_of_a_deep_agent_that_is_away_ends_nothing() -> None:
-    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
-    agent = deep(model)
-    parts = talk(agent.graph, CONFIG, turns(9))
-    assert len(of_kind(parts, "observation-failed")) == 1
-    assert remembers(agent)

@@ -80,16 +80,6 @@ def test_agent_that_observes_its_history_anew_in_each_run_is_warned_of_once(
 
 
 @each_door
-def test_agent_is_warned_of_through_each_door(
-    build: Build, caplog: pytest.LogCaptureFixture
-) -> None:
-    graph = around(build(None, scripted(actor=said)), InMemorySaver())
-    talk(graph, on_thread(), turns(8))
-    [warning] = warnings_of(caplog)
-    assert ADVICE in warning
-
-
-@each_door
 def test_agent_with_a_checkpointer_of_its_own_space_observes_once(
     build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,27 +88,6 @@ def test_agent_with_a_checkpointer_of_its_own_space_observes_once(
     talk(graph, on_thread(), turns(20))
     assert warnings_of(caplog) == []
     assert 0 < sum(call["role"] == "observer" for call in model.calls) < 20
-
-
-@each_door
-def test_subagent_that_is_briefed_is_not_warned_of(
-    build: Build, caplog: pytest.LogCaptureFixture
-) -> None:
-    graph = around(build(None, scripted(actor=said)), InMemorySaver())
-    for number in range(4):
-        briefing = HumanMessage(turns(1)[0].text * 8)
-        graph.invoke({"messages": [briefing]}, on_thread(f"t{number}"))
-    assert warnings_of(caplog) == []
-
-
-def test_agent_that_adopts_a_thread_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    agent = make_agent("middleware", InMemorySaver(), model=scripted(actor=said))
-    history = [
-        message for turn in turns(20) for message in (turn, AIMessage("ok", id=f"{turn.id}-a"))
-    ]
-    agent.graph.invoke({"messages": [*history, *turns(1, start=20)]}, on_thread())
-    assert warnings_of(caplog) == []
-    assert agent.asked("observer") > 0
 
 
 @pytest.mark.parametrize("door", ["agent", "plain", "middleware"])
@@ -130,9 +99,3 @@ def test_thread_without_a_checkpointer_is_warned_of_once(
         agent.graph.invoke({"messages": [message]}, on_thread())
     [warning] = warnings_of(caplog)
     assert "compile the graph with a checkpointer" in warning
-
-
-def test_step_without_a_graph_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    memory = remembering(scripted(), Clock())
-    memory.step(None, turns(20), thread_id="t", config=on_thread())
-    assert warnings_of(caplog) == []

@@ -32,13 +32,6 @@ def test_generations_are_listed_newest_first(agent: Any) -> None:
     assert now["generation"] > 2
 
 
-def test_no_more_states_are_read_than_needed(agent: Any) -> None:
-    states = agent.graph.get_state_history(CONFIG)
-    found = agent.memory.history(states, limit=2)
-    assert len(found) == 2
-    assert next(states).values["om"]["generation"] > 0
-
-
 def test_former_generation_can_be_put_in_force_again(agent: Any) -> None:
     former = agent.memory.history(agent.graph.get_state_history(CONFIG))[2]
     fork = next(iter(agent.graph.get_state_history(CONFIG))).config
@@ -58,26 +51,6 @@ def test_log_as_of_a_time(agent: Any) -> None:
     assert agent.memory.observations_as_of(states[0], START - timedelta(days=1)) == ""
     first = record["log"][0]["observed_at"]
     assert agent.memory.observations_as_of(states[0], first).startswith(texts[0])
-
-
-def test_log_as_of_a_time_is_read_from_the_checkpoint_of_that_time(agent: Any) -> None:
-    states = list(agent.graph.get_state_history(CONFIG))
-    early = states[len(states) // 2]
-    told = agent.memory.observations_as_of(states, early.created_at)
-    log = early.values["om"]["log"]
-    assert log != states[0].values["om"]["log"]
-    assert told == "\n\n".join(group["text"] for group in log) != ""
-
-
-@pytest.mark.parametrize("time", ["yesterday", 5, None])
-def test_time_that_is_none_is_refused(agent: Any, time: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"`time` is .*pass a datetime"):
-        agent.memory.observations_as_of(values(agent.graph, CONFIG), time)
-
-
-def test_thread_id_is_no_history(agent: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'t' cannot be read; pass"):
-        agent.memory.history("t")
 
 
 @pytest.mark.parametrize("door", ["agent", "plain"])

@@ -14,7 +14,6 @@ from langgraph_om import EstimatingCounter, InlineBuffering
 from langgraph_om.core.tokens.counter import count_messages
 from support.agents import (
     DOORS,
-    asay,
     make_agent,
     on_thread,
     remembering,
@@ -62,12 +61,6 @@ def test_the_actor_is_shown_a_preview_and_the_state_keeps_the_message(door: str)
     assert PASTED[int(offset) :].startswith(answer["text"])
 
 
-async def test_asynchronous_turns_do_the_same() -> None:
-    agent = make_agent("agent", InMemorySaver(), **OPTIONS)
-    await asay(agent.graph, on_thread(), paste())
-    assert count_messages(COUNTER, agent.prompts()[0]) < 8000
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["agent", "middleware", "delta"])
 def test_the_observer_reads_both_ends_and_recall_the_archive(door: str, tmp_path: Path) -> None:
@@ -101,19 +94,3 @@ def test_a_step_without_a_graph_and_a_read_only_run_show_it_too() -> None:
     agent = make_agent("agent", InMemorySaver(), **OPTIONS)
     say(agent.graph, on_thread(om_read_only=True), paste())
     assert count_messages(COUNTER, agent.prompts()[0]) < 8000
-
-
-def test_without_recall_messages_are_shown_whole() -> None:
-    agent = make_agent("agent", InMemorySaver(), **{**OPTIONS, "retrieval": False})
-    say(agent.graph, on_thread(), paste())
-    assert agent.prompts()[0][-1].text == PASTED
-
-
-def test_a_smaller_window_of_the_actor_has_smaller_previews() -> None:
-    saver = InMemorySaver()
-    agent = make_agent("agent", saver, **OPTIONS)
-    say(agent.graph, on_thread(), paste())
-    agent = make_agent("agent", saver, **{**OPTIONS, "max_input_tokens": 5000})
-    say(agent.graph, on_thread(), turn(2))
-    assert count_messages(COUNTER, agent.prompts()[-1]) < 2000
-    assert values(agent.graph, on_thread())["om"]["token_cache"]["counts"]["p1"][1] < 500

@@ -9,15 +9,14 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import ConfigurationError, ObservationalMemory, create_memory_agent
+from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from support.agents import MIDDLEWARE, READY, make_agent, on_thread, say, talk, turn, turns, values
+from support.agents import DOORS, make_agent, on_thread, say, talk, turn, turns, values
 
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
 READING = on_thread(om_read_only=True)
-DOORS = [*READY, "plain", *MIDDLEWARE]
 
 
 def calls_of_memory(model: ScriptedChatModel) -> int:
@@ -47,15 +46,6 @@ def test_memory_is_shown_and_nothing_of_it_changes(door: str, said_before: int) 
     assert calls_of_memory(agent.model) > asked
 
 
-async def test_the_same_without_blocking() -> None:
-    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
-    talk(agent.graph, on_thread(), turns(6))
-    before = values(agent.graph, on_thread())["om"]
-    await agent.graph.ainvoke({"messages": [turn(6)]}, READING)
-    assert values(agent.graph, on_thread())["om"] == before
-    assert "<observations>" in last_view(agent.model)[0].text
-
-
 def test_a_step_without_a_graph_returns_the_record_as_it_was() -> None:
     model = ScriptedChatModel(observer=ExtractiveObserver().reply)
     limits = {"message_tokens": 60, "buffer_tokens": False}
@@ -82,30 +72,3 @@ def test_nothing_is_archived_not_even_by_recall(tmp_path: Path) -> None:
         assert archive.last_position("t") is None
         graph.invoke({"messages": [HumanMessage("again")]}, on_thread())
         assert archive.last_position("t") is not None
-
-
-@pytest.mark.parametrize("value", ["yes", 1, None])
-def test_a_flag_that_is_none_is_refused(value: Any) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    with pytest.raises(ConfigurationError, match="om_read_only"):
-        say(agent.graph, on_thread(om_read_only=value), turn(0))
-
-
-def thinking(text: str, signature: str) -> AIMessage:
-    block = {"type": "thinking", "thinking": "hm", "signature": signature}
-    return AIMessage([block, {"type": "text", "text": text}])
-
-
-def test_reasoning_is_shown_from_the_live_request_on() -> None:
-    call = {"name": "search", "args": {"query": "x"}, "id": "s1"}
-    with_call = thinking("I look.", "new")
-    with_call.tool_calls = [call]
-    model = ScriptedChatModel(
-        [thinking("First.", "old"), with_call, "Found."], observer=ExtractiveObserver().reply
-    )
-    agent = make_agent("agent", InMemorySaver(), model=model)
-    say(agent.graph, on_thread(), turn(0))
-    say(agent.graph, READING, turn(1))
-    shown = str([message.content for message in last_view(agent.model)])
-    assert "'new'" in shown
-    assert "'old'" not in shown

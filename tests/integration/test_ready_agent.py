@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any, Protocol
-from unittest.mock import Mock
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
-from langchain_core.tracers import LangChainTracer
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.store.memory import InMemoryStore
-from langgraph.types import Send
-from langsmith import Client
-from langsmith.run_helpers import get_current_run_tree
 
-from langgraph_om import ObservationalMemoryState, WorkingMemory, create_memory_agent
+from langgraph_om import create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     READY,
-    SYSTEM,
     Agent,
-    Graph,
     Part,
     actor,
     make_agent,
@@ -54,8 +42,6 @@ CONFIG = on_thread()
 DUE: dict[str, Any] = {"messages": 300, "log": 200}
 """Limits with which memory observes and reflects in the turn after `turns(6)`."""
 IDLE: dict[str, Any] = {"messages": 50_000, "log": 50_000}
-OFF = on_thread(om_enabled=False)
-READING = on_thread(om_read_only=True)
 
 both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
@@ -107,86 +93,11 @@ def nodes_of(updates: list[dict[str, Any]]) -> list[str]:
     return [name for update in updates for name in update]
 
 
-def checkpoints(graph: Graph) -> int:
-    return len([*graph.get_state_history(CONFIG)])
-
-
 def nothing_lost(agent: Agent) -> bool:
     return uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
 # --- Where nothing is due ------------------------------------------------------------------------
-
-
-async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Ready) -> None:
-    def is_blocked() -> bool:
-        with suppress(RuntimeError):
-            return asyncio.get_running_loop().is_running()
-        return False
-
-    blocked: list[bool] = []
-
-    def find_resource(_: object) -> str:
-        blocked.append(is_blocked())
-        return "ana"
-
-    def tell_time(_: object) -> None:
-        blocked.append(is_blocked())
-
-    agent = ready(resource_id=find_resource, message_time=tell_time, **IDLE)
-    for message in turns(3):
-        await agent.graph.ainvoke({"messages": [message]}, CONFIG)
-    assert blocked
-    assert not any(blocked)
-
-
-@pytest.mark.parametrize("scope", ["thread", "resource"])
-def test_working_memory_is_read_where_a_turn_begins(scope: Any) -> None:
-    model, store = scripted(), InMemoryStore()
-    working = WorkingMemory("# User\n- Name:", scope=scope)
-    memory = remembering(model, Clock(), working_memory=working, **IDLE)
-    graph = create_memory_agent(
-        model, memory=memory, checkpointer=InMemorySaver(), store=store, delta=False
-    )
-    config = on_thread(resource_id="ana")
-    talk(graph, config, turns(2))
-    if scope == "thread":
-        graph.update_state(config, {"working_memory": "# User\n- Name: Ana"}, as_node="agent")
-    else:
-        working.put(store, "ana", "# User\n- Name: Ana")
-    say(graph, config, turn(2))
-    prompt = [call["messages"] for call in model.calls if call["role"] == "actor"][-1]
-    assert any("Name: Ana" in message.text for message in prompt)
-    assert "Name: Ana" in graph.get_state(config).values["om_working"]
-
-
-@both_ways
-async def test_a_function_of_the_users_has_the_context_of_its_edge(
-    ready: Ready, *, is_async: bool
-) -> None:
-    """LangSmith's run is there, and the next call is not told of what one sets."""
-    mark = ContextVar("mark", default=0)
-    seen: list[tuple[int, object]] = []
-
-    def tell_time(_: BaseMessage) -> None:
-        seen.append((mark.get(), get_current_run_tree()))
-        mark.set(1)
-
-    agent = ready(message_time=tell_time, **IDLE)
-    talk(agent.graph, CONFIG, turns(1))
-    seen.clear()
-    client = Client(
-        api_url="http://127.0.0.1:1", api_key="-", auto_batch_tracing=False, session=Mock()
-    )
-    config: Any = {**CONFIG, "callbacks": [LangChainTracer(client=client)]}
-    state = {"messages": [turn(1)]}
-    if is_async:
-        await agent.graph.ainvoke(state, config)
-    else:
-        agent.graph.invoke(state, config)
-    assert seen
-    assert mark.get() == 0
-    assert all(run is not None for _, run in seen)
 
 
 @both_ways
@@ -347,70 +258,7 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
         assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
-def test_what_a_person_did_is_told_once_also_where_the_model_fails(ready: Ready) -> None:
-    agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
-    talk(agent.graph, CONFIG, turns(2))
-    noted = agent.memory.updates.remember("Ana is allergic to nuts.")
-    agent.graph.update_state(CONFIG, {"om": noted}, as_node="agent")
-    parts: list[Any] = []
-    with pytest.raises(ConnectionError, match="down"):
-        parts.extend(agent.graph.stream({"messages": [NOW]}, CONFIG, stream_mode="custom"))
-    parts += agent.graph.stream(None, CONFIG, stream_mode="custom")
-    parts += say(agent.graph, CONFIG, turn(4))
-    assert len(of_kind(parts, "steering")) == 1
-
-
-@pytest.mark.parametrize("text", ["", "1"], ids=["request", "result"])
-def test_what_comes_in_is_kept_where_a_function_of_the_user_fails(text: str) -> None:
-    """A result of a tool stays too, is answered, and the tool is not called again."""
-    fails = False
-
-    def tell_time(message: BaseMessage) -> None:
-        if fails and message.type == ("tool" if text else "human"):
-            raise ConnectionError
-
-    called: list[str] = []
-
-    @tool
-    def search(query: str) -> str:
-        """Look something up."""
-        called.append(query)
-        return "The museum opens at 10."
-
-    model = scripted()
-    memory = remembering(model, Clock(), message_time=tell_time, **IDLE)
-    graph = create_memory_agent(
-        model, [search], memory=memory, checkpointer=InMemorySaver(), delta=False
-    )
-    talk(graph, CONFIG, turns(2))
-    fails = True
-    with pytest.raises(ConnectionError):
-        say(graph, CONFIG, turn(2, text))
-    fails = False
-    graph.invoke(None if text else {"messages": [turn(3)]}, CONFIG)
-    messages = values(graph, CONFIG)["messages"]
-    assert "h2" in [message.id for message in messages]
-    assert messages[-1].type == "ai"
-    assert len(called) == len(text)
-
-
 # --- From outside --------------------------------------------------------------------------------
-
-
-def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would(ready: Ready) -> None:
-    agent = ready(**DUE)
-    talk(agent.graph, CONFIG, turns(6))
-    call = {"name": "search", "args": {"query": "museum"}, "id": "h6.0.0"}
-    written = [turn(6, "1"), AIMessage("", id="h6-calls-0", tool_calls=[call])]
-    agent.graph.update_state(CONFIG, {"messages": written}, as_node="agent")
-    assert agent.graph.get_state(CONFIG).next == ("tools",)
-    parts = [*agent.graph.stream(None, CONFIG, stream_mode="custom")]
-    assert of_kind(parts, "observation-end")
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h6-answer"
-    assert nothing_lost(agent)
-    done = [HumanMessage("Bye.", id="bye"), AIMessage("Good bye.", id="bye-answer")]
-    agent.graph.update_state(CONFIG, {"messages": done}, as_node="agent")
-    assert agent.graph.get_state(CONFIG).next == ()
 
 
 @pytest.mark.parametrize("as_node", ["__start__", "tools", "om_observe"])
@@ -448,24 +296,3 @@ def test_equal_results_of_a_tool_stay_messages_of_their_own() -> None:
         agent.invoke({"messages": [said]}, CONFIG)
     archived = archive.messages("t", limit=1000, visible_only=False)
     assert Counter(row.message.type for row in archived) == {"human": 14, "ai": 28, "tool": 14}
-
-
-def test_equal_messages_of_parallel_nodes_stay_messages_of_their_own() -> None:
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(ObservationalMemoryState)
-    builder.add_node("plan", lambda _: {})
-    builder.add_node("work", lambda _: {"messages": [AIMessage("No results.")]})
-    builder.add_edge(START, "plan")
-    builder.add_conditional_edges("plan", lambda _: [Send("work", {})] * 3, ["work"])
-    builder.add_conditional_edges("work", lambda _: END, [END])
-    graph = builder.compile(checkpointer=InMemorySaver())
-    graph.invoke({"messages": [HumanMessage("Look it up.")]}, CONFIG)
-    assert [message.text for message in values(graph, CONFIG)["messages"][1:]] == [
-        "No results."
-    ] * 3
-
-
-def test_the_output_has_the_conversation_and_the_memory_alone() -> None:
-    model = scripted()
-    memory = remembering(model, Clock(), **DUE)
-    graph = create_memory_agent(model, memory=memory, prompt=SYSTEM, delta=False)
-    assert set(graph.invoke({"messages": turns(7)}, CONFIG)) == {"messages", "om"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -13,60 +12,43 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.structured_output import ToolStrategy
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel
 
 from langgraph_om import (
-    ConfigurationError,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
-    RetrievalConfig,
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.recall.answer import write_guidance
 from langgraph_om.memory import runner_of
-from langgraph_om.testing import ScriptedChatModel
-from support import groups
 from support.agents import (
     DOORS,
     SCHEMAS,
     Agent,
     actor,
-    asay,
     live_request,
     make_agent,
     on_thread,
     record_of,
     refusals,
-    remembering,
     say,
     scripted,
-    search,
     talk,
     turn,
     turns,
     values,
 )
-from support.clock import Clock
 from support.recalling import (
     RANGE,
     WALNUTS,
     answers,
-    asking,
     embed,
     index_of,
     meaning_index,
@@ -95,28 +77,6 @@ def test_the_actor_reads_a_message_behind_its_observations(door: str) -> None:
     assert turn(0).text[:60] in answer["messages"]
     assert agent.prompts()[-1][-1].text.startswith("{")
     assert refusals(agent.prompts()) == []
-
-
-@pytest.mark.parametrize("door", DOORS)
-async def test_callbacks_of_an_asynchronous_run_hear_of_the_tool_in_its_event_loop(
-    door: str,
-) -> None:
-    told: list[tuple[str, Any]] = []
-
-    class Listens(AsyncCallbackHandler):
-        async def on_tool_start(self, serialized: Any, *_: Any, **__: Any) -> None:
-            told.append((serialized["name"], asyncio.get_running_loop()))
-
-        async def on_tool_end(self, output: Any, **_: Any) -> None:
-            told.append((output.name, asyncio.get_running_loop()))
-
-    agent = recalling(door)
-    config: Any = {**on_thread(), "callbacks": [Listens()]}
-    for said in [*turns(8, lookups=("", "1")), asking({"cursor": "FIRST", "limit": 1})]:
-        await asay(agent.graph, config, said)
-    assert turn(0).text[:60] in answers(values(agent.graph, on_thread()))[-1]["messages"]
-    loop = asyncio.get_running_loop()
-    assert [each for each in told if each[0] == "recall"] == [("recall", loop)] * 2
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -165,67 +125,6 @@ def test_what_an_answer_of_the_turn_shows_is_not_repeated(door: str) -> None:
         assert [_shows(each, said) for each in found] == ["in full", "in full", ", shown above"]
 
 
-def test_an_answer_that_was_observed_is_in_sight_no_more() -> None:
-    agent = recalling(messages=4000)
-    talk(agent.graph, on_thread(), turns(4))
-    asked, state = {"mode": "search", "query": "to Lisbon"}, values(agent.graph, on_thread())
-    said = next(f"h{n}" for n in range(4) if "Lisbon" in turn(n).text)
-    calls = [{"name": "recall", "args": asked, "id": key} for key in ("c1", "c2")]
-    recall = runner_of(agent.memory).settings.parts.recall
-    first = json.dumps(recall.answer_call(state, asked, config=on_thread()))
-    told = [
-        AIMessage("", tool_calls=calls[:1], id="look"),
-        ToolMessage(first, name="recall", tool_call_id="c1", id="found"),
-        AIMessage("", tool_calls=calls[1:], id="again"),
-    ]
-
-    def show(cursor: list[str]) -> str:
-        now = {"messages": [*state["messages"], *told], "om": {**state["om"], "cursor": cursor}}
-        return _shows(recall.answer_call(now, asked, config=on_thread(), is_called=True), said)
-
-    assert show(state["om"]["cursor"]) == ", shown above"
-    assert show(["found"]) == "in full"
-    told[1] = ToolMessage("It was rewritten.", name="recall", tool_call_id="c1", id="found")
-    assert show(state["om"]["cursor"]) == "in full"
-
-
-def test_what_the_actor_sees_as_a_preview_is_not_said_to_be_shown() -> None:
-    asked = [{"mode": "search", "query": query} for query in ("trip to Lisbon", "Lisbon trip")]
-
-    def look(messages: list[BaseMessage]) -> AIMessage:
-        made = [m for m in messages if isinstance(m, AIMessage) and m.tool_calls]
-        if "[look]" not in live_request(messages).text or len(made) == len(asked):
-            return actor(messages)
-        call = {"name": "recall", "args": asked[len(made)], "id": f"look{len(made)}"}
-        return AIMessage("", tool_calls=[call])
-
-    agent = recalling(says=look, messages=4000, max_input_tokens=1500)
-    talk(agent.graph, on_thread(), turns(12))
-    say(agent.graph, on_thread(), HumanMessage("[look] Where was it?"))
-    first = next(m for m in agent.prompts()[-1] if isinstance(m, ToolMessage))
-    assert "left out here" in first.text
-    assert "shown above" not in answers(values(agent.graph, on_thread()))[-1]["results"]
-
-
-def test_observations_are_found_where_the_actor_is_shown_none() -> None:
-    def look(messages: list[BaseMessage]) -> AIMessage:
-        if "[look]" not in live_request(messages).text or isinstance(messages[-1], ToolMessage):
-            return actor(messages)
-        asked = {"mode": "search", "query": "Lisbon trip"}
-        return AIMessage("", tool_calls=[{"name": "recall", "args": asked, "id": "look"}])
-
-    agent = recalling(says=look, messages=600, log=9000)
-    talk(agent.graph, on_thread(), turns(12))
-    told = {}
-    for is_on in (True, False):
-        say(agent.graph, on_thread(om_enabled=is_on), HumanMessage("[look] Where was it?"))
-        told[is_on] = answers(values(agent.graph, on_thread()))[-1]["results"]
-    assert "your observations match too" in told[True]
-    assert "observations, " not in told[True]
-    assert "your observations match too" not in told[False]
-    assert "observations, " in told[False]
-
-
 def test_a_message_of_another_thread_with_the_same_id_is_not_shown_above() -> None:
     archive = SQLAlchemyArchive("sqlite:///:memory:")
     agent = recalling(archive=archive, log=9000, messages=9000, retrieval={"scope": "resource"})
@@ -246,13 +145,6 @@ def test_a_message_of_another_thread_with_the_same_id_is_not_shown_above() -> No
     found = recall.answer_call(now, asked, config=config, is_called=True)
     assert "shown above" not in found["results"]
     assert f"  {boats['two']}\n" in found["results"] + "\n"
-
-
-def test_a_tool_outside_of_a_graph_says_where_to_run_it() -> None:
-    own = recalling().memory.recall_tool
-    assert own is not None
-    with pytest.raises(ConfigurationError, match=r"memory\.recall\(state"):
-        own.invoke({"page": 1})
 
 
 # --- Calls and answers ---------------------------------------------------------------------------
@@ -295,12 +187,6 @@ def test_what_a_model_writes_is_answered(
     assert expected in found if isinstance(found, str) else found == expected
 
 
-def test_a_program_that_misspells_an_argument_is_told_so() -> None:
-    memory = ObservationalMemory("default", retrieval=True)
-    answer = memory.recall({"messages": []}, on_thread(), cursor="h0", partIndex=1)
-    assert 'no argument "partIndex"' in answer["error"]
-
-
 async def test_without_a_graph(well_read: Agent) -> None:
     state = values(well_read.graph, on_thread())
     memory = well_read.memory
@@ -313,32 +199,7 @@ async def test_without_a_graph(well_read: Agent) -> None:
     assert memory.recall(alone, on_thread(), cursor="h0", limit=2)["count"] == 2
 
 
-def test_messages_without_ids_are_found_by_the_keys_of_the_log() -> None:
-    memory = remembering(scripted(), Clock(), retrieval=True)
-    said = [HumanMessage(f"I walked {at} miles to the river with Ana today.") for at in range(60)]
-    record = memory.step(None, said, thread_id="t").record
-    first = record["log"][0]["ranges"][0][0]
-    answer = memory.recall({"messages": said, "om": record}, on_thread(), cursor=first, limit=1)
-    assert "I walked 0 miles" in answer["messages"]
-
-
 # --- What the Actor is told ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
-def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
-    told: dict[bool, str] = {}
-    for retrieval in (True, False):
-        agent = make_agent(door, InMemorySaver(), retrieval=retrieval)
-        talk(agent.graph, on_thread(), turns(6))
-        told[retrieval] = system_text(agent.prompts()[-1])
-        assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
-    guide = write_guidance(None)
-    assert guide in told[True]
-    assert told[True].index(guide) < told[True].index("\n<observations>\n")
-    assert RANGE.search(told[True])
-    assert "recall" not in told[False]
-    assert "_range" not in told[False]
 
 
 @pytest.mark.parametrize(
@@ -373,25 +234,6 @@ def test_a_model_without_tools_goes_without_recall(
     assert [each.levelname for each in warned] == ["WARNING"]
 
 
-def test_an_agent_with_structured_answers_has_recall() -> None:
-    class Answer(BaseModel):
-        city: str
-
-    call = {"name": "Answer", "args": {"city": "Bergen"}, "id": "1"}
-    model = ScriptedChatModel([AIMessage("", tool_calls=[call])])
-    middleware = ObservationalMemoryMiddleware(ObservationalMemory(scripted()))
-    agent = create_agent(model, response_format=ToolStrategy(Answer), middleware=[middleware])
-    said = agent.invoke({"messages": [HumanMessage("Where?")]}, on_thread())
-    assert said["structured_response"] == Answer(city="Bergen")
-
-
-def test_own_instructions_follow_the_guide() -> None:
-    agent = recalling(retrieval={"instructions": "Look up every booking number."})
-    talk(agent.graph, on_thread(), turns(6))
-    told = system_text(agent.prompts()[-1])
-    assert told.index("Look up every booking number.") < told.index("\n<observations>\n")
-
-
 def test_each_group_ends_with_the_ids_it_was_written_from() -> None:
     agent = recalling(log=100_000)
     talk(agent.graph, on_thread(), turns(20))
@@ -424,118 +266,6 @@ def test_the_prompt_keeps_its_prefix_while_memory_does_not_change() -> None:
             assert [part for part in newer if part in groups] == groups
     assert kept > 5
     assert moved > 1
-
-
-def test_the_guide_counts_in_the_limit_of_the_prompt() -> None:
-    limit = 1500
-    sizes = {}
-    for retrieval in (True, False):
-        away = scripted(observer=ConnectionError("away"))  # so that the window grows beyond it
-        agent = make_agent(model=away, clock=Clock(), retrieval=retrieval, max_input_tokens=limit)
-        said = [m for at in range(20) for m in (turn(at), AIMessage("Yes.", id=f"a{at}"))]
-        record = agent.memory.step(None, said).record
-        record["log"] = [
-            groups.group(
-                "g", "* 🔴 (09:00) User plans trips", thread="", ranges=[["h0", "a1"]], tokens=10
-            )
-        ]
-        record["cursor"] = ["h0", "a0", "h1", "a1"]
-        sizes[retrieval] = len(agent.memory.step(record, said).messages)
-    assert sizes[True] < sizes[False]
-
-
-# --- Options -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"retrieval": None}, "`retrieval` is None"),
-        ({"retrieval": 1}, "`retrieval` is 1"),
-        ({"retrieval": "yes"}, "`retrieval` is 'yes'"),
-        ({"retrieval": {"vectors": True}}, "unknown key 'vectors'"),
-        ({"retrieval": {"vector": "yes"}}, "`retrieval.vector` is 'yes'"),
-        ({"retrieval": {"scope": "user"}}, "`retrieval.scope` is 'user'"),
-        ({"retrieval": {"instructions": 3}}, "`retrieval.instructions` is 3"),
-        ({"retrieval": {"scope": "resource"}}, "`archive`"),
-        ({"retrieval": RetrievalConfig(scope="resource")}, "`archive`"),
-        ({"retrieval": True, "obscure_thread_ids": "yes"}, "`obscure_thread_ids` is 'yes'"),
-    ],
-)
-def test_contradictions_are_refused(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(named)):
-        ObservationalMemory(**{"model": scripted(), **options})
-
-
-@pytest.mark.parametrize("retrieval", [True, {}, RetrievalConfig(), {"scope": "thread"}])
-def test_retrieval_without_an_archive_is_about_the_current_thread(retrieval: Any) -> None:
-    memory = ObservationalMemory(scripted(), retrieval=retrieval)
-    assert memory.recall_tool is not None
-    assert "thread_id" not in memory.recall_tool.args
-    assert memory.recall_tool.args["mode"]["enum"] == ["messages", "search"]
-    assert "conversations" not in memory.recall_tool.description
-
-
-@pytest.mark.parametrize("options", [{"retrieval": False}, {"retrieval": True, "enabled": False}])
-def test_no_tool_when_it_is_off(options: dict[str, Any]) -> None:
-    memory = ObservationalMemory(scripted(), **options)
-    assert memory.recall_tool is None
-    assert memory.tools == []
-
-
-def test_recall_of_a_memory_without_it_names_the_option() -> None:
-    with pytest.raises(ConfigurationError, match="retrieval=True"):
-        ObservationalMemory(scripted()).recall({"messages": []})
-
-
-def test_a_model_is_offered_what_can_be_used() -> None:
-    memory = ObservationalMemory(scripted(), archive="sqlite://", retrieval={"vector": True})
-    assert memory.recall_tool is not None
-    offered = convert_to_openai_tool(memory.recall_tool)["function"]
-    properties = offered["parameters"]["properties"]
-    assert properties["mode"]["enum"] == ["messages", "search", "threads"]
-    assert properties["limit"]["type"] == "integer"
-    assert properties["cursor"]["type"] == "string"
-    assert {"query", "thread_id", "before", "after", "char_offset"} <= properties.keys()
-    assert "runtime" not in properties
-    assert all(each["description"] for each in properties.values())
-    assert "required" not in offered["parameters"]
-    assert "meaning" in offered["description"]
-
-
-@pytest.mark.parametrize("archive", [None, "sqlite://"])
-def test_what_recall_adds_to_each_prompt_stays_small(archive: Any) -> None:
-    memory = ObservationalMemory(scripted(), archive=archive, retrieval=True)
-    schema = json.dumps(convert_to_openai_tool(memory.recall_tool))
-    count = EstimatingCounter().count_text
-    assert count(schema) + count(write_guidance(None)) <= 450
-
-
-@tool("recall")
-def namesake(what: str) -> str:
-    """Recall a product."""
-    return what
-
-
-def test_a_tool_of_the_same_name_is_refused() -> None:
-    model = scripted()
-    memory = ObservationalMemory(model, retrieval=True)
-    with pytest.raises(ConfigurationError, match="`recall`"):
-        create_memory_agent(model, [namesake], memory=memory)
-    agent = create_agent(model, [namesake], middleware=[ObservationalMemoryMiddleware(memory)])
-    with pytest.raises(ConfigurationError, match="`recall`"):
-        agent.invoke({"messages": [HumanMessage("Hello")]})
-    with pytest.raises(ConfigurationError, match="retrieval=False"):
-        create_memory_agent(model, [namesake], memory=ObservationalMemory(model))
-    create_memory_agent(model, [namesake], memory=ObservationalMemory(model, retrieval=False))
-
-
-def test_the_tool_may_be_given_by_hand_too() -> None:
-    model = scripted()
-    memory = ObservationalMemory(model, retrieval=True)
-    agent = create_memory_agent(model, [search, *memory.tools], memory=memory)
-    assert agent.invoke({"messages": [HumanMessage("Hello")]})["messages"]
-    assert ObservationalMemoryMiddleware(memory).tools == memory.tools
 
 
 # --- With an archive -----------------------------------------------------------------------------
@@ -623,25 +353,6 @@ def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> 
 # --- Search --------------------------------------------------------------------------------------
 
 
-def test_each_text_is_embedded_once() -> None:
-    seen: list[str] = []
-
-    def counting(texts: Sequence[str]) -> list[list[float]]:
-        seen.extend(texts)
-        return embed(texts)
-
-    store = InMemoryStore(index=index_of(counting))
-    saver = InMemorySaver()
-    for start in (0, 8):  # the second as after a restart
-        agent = recalling(store=store, saver=saver, retrieval={"vector": True}, log=400)
-        talk(agent.graph, on_thread(), turns(8, start=start, lookups=("", "1")))
-        assert agent.memory.flush(60)
-    assert record_of(agent.graph, on_thread())["generation"] > 0
-    assert len(seen) > 10
-    items = store.search(("langgraph_om",), limit=1000)
-    assert len(seen) == len(items)
-
-
 def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -664,17 +375,6 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     talk(agent.graph, on_thread(), turns(1, start=9))
     assert agent.memory.flush(60)
     assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
-
-
-@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
-@pytest.mark.parametrize(
-    ("store", "named"),
-    [(None, "the graph has no store"), (InMemoryStore(), "InMemoryStore, has no index")],
-)
-def test_a_missing_index_is_an_error(door: str, store: BaseStore | None, named: str) -> None:
-    agent = recalling(door, store=store, retrieval={"vector": True})
-    with pytest.raises(ConfigurationError, match=named):
-        say(agent.graph, on_thread(), turn(0))
 
 
 def test_what_was_deleted_is_not_found() -> None:

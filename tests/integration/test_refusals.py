@@ -116,14 +116,15 @@ def actor(answer: Answer, sent: list[list[BaseMessage]]) -> ScriptedChatModel:
     return ScriptedChatModel(actor=reply)
 
 
-doors = pytest.mark.parametrize("door", ["agent", "middleware", "own"])
-both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+DOORS = ("agent", "middleware", "own")
+doors = pytest.mark.parametrize("door", DOORS)
 
 
-@doors
-@both_ways
-@pytest.mark.parametrize("refusal", REFUSALS)
-async def test_a_thread_goes_on_in_any_words(door: str, refusal: str, *, is_async: bool) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "door", "is_async"),
+    [(refusal, DOORS[at % 3], at % 2 == 1) for at, refusal in enumerate(REFUSALS)],
+)
+async def test_a_thread_goes_on_in_any_words(refusal: str, door: str, *, is_async: bool) -> None:
     sent: list[list[BaseMessage]] = []
     refused: list[int] = []
 
@@ -193,7 +194,7 @@ async def test_what_a_server_cannot_read_is_named_instead(door: str) -> None:
 
 
 @doors
-@pytest.mark.parametrize("status", [401, 402, 403, 407, 408, 409, 425, 429, 503])
+@pytest.mark.parametrize("status", [401, 429, 503])
 async def test_other_failures_are_not_asked_again(door: str, status: int) -> None:
     sent: list[list[BaseMessage]] = []
     error = StatusError(status, "the context length of 2500 tokens is exceeded")
@@ -201,43 +202,3 @@ async def test_other_failures_are_not_asked_again(door: str, status: int) -> Non
     with pytest.raises(StatusError):
         await talk(graph, 1, is_async=False)
     assert len(sent) == 1
-
-
-@doors
-async def test_a_refusal_that_nothing_helps_is_raised_as_it_is(door: str) -> None:
-    sent: list[list[BaseMessage]] = []
-    answers: list[Any] = [AIMessage("ok")]
-    _, graph = build(door, actor(lambda _: answers[-1], sent))
-    await talk(graph, 12, is_async=False)
-    answers.append(StatusError(400, "unknown tool"))
-    before = len(sent)
-    with pytest.raises(StatusError, match="unknown tool"):
-        await talk(graph, 1, is_async=False)
-    assert len(sent) - before <= 3
-
-
-def test_bound_tools_count_in_a_graph_of_ones_own() -> None:
-    def search(query: str) -> str:
-        """Search."""
-        return query
-
-    search.__doc__ = "Search the shelves of the harbor. " * 400
-    sizes: list[int] = []
-    tokens = count_messages(COUNTER, [HumanMessage(search.__doc__)])
-
-    def answer(messages: list[BaseMessage]) -> Any:
-        sizes.append(count_messages(COUNTER, messages) + tokens)
-        return AIMessage("ok") if sizes[-1] <= 6000 else StatusError(400, "")
-
-    model = actor(answer, [])
-    model.profile = {"max_input_tokens": 6000}
-    memory = ObservationalMemory(ExtractiveObserver(), buffering=InlineBuffering())
-    ask = memory.with_second_try(model.bind_tools([search]).invoke)
-    builder = StateGraph(MessagesState)
-    builder.add_node("agent", lambda state: {"messages": [ask(state)]})
-    builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
-    graph = builder.compile(checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "t"}}
-    for number in range(40):
-        graph.invoke({"messages": [said(number)]}, config)
-    assert sum(size > 6000 for size in sizes) <= 1

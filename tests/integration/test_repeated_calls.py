@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
@@ -24,20 +21,15 @@ from support.agents import (
     SYSTEM,
     Agent,
     actor,
-    asay,
     atalk,
-    make_agent,
     of_kind,
     on_thread,
-    outcome,
     record_of,
     refusals,
     remembering,
-    say,
     scripted,
     search,
     talk,
-    turn,
     turns,
     uncovered,
     values,
@@ -129,37 +121,6 @@ async def test_two_calls_at_once_evict_once(*, is_async: bool) -> None:
     state = values(agent.graph, CONFIG)
     assert state["om"]["evicted"] is not None
     assert len(state["messages"]) < 32
-
-
-class Forgetful(Middleware):
-    """Takes the oldest message away with the answer to one request."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        if request.state["messages"][-1].id != "h10":
-            return handler(request)
-        oldest = RemoveMessage(id=request.state["messages"][0].id)
-        return ExtendedModelResponse(handler(request), Command(update={"messages": [oldest]}))
-
-
-def test_others_may_remove_a_message_in_the_step_that_evicts() -> None:
-    agent = beside(Forgetful(), **EVICTING)
-    talk(agent.graph, CONFIG, turns(10))
-    assert not record_of(agent.graph, CONFIG).get("evicted")
-    say(agent.graph, CONFIG, turn(10))
-    assert record_of(agent.graph, CONFIG)["evicted"]
-    say(agent.graph, CONFIG, turn(11))
-
-
-@pytest.mark.parametrize("options", [{}, EVICTING])
-def test_update_of_the_models_node_is_a_mapping(options: dict[str, Any]) -> None:
-    agent = beside(**options)
-    updates = [
-        update
-        for message in turns(12)
-        for update in agent.graph.stream({"messages": [message]}, CONFIG, stream_mode="updates")
-    ]
-    assert all(isinstance(value, Mapping | None) for each in updates for value in each.values())
-    assert any("om" in each.get("model", ()) for each in updates) == (not options)
 
 
 class Flaky:
@@ -277,64 +238,4 @@ async def test_observer_goes_on_where_the_call_around_it_is_given_up(
     agent = beside(Hasty(slow, pool), observed_by=slow.model, log=10_000)
     await talked(agent, turns(5), is_async=pool is None)
     assert slow.asked == 1
-    assert remembers(agent)
-
-
-# --- Threads without the run's context -----------------------------------------------------------
-
-
-class Threaded(Middleware):
-    """Calls the model in a thread of a plain pool, as one does for a timeout."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        with ThreadPoolExecutor() as pool:
-            return pool.submit(handler, request).result(60)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, asyncio.run, handler(request))
-
-
-@both_ways
-async def test_call_in_a_thread_without_context_has_its_turn(*, is_async: bool) -> None:
-    once, threaded = beside(), beside(Threaded())
-    told = [await talked(agent, SAID, is_async=is_async) for agent in (once, threaded)]
-    kinds = [[part["type"] for part in parts] for parts in told]
-    assert kinds[1] == kinds[0]
-    assert record_of(threaded.graph, CONFIG)["thread_id"] == "t"
-    assert outcome(values(threaded.graph, CONFIG)) == outcome(values(once.graph, CONFIG))
-    assert remembers(threaded)
-
-
-def test_context_of_the_run_is_known_in_a_thread_without_context() -> None:
-    agent = beside(Threaded())
-    for message in turns(8):
-        agent.graph.invoke({"messages": [message]}, CONFIG, context={"om_enabled": False})
-    assert not values(agent.graph, CONFIG).get("om")
-    assert len(agent.prompts()[-1]) == 16
-
-
-# --- A model that fails after memory's work ------------------------------------------------------
-
-
-async def fail(agent: Agent, flaky: Flaky, *messages: HumanMessage, is_async: bool) -> None:
-    flaky.is_away = True
-    for message in messages:
-        with pytest.raises(ConnectionError):
-            await asay(agent.graph, CONFIG, message) if is_async else say(
-                agent.graph, CONFIG, message
-            )
-    flaky.is_away = False
-
-
-def test_message_that_was_edited_after_a_failure_is_read_anew() -> None:
-    flaky = Flaky()
-    agent = make_agent("middleware", InMemorySaver(), model=scripted(actor=flaky), **LIMITS)
-    talk(agent.graph, CONFIG, turns(6))
-    before = agent.asked("observer")
-    asyncio.run(fail(agent, flaky, turn(6), is_async=False))
-    edited = HumanMessage("I go to Narnia instead, with 9 lions. " * 15, id="h4")
-    assert agent.asked("observer") > before
-    say(agent.graph, CONFIG, edited, turn(7))
-    assert "Narnia" in str(record_of(agent.graph, CONFIG)["log"])
     assert remembers(agent)

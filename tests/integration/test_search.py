@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
+from langgraph_om import InlineBuffering, SearchHit
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql import schema
 from langgraph_om.core.items import list_items
@@ -36,7 +35,6 @@ from support.recalling import (
     index_of,
     recalled,
     recalling,
-    system_text,
     three_threads,
 )
 
@@ -81,21 +79,6 @@ def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
     assert "walnuts" in page["messages"]
     none = recalled(agent, mode="search", query="zeppelin")
     assert (none["results"], none["count"]) == ("(nothing found)", 0)
-
-
-def test_hits_go_on_page_by_page() -> None:
-    agent = recalling()
-    talk(agent.graph, on_thread(), turns(12))
-    state = values(agent.graph, on_thread())
-    asked: dict[str, Any] = {"mode": "search", "query": "walked miles river", "limit": 3}
-    first = agent.memory.recall(state, on_thread(), **asked)
-    second = agent.memory.recall(state, on_thread(), page=2, **asked)
-    assert first["count"] == 3
-    assert first["has_more"] is True
-    assert second["page"] == 2
-    assert second["results"] != first["results"]
-    far = agent.memory.recall(state, on_thread(), page=50, **asked)
-    assert (far["count"], far["has_more"]) == (0, False)
 
 
 def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
@@ -243,36 +226,6 @@ def test_observations_are_searchable_while_they_are_buffered() -> None:
     assert {found.seen[text] for text in buffered} == {1}
 
 
-def test_forks_and_other_processes_embed_nothing_twice() -> None:
-    found, saver = Counting(), InMemorySaver()
-    for start in (0, 4):
-        agent = recalling(saver=saver, store=found.store, retrieval={"vector": True})
-        talk(agent.graph, on_thread(), turns(4, start=start))
-        assert agent.memory.flush(60)
-    fork = [*agent.graph.get_state_history(on_thread())][8].config
-    say(agent.graph, fork, turn(20))
-    assert agent.memory.flush(60)
-    assert set(found.seen.values()) == {1}
-    assert len(found.seen) == len(found.texts("messages")) + len(found.texts("groups"))
-
-
-def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
-    found = Counting()
-    agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
-    long = HumanMessage(f"{CAR} {'It has many scratches. ' * 500}", id="car")
-    talk(agent.graph, on_thread(), [long])
-    say(agent.graph, on_thread(), turn(1))
-    assert agent.memory.flush(60)
-    assert len([text for text in found.texts("messages") if "scratches" in text]) == 3
-    short = HumanMessage("My bicycle is blue and stands in the garage.", id="car")
-    agent.graph.update_state(on_thread(), {"messages": [short]})
-    say(agent.graph, on_thread(), turn(2))
-    assert agent.memory.flush(60)
-    texts = found.texts("messages")
-    assert short.text in texts
-    assert "scratches" not in str(texts)
-
-
 def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     found = Counting()
     agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
@@ -292,17 +245,6 @@ def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     found = recalled(agent, mode="search", query="allergic walnuts", limit=20)
     assert "score 0.00" not in found["results"]
     assert found["results"].count("cursor walnuts") == 1
-
-
-def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None:
-    with closing(SQLAlchemyArchive("sqlite://")) as archive:
-        agent = recalling(archive=archive, retrieval={"instructions": "Look up bookings."})
-        say(agent.graph, on_thread("new", resource_id="ana"), HumanMessage("Hello.", id="h"))
-        told = system_text(agent.prompts()[-1])
-        assert "Looking up earlier messages" in told
-        assert "Look up bookings." in told
-        say(agent.graph, on_thread("nobodys"), HumanMessage("Hello.", id="h2"))
-        assert "Looking up" not in system_text(agent.prompts()[-1])
 
 
 # --- For users' code -----------------------------------------------------------------------------
@@ -329,24 +271,6 @@ def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
     assert len(memory.search("gate", resource_id="ana", limit=1)) == 1
 
 
-@pytest.mark.parametrize("before", ["2026-03-16", "2026-03-16T00:00:00Z", datetime(2026, 3, 16)])  # noqa: DTZ001
-def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) -> None:
-    memory = remembering(scripted(), Clock(), archive=archive)
-    found = memory.search("gate", resource_id="ana", before=before)
-    assert [hit.thread_id for hit in found] == ["a1"]
-    assert [hit.thread_id for hit in memory.search("gate", resource_id="ana", after=before)] == [
-        "a2"
-    ]
-
-
-async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
-    memory = remembering(scripted(), Clock(), archive=archive)
-    assert await memory.asearch("gate", resource_id="ana") == memory.search(
-        "gate", resource_id="ana"
-    )
-    assert await memory.athreads("ana") == memory.threads("ana")
-
-
 def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) -> None:
     memory = remembering(scripted(), Clock(), archive=archive)
     listed = memory.threads("ana")
@@ -355,61 +279,6 @@ def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) ->
     assert [each.id for each in memory.threads("ana", limit=1, page=1)] == ["a1"]
     assert [each.id for each in memory.threads("ana", before="2026-03-16")] == ["a1"]
     assert memory.threads("nobody") == []
-
-
-def test_a_conversation_is_searched_without_an_archive() -> None:
-    memory = remembering(scripted(), Clock())
-    assert [hit.id for hit in memory.search("bergen", state=SAID)] == ["gate"]
-    agent = recalling()
-    talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
-    assert agent.memory.flush(60)
-    talk(agent.graph, on_thread(), turns(4, start=6))
-    state = values(agent.graph, on_thread())
-    kinds = {hit.kind for hit in agent.memory.search("walnuts planning trip", state=state)}
-    assert kinds == {"message", "observations"}
-    snapshot = agent.graph.get_state(on_thread())
-    assert agent.memory.search("walnuts", state=snapshot) == agent.memory.search(
-        "walnuts", state=state
-    )
-    assert memory.search("walnuts", state={"messages": []}) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({}, "`state`"),
-        ({"resource_id": "ana"}, "`archive`"),
-        ({"state": SAID, "before": "soon"}, "`before`"),
-        ({"state": SAID, "limit": -1}, "`limit`"),
-    ],
-)
-def test_what_cannot_be_meant_is_named(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
-        remembering(scripted(), Clock()).search("x", **options)
-
-
-def test_a_user_searches_some_threads(archive: SQLAlchemyArchive) -> None:
-    memory = remembering(scripted(), Clock(), archive=archive)
-    found = memory.search("gate code", thread_id=["a2", "a1", "a2"], resource_id="ana")
-    assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
-    only = memory.search("gate code", thread_id=("a2", "b1"), resource_id="ana")
-    assert [hit.thread_id for hit in only] == ["a2"]  # the other one is Bob's
-    assert len(memory.search("gate", thread_id=["a1", "a2"], limit=1)) == 1
-    # A filter that leaves no thread must not search all of them.
-    assert memory.search("gate code", thread_id=[], resource_id="ana") == []
-    with pytest.raises(ConfigurationError, match="`thread_id` has ''"):
-        memory.search("gate", thread_id=["a1", ""], resource_id="ana")
-
-
-def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None:
-    memory = remembering(scripted(), Clock(), archive=archive)
-    with pytest.raises(ConfigurationError, match="`thread_id` and `resource_id`"):
-        memory.search("x")
-    with pytest.raises(ConfigurationError, match="`query`"):
-        memory.search(3, resource_id="ana")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="`archive`"):
-        ObservationalMemory(scripted()).threads("ana")
 
 
 # --- Archives that cannot search, and SQLite without FTS5 -----------------------------------------

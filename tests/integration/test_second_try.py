@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -81,21 +81,6 @@ def test_an_enormous_message_is_previewed_and_nothing_else_left_out(
     assert "cannot be read now" in next(m.text for m in last if m.id == "p")
 
 
-@pytest.mark.parametrize("kind", ["tool_calls", "invalid_tool_calls"])
-def test_enormous_arguments_are_previewed_and_told_of(kind: str) -> None:
-    reply = Windowed(12_000, tells=False)
-    agent = build("agent", reply)
-    args: Any = {"text": LOG} if kind == "tool_calls" else f'{{"text": "{LOG}'
-    called = AIMessage("Writing.", id="c", **{kind: [{"name": "write", "args": args, "id": "c1"}]})
-    said: list[AnyMessage] = [turn(1), called]
-    if kind == "tool_calls":
-        said.append(ToolMessage("written", tool_call_id="c1", id="r"))
-    parts = say(agent.graph, on_thread(), *said, turn(2))
-    told = of_kind(parts, "view-trimmed")
-    assert told[-1]["previewedMessages"] == 1
-    assert told[-1]["droppedMessages"] == 0
-
-
 @pytest.mark.parametrize("tells", [True, False])
 def test_many_messages_are_left_out_from_the_oldest(*, tells: bool) -> None:
     reply = Windowed(2500, tells=tells)
@@ -125,21 +110,6 @@ def test_a_log_that_is_too_long_loses_its_oldest_observations() -> None:
     groups = values(agent.graph, on_thread())["om"]["log"]
     items = sum(group["text"].count("\n* ") for group in groups)
     assert items > told["droppedObservations"]  # the memory has them all
-
-
-def test_what_cannot_fit_is_not_tried() -> None:
-    reply = Windowed(350, tells=True)
-    agent = build("agent", reply)
-    with pytest.raises(ContextOverflowError):
-        say(agent.graph, on_thread(), turn(1))
-    assert len(reply.sizes) == 1
-
-
-def test_answers_to_a_shorter_view_carry_no_reasoning_on() -> None:
-    agent = build("agent", Windowed(12_000, tells=True))
-    say(agent.graph, on_thread(), HumanMessage(LOG, id="p"))
-    answer = values(agent.graph, on_thread())["messages"][-1]
-    assert answer.response_metadata["om_other_view"]
 
 
 @pytest.mark.parametrize("way", ["with_second_try", "shorten"])
@@ -178,10 +148,3 @@ async def test_a_graph_of_ones_own_tries_again(way: str, *, is_async: bool) -> N
     assert of_kind(parts, "view-trimmed")
     assert values(graph, on_thread())["messages"][-1].type == "ai"
     assert 2 <= len(reply.sizes) <= 4
-
-
-def test_other_errors_are_raised_as_they_are() -> None:
-    memory = remembering(scripted(), Clock())
-    state = {"messages": [turn(1)], "om": {}}
-    with pytest.raises(ValueError, match="no such tool"):
-        memory.shorten(state, ValueError("no such tool"))

@@ -71,33 +71,6 @@ def test_a_log_is_condensed_on_request_however_small(door: str) -> None:
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
 
 
-async def test_neither_of_them_blocks_the_loop() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
-    thread = agent.memory.of(agent.graph, on_thread())
-    report = await thread.aobserve()
-    assert report.record == values(agent.graph, on_thread())["om"]
-    assert report.remaining_tokens == 0
-    report = await thread.areflect()
-    assert report.record["generation"] == 1
-
-
-def test_where_nothing_was_observed_nothing_is_condensed() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, on_thread(), turn(1))
-    report = agent.memory.of(agent.graph, on_thread()).reflect()
-    assert (report.calls, report.log_tokens, report.error) == (0, 0, None)
-    assert agent.asked("reflector") == 0
-
-
-def test_what_the_reflector_is_told_is_a_text() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, on_thread(), turn(1))
-    given: Any = 7
-    with pytest.raises(ConfigurationError, match="`instruction` is 7; pass a text"):
-        agent.memory.of(agent.graph, on_thread()).reflect(given)
-
-
 def test_a_second_time_nothing_is_asked_or_written() -> None:
     agent = make_agent("agent", InMemorySaver())
     say(agent.graph, on_thread(), turn(1))
@@ -174,20 +147,6 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
     said = "the thread 't' is in the middle of a run, before 'om_status'.*`as_node`"
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, on_thread()).observe()
-
-
-# --- Without a graph -----------------------------------------------------------------------------
-
-
-async def test_without_a_graph_the_same_is_observed() -> None:
-    memory = remembering(scripted(), Clock())
-    said = [turn(1), AIMessage("Noted.", id="a1"), turn(2), AIMessage("Fine.", id="a2")]
-    record = memory.step(None, said[:3], thread_id="t").record
-    done = memory.observe_messages(record, said, thread_id="t")
-    assert times_covered(done.record, [message.id for message in said]) == [1] * 4
-    assert [part["type"] for part in done.events].count("data-om-observation-end") == 1
-    awaited = await memory.aobserve_messages(record, said, thread_id="t")
-    assert awaited.record["log"] == done.record["log"]
 
 
 # --- With a shared log ---------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
@@ -74,27 +73,6 @@ def run(worker: Worker, tools: Sequence[Any] = (), **options: Any) -> Any:
     return agent
 
 
-@pytest.mark.slow
-def test_plan_of_a_deep_agent_is_whole_in_each_of_sixty_calls() -> None:
-    deepagents = pytest.importorskip("deepagents")
-    worker = Worker(60)
-    memory = ObservationalMemory(
-        observation={"model": ExtractiveObserver(), "message_tokens": 1500, "buffer_tokens": False},
-        reflection={"model": ExtractiveReflector()},
-        buffering=InlineBuffering(),
-    )
-    agent = deepagents.create_deep_agent(
-        ScriptedChatModel(worker),
-        [work],
-        middleware=[TodoListMiddleware(), ObservationalMemoryMiddleware(memory)],
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke({"messages": [("user", "Migrate the ledger, all 8 tables.")]}, CONFIG)
-    seen = [count_seen(prompt) for prompt in worker.prompts[1:]]
-    assert len(worker.prompts) == 60
-    assert seen == [8] * 59
-
-
 def count_seen(prompt: str) -> int:
     return sum(f"TODO-{at}:" in prompt for at in range(8))
 
@@ -121,26 +99,6 @@ def test_a_task_cannot_close_the_block_that_shows_it() -> None:
     run(worker)
     assert "read&lt;/state>" in worker.prompts[-1]
     assert worker.prompts[-1].count("</state>") == 1
-
-
-def test_a_tool_with_an_argument_of_that_name_is_no_plan() -> None:
-    class Buyer(Worker):
-        def __call__(self, messages: list[BaseMessage]) -> AIMessage:
-            answer = super().__call__(messages)
-            if len(self.prompts) != 2:
-                return answer
-            call = {"name": "note", "args": {"todos": "buy milk"}, "id": "n"}
-            return AIMessage("", tool_calls=[call])
-
-    @tool
-    def note(todos: str) -> str:
-        """Note something."""
-        return todos
-
-    worker = Buyer(4)
-    run(worker, tools=[note])
-    assert len(worker.prompts) == 4
-    assert count_seen(worker.prompts[-1]) == 8
 
 
 class Planned(TypedDict):

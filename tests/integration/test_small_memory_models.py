@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from typing_extensions import TypedDict
 
 from langgraph_om import (
     EstimatingCounter,
     InlineBuffering,
-    ModelByInputTokens,
     ObservationalMemory,
     SQLAlchemyArchive,
     create_memory_agent,
@@ -24,12 +22,6 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, Script
 from support.shared_world import Agent, config, sharing
 
 COUNTER = EstimatingCounter()
-
-
-class Lockers(TypedDict):
-    """What is known of lockers, by their codes."""
-
-    colors: dict[str, str]
 
 
 class StatusError(Exception):
@@ -102,14 +94,6 @@ def test_an_observer_of_any_window_keeps_up(window: int, says: str) -> None:
     talk(agent, 110)
     assert max(sizes) < 50_000
     assert small.refused <= (0 if says == "profile" else 16)
-
-
-def test_the_largest_tier_bounds_the_questions() -> None:
-    small = Small(8000, "")
-    _, agent, sizes = build(ModelByInputTokens({8000: small.model}))
-    talk(agent, 110)
-    assert max(sizes) < 50_000
-    assert not small.refused
 
 
 @pytest.mark.parametrize("says", ["{size} sent, {window} read", "zu viel", "nothing"])

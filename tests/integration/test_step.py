@@ -13,26 +13,21 @@ from langgraph_om import (
     ConfigurationError,
     MemoryRecord,
     ObservationalMemory,
-    ObserverError,
     StepResult,
 )
-from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     Part,
     actor,
     dumped,
     of_kind,
-    on_thread,
     remembering,
     scripted,
     search,
     turn,
     turns,
-    uncovered,
 )
 from support.clock import Clock
 
-CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 130}
 SAID = turns(12, lookups=("", "2,1", "1"))
 
@@ -83,14 +78,6 @@ def test_what_is_given_is_left_as_it_was() -> None:
     assert again == first
 
 
-def test_first_step_of_an_empty_conversation() -> None:
-    memory = remembering(scripted(), Clock())
-    result = memory.step(None, [], thread_id="t")
-    assert (result.messages, result.aborted) == ([], False)
-    assert [part["type"] for part in result.events] == ["data-om-status"]
-    assert result.record["thread_id"] == "t"
-
-
 def test_system_messages_of_the_list_stay_in_front() -> None:
     memory = remembering(scripted(), Clock(), **LIMITS)
     result = memory.step(None, [SystemMessage("Be brief."), *turns(8)], thread_id="t")
@@ -115,75 +102,6 @@ def test_final_step_observes_nothing() -> None:
     assert not result.aborted
     later = memory.step(result.record, [*messages, turn(9)], thread_id="t")
     assert len(of_kind(later.events, "observation-end")) > 0
-
-
-async def test_final_step_observes_nothing_async() -> None:
-    model = scripted()
-    memory = remembering(model, Clock(), **LIMITS)
-    result = await memory.astep(None, turns(8), thread_id="t", final=True)
-    assert (model.calls, result.record["log"]) == ([], [])
-
-
-def test_final_steps_change_nothing_later() -> None:
-    with_final, without = (Loop(remembering(scripted(), Clock(), **LIMITS)) for _ in range(2))
-    for message in SAID:
-        with_final.say(message)
-        without.say(message)
-        result = with_final.memory.step(
-            with_final.record, with_final.messages, thread_id="t", final=True
-        )
-        with_final.record = result.record
-    assert with_final.record is not None
-    assert without.record is not None
-    assert with_final.record["log"] == without.record["log"]
-    assert with_final.record["generation"] == without.record["generation"]
-
-
-# --- Failure -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_aborted_step(*, is_async: bool) -> None:
-    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
-    memory = remembering(model, Clock(), on_error="abort", **LIMITS)
-    loop = Loop(memory, is_async=is_async)
-    loop.messages = [*turns(7)]
-    result = loop.step()
-    assert result.aborted
-    assert result.messages == []
-    assert [part["type"] for part in result.events] == [
-        "data-om-observation-start",
-        "data-om-observation-failed",
-        "data-om-tripwire",
-    ]
-    loop.record = result.record
-    repeated = loop.step()
-    assert repeated.aborted
-    assert [part["type"] for part in repeated.events] == ["data-om-tripwire"]
-    loop.record = repeated.record
-    for message in turns(3, start=7):
-        loop.say(message)
-    assert loop.messages[-1].id == "h9-answer"
-    assert len(loop.record["log"]) > 0
-    assert uncovered(memory, {"messages": loop.messages, "om": loop.record}) == []
-
-
-async def test_raised_step() -> None:
-    memory = remembering(
-        scripted(observer=ConnectionError("away")), Clock(), on_error="raise", **LIMITS
-    )
-    with pytest.raises(ObserverError, match="away"):
-        memory.step(None, turns(8), thread_id="t")
-    with pytest.raises(ObserverError, match="away"):
-        await memory.astep(None, turns(8), thread_id="t")
-
-
-def test_failed_step_goes_on() -> None:
-    memory = remembering(scripted(observer=ConnectionError("away")), Clock(), **LIMITS)
-    result = memory.step(None, turns(8), thread_id="t")
-    assert result.messages == turns(8)
-    assert not result.aborted
-    assert len(of_kind(result.events, "observation-failed")) == 1
 
 
 # --- Switches and configuration ------------------------------------------------------------------
@@ -224,9 +142,3 @@ def test_dict_whose_call_has_unreadable_arguments_is_read(arguments: str) -> Non
     step = remembering(scripted(), Clock()).step(None, said, thread_id="t")
     (call,) = step.messages[1].invalid_tool_calls
     assert (call["name"], call["id"], call["args"]) == ("search", "c", arguments)
-
-
-def test_dict_that_is_no_message_is_refused() -> None:
-    memory = remembering(scripted(), Clock())
-    with pytest.raises(ConfigurationError, match="nobody"):
-        memory.step(None, [{"role": "nobody", "content": "hello"}], thread_id="t")

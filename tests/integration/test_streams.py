@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import datetime
 from functools import cache
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from langgraph_om import EstimatingCounter
 from langgraph_om.integrations.nodes import MemoryTransformer
-from langgraph_om.models.ask import NO_STREAM
-from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.agents import (
     Agent,
     Graph,
@@ -35,7 +32,6 @@ from support.agents import (
     turns,
     values,
 )
-from support.clock import Clock
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 130}
@@ -99,22 +95,6 @@ async def test_messages_are_the_actors_alone(door: str, run: Run) -> None:
     assert not [m.text for m, _ in items if any(secret in m.text for secret in SECRETS)]
 
 
-@every_door
-@both_ways
-async def test_custom_stream_has_the_parts_alone(door: str, run: Run) -> None:
-    agent = ready(door)
-    parts = [part async for part in run(agent.graph, "custom")]
-    assert all(set(part) == {"type", "data"} for part in parts)
-    work = [part for part in parts if part["type"] != "data-om-status"]
-    assert [(part["type"], part["data"]["operationType"]) for part in work] == [
-        ("data-om-observation-start", "observation"),
-        ("data-om-observation-end", "observation"),
-        ("data-om-observation-start", "reflection"),
-        ("data-om-observation-end", "reflection"),
-    ]
-    assert len(parts) - len(work) == 3
-
-
 @pytest.mark.parametrize("door", ["plain", "agent"])
 @both_ways
 async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
@@ -137,40 +117,6 @@ async def test_updates_of_the_middleware_are_one_a_step(run: Run) -> None:
     nodes = [name async for update in run(other.graph, "updates") for name in update]
     hook = "ObservationalMemoryMiddleware.before_model"
     assert nodes == [hook, "model", "tools", "tools", hook, "model", "tools", hook, "model"]
-
-
-@every_door
-@both_ways
-async def test_values_end_with_the_answer(door: str, run: Run) -> None:
-    agent = ready(door)
-    states = [state async for state in run(agent.graph, "values")]
-    ids = [[message.id for message in state["messages"]] for state in states]
-    assert ids[-1][-1] == "h5-answer"
-    # Memory adds nothing to the conversation: it only ever grows by the user, Actor and tools.
-    assert all(later[: len(sooner)] == sooner for sooner, later in pairwise(ids))
-    assert set(ids[-1][11:]) >= {"h5-calls-0", "h5.0.0-result", "h5.0.1-result", "h5-calls-1"}
-
-
-@every_door
-@both_ways
-async def test_several_modes_at_once(door: str, run: Run) -> None:
-    agent = ready(door)
-    modes = ["messages", "custom", "updates", "values", "debug", "tasks", "checkpoints"]
-    items = [item async for item in run(agent.graph, modes)]
-    assert {mode for mode, _ in items} == set(modes)
-    parts = [data for mode, data in items if mode == "custom"]
-    assert parts == expected_of(door)[0]
-    writers = {data[1]["langgraph_node"] for mode, data in items if mode == "messages"}
-    assert writers == {ACTORS[door], "tools"}
-    ran = {data["name"] for mode, data in items if mode == "tasks"}
-    assert {ACTORS[door], "tools"} <= ran
-
-
-@every_door
-def test_parts_are_the_same_for_sub_graph_streams(door: str) -> None:
-    given = {"messages": [REQUEST]}
-    items = ready(door).graph.stream(given, CONFIG, stream_mode="custom", subgraphs=True)
-    assert [part for _, part in items] == expected_of(door)[0]
 
 
 @every_door
@@ -200,18 +146,6 @@ async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -
     assert not [tag for event in events for tag in event["tags"] if "om_observer" in tag]
     tokens = [e["data"]["chunk"].text for e in models if e["event"] == "on_chat_model_stream"]
     assert not [text for text in tokens if any(secret in text for secret in SECRETS)]
-
-
-@every_door
-async def test_event_stream_carries_the_parts(door: str) -> None:
-    given = {"messages": [REQUEST]}
-    events = ready(door).graph.astream_events(given, CONFIG, version="v2", stream_mode="custom")
-    parts = [
-        event["data"]["chunk"]
-        async for event in events
-        if event["event"] == "on_chain_stream" and not event["parent_ids"]
-    ]
-    assert parts == expected_of(door)[0]
 
 
 # --- The event stream of version 3 ----------------------------------------------------------------
@@ -245,31 +179,6 @@ async def test_run_memory_has_the_parts(door: str, *, is_async: bool) -> None:
     else:
         parts = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, **options).memory
     assert kinds(parts) == kinds(expected_of(door)[0])
-
-
-@experimental
-@every_door
-def test_run_messages_are_the_actors_alone(door: str) -> None:
-    agent = ready(door)
-    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
-    texts = ["".join(stream.text) for stream in run.messages]
-    assert worked(agent)
-    assert [text for text in texts if text] == [
-        "Let me look.",
-        "Let me look.",
-        values(agent.graph, CONFIG)["messages"][-1].text,
-    ]
-
-
-@experimental
-@every_door
-def test_every_event_of_version_3_is_free_of_the_observer(door: str) -> None:
-    agent = ready(door)
-    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
-    spoken = [event for event in run if event["method"] == "messages"]
-    assert worked(agent)
-    assert spoken
-    assert not [event for event in spoken if any(secret in str(event) for secret in SECRETS)]
 
 
 # --- What listeners of the user see --------------------------------------------------------------
@@ -310,34 +219,7 @@ async def test_own_callbacks_see_every_call(door: str, run: Run) -> None:
         assert (metadata.get("om_role") is not None) == is_memory
 
 
-def test_tag_is_the_one_langgraph_knows() -> None:
-    assert NO_STREAM == TAG_NOSTREAM
-
-
 # --- The parts, field by field -------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def told() -> tuple[Agent, list[Part]]:
-    """A turn in which everything happens, and the agent after it."""
-    clock = Clock()
-
-    def slowly(reply: Callable[[list[BaseMessage]], str]) -> Callable[[list[BaseMessage]], str]:
-        def answer(messages: list[BaseMessage]) -> str:
-            clock.advance(seconds=1.5)
-            return reply(messages)
-
-        return answer
-
-    model = scripted(
-        observer=slowly(ExtractiveObserver().reply), reflector=slowly(ExtractiveReflector().reply)
-    )
-    agent = ready("agent", model=model, clock=clock)
-    return agent, say(agent.graph, CONFIG, REQUEST)
-
-
-def check_time(value: str) -> None:
-    assert datetime.fromisoformat(value).tzinfo is not None
 
 
 def test_status_counts_the_window_that_the_actor_gets() -> None:
@@ -355,67 +237,6 @@ def test_status_counts_the_window_that_the_actor_gets() -> None:
     assert 0 <= sizes[0] < 50
 
 
-def by_operation(parts: list[Part], kind: str) -> dict[str, dict[str, Any]]:
-    return {data["operationType"]: data for data in of_kind(parts, kind)}
-
-
-def test_what_an_observation_end_says_follows_from_its_cycle(
-    told: tuple[Agent, list[Part]],
-) -> None:
-    _, parts = told
-    starts = by_operation(parts, "observation-start")
-    ends = by_operation(parts, "observation-end")
-    assert set(ends) == {"observation", "reflection"}
-    for operation, end in ends.items():
-        start = starts[operation]
-        assert end["cycleId"] == start["cycleId"]
-        assert end["tokensObserved"] == start["tokensToObserve"]
-        assert end["recordId"] == start["recordId"]
-        check_time(end["completedAt"])
-        calls = end["usage"]["calls"]
-        assert end["durationMs"] == calls * 1500
-        assert end["usage"]["inputTokens"] > end["usage"]["outputTokens"] > 0
-        assert end["observations"].startswith("Date: Mar 2, 2026")
-        groups = end["observations"].split("\n\n") if operation == "reflection" else [None]
-        sizes = [EstimatingCounter().count_text(text or end["observations"]) for text in groups]
-        assert end["observationTokens"] == sum(sizes)
-    assert ends["observation"]["suggestedResponse"].startswith("Answer: ")
-    assert ends["observation"]["currentTask"].startswith("The user's newest message")
-    assert ends["reflection"]["observationTokens"] < ends["reflection"]["tokensObserved"]
-
-
-def test_observation_failed_fields() -> None:
-    clock = Clock()
-
-    def dying(_: list[BaseMessage]) -> str:
-        clock.advance(seconds=2)
-        msg = "the provider is away"
-        raise ConnectionError(msg)
-
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=dying), clock=clock)
-    parts = talk(agent.graph, CONFIG, turns(8))
-    start, failed = of_kind(parts, "observation-start")[0], of_kind(parts, "observation-failed")[0]
-    assert set(failed) - {"observations"} == {
-        *("cycleId", "operationType", "failedAt", "durationMs", "tokensAttempted", "error"),
-        *("recordId", "threadId", "usage"),
-    }
-    assert failed["cycleId"] == start["cycleId"]
-    assert failed["operationType"] == "observation"
-    assert failed["tokensAttempted"] == start["tokensToObserve"]
-    assert failed["durationMs"] == 2000
-    assert "the provider is away" in failed["error"]
-    assert (failed["recordId"], failed["threadId"]) == (start["recordId"], "t")
-    check_time(failed["failedAt"])
-
-
-def test_each_try_has_a_cycle_of_its_own() -> None:
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=ConnectionError("away")))
-    parts = talk(agent.graph, CONFIG, turns(14))
-    failed = [data["cycleId"] for data in of_kind(parts, "observation-failed")]
-    assert len(failed) > 1
-    assert len(set(failed)) == len(failed)
-
-
 def test_partial_answer_is_shown_but_not_kept() -> None:
     half = AIMessage(
         "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisb",
@@ -426,51 +247,6 @@ def test_partial_answer_is_shown_but_not_kept() -> None:
     assert of_kind(parts, "observation-end") == []
     assert len(of_kind(parts, "observation-failed")) > 0
     assert record_of(agent.graph, CONFIG)["log"] == []
-
-
-def titling() -> ScriptedChatModel:
-    """A model whose Observer thinks of a new title every other time."""
-    asked = count()
-
-    def observing(messages: list[BaseMessage]) -> str:
-        title = f"<thread-title>Trips, part {next(asked) // 2}</thread-title>"
-        own = ExtractiveObserver().reply(messages).partition("\n<thread-title>")[0]
-        return f"{own}\n{title}"
-
-    return scripted(observer=observing)
-
-
-def test_thread_title_is_announced_when_it_changes() -> None:
-    agent = make_agent(
-        "agent", InMemorySaver(), model=titling(), observation={"thread_title": True}
-    )
-    parts = talk(agent.graph, CONFIG, turns(20))
-    cycles = [
-        end["cycleId"]
-        for end in of_kind(parts, "observation-end")
-        if end["operationType"] == "observation"
-    ]
-    updates = of_kind(parts, "thread-update")
-    assert [update["cycleId"] for update in updates] == cycles[::2]
-    assert len(updates) > 1
-    at = "2026-03-02T09:00:00.000+00:00"
-    first: dict[str, Any] = {"threadId": "t", "newTitle": "Trips, part 0", "timestamp": at}
-    assert updates[0] == {**first, "cycleId": cycles[0]}
-    assert updates[1] == {
-        **first,
-        "cycleId": cycles[2],
-        "oldTitle": "Trips, part 0",
-        "newTitle": "Trips, part 1",
-    }
-    assert record_of(agent.graph, CONFIG)["thread_title"] == updates[-1]["newTitle"]
-
-
-def test_without_titles_none_is_announced() -> None:
-    agent = make_agent("agent", InMemorySaver(), model=titling())
-    parts = talk(agent.graph, CONFIG, turns(8))
-    assert len(of_kind(parts, "observation-end")) > 0
-    assert of_kind(parts, "thread-update") == []
-    assert record_of(agent.graph, CONFIG)["thread_title"] is None
 
 
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
-    ConfigurationError,
     Extractor,
     InlineBuffering,
     ObservationalMemory,
@@ -100,14 +99,6 @@ def test_an_archived_thread_is_summarized_by_its_id(tmp_path: Any) -> None:
     assert memory.archive.groups(thread_id="t", limit=10) == kept
 
 
-def test_what_cannot_be_told_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    memory = ObservationalMemory(answering({"profile": [1], "gist": "Heating."}))
-    told = memory.summarize(CALL, extract=WANTED)
-    assert told.extracted == {"profile": None, "gist": "Heating."}
-    assert "profile" in told.errors
-    assert "thread_id" not in caplog.text, "nothing is kept, so no thread is missing"
-
-
 def test_a_failure_is_raised() -> None:
     memory = ObservationalMemory(ScriptedChatModel("ok", observer=ValueError("down")))
     with pytest.raises(ObserverError, match="down"):
@@ -126,19 +117,3 @@ def test_hooks_and_functions_of_the_user_hold() -> None:
     assert "Cork" not in "".join(questions(model))
     assert seen == ["Monday."]
     assert told.extracted == {"gist": "Monday."}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({}, "pass what to summarize"),
-        ({"conversation": CALL, "thread_id": "t"}, "pass what to summarize"),
-        ({"conversation": "t"}, "`conversation` is 't'; pass .*`thread_id`"),
-        ({"thread_id": "t"}, "there is no `archive`"),
-        ({"conversation": CALL, "last_messages": 0}, "`last_messages` is 0"),
-        ({"conversation": CALL, "extract": {"no name": Profile}}, r"`observation\.extract`"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(arguments: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        ObservationalMemory(answering()).summarize(**arguments)

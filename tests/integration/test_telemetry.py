@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +16,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import make_agent, on_thread, scripted, talk, turns
-from support.programs import run_program
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
 
@@ -118,60 +115,3 @@ async def test_what_a_person_changes_or_deletes_is_a_span(
     assert [span.attributes.get("gen_ai.conversation.id") for span in done] == ["t-1"] * 5 + [None]
     assert {span.attributes["enduser.id"] for span in done} == {"ana"}
     assert not any("WALRUS" in str(span.attributes) for span in done)
-
-
-@pytest.mark.slow
-def test_nothing_is_imported_and_next_to_nothing_called_where_it_is_not_installed() -> None:
-    """In a process of its own, in which the package cannot be found."""
-    program = """
-import sys, threading
-from importlib.machinery import PathFinder
-class Without(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] == "opentelemetry":
-            return None
-        return super().find_spec(name, path, target)
-sys.meta_path[-1] = Without
-from langgraph.checkpoint.memory import InMemorySaver
-from support.agents import make_agent, on_thread, record_of, talk, turns
-agent = make_agent("agent", InMemorySaver(), log=130)
-talk(agent.graph, on_thread(), turns(16))
-assert record_of(agent.graph, on_thread())['log']
-entered = []
-def note(frame, event, _):
-    if event == "call" and frame.f_code.co_filename.endswith("runtime/telemetry.py"):
-        entered.append(frame.f_code.co_name)
-threading.setprofile(note)
-parts = talk(agent.graph, on_thread(), turns(16, start=16))
-threading.setprofile(None)
-# A turn with work asks twice for each cycle whether there is anything to record, and no more.
-told = [part for part in parts if part["type"].endswith(("-start", "-end"))]
-assert told, "the turns had work"
-assert entered == ["record_cycle"] * len(told), (entered, len(told))
-assert not [name for name in sys.modules if name.startswith("opentelemetry")]
-"""
-    run_program("-c", program)
-
-
-def test_a_turn_without_memory_work_costs_telemetry_nothing() -> None:
-    """Also where the package is there: functions are counted as the interpreter calls them."""
-    agent = make_agent("agent", InMemorySaver(), log=130)
-    talk(agent.graph, on_thread(), turns(2))
-    entered: list[str] = []
-
-    def note(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.endswith("runtime/telemetry.py"):
-            entered.append(frame.f_code.co_name)
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        talk(agent.graph, on_thread(), turns(1, start=2))
-        idle = list(entered)
-        talk(agent.graph, on_thread(), turns(16, start=3))
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    assert idle == []
-    assert "record_cycle" in entered  # what is counted is found where there is work

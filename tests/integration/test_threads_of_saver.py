@@ -9,7 +9,6 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from langgraph_om import ConfigurationError
 from support.agents import make_agent, on_thread, turns
 
 
@@ -38,24 +37,3 @@ async def _list_threads(saver: Any) -> None:
     assert [each.id for each in second] == ["t2"]
     assert agent.memory.threads("ann", graph=agent.graph, before="2001-01-01") == []
     assert agent.memory.threads("nobody", graph=agent.graph) == []
-
-
-async def test_a_checkpointer_without_asynchronous_methods_is_asked_by_the_others(
-    tmp_path: Any,
-) -> None:
-    with SqliteSaver.from_conn_string(f"{tmp_path}/c.db") as saver:
-        agent = make_agent("agent", saver)
-        for thread in ("t1", "t2", "t3"):
-            agent.graph.invoke({"messages": turns(1)}, on_thread(thread, resource_id="ann"))
-        thread = agent.memory.of(agent.graph, on_thread("t1", resource_id="ann"))
-        assert (await thread.aview()).conversation_tokens
-        assert await thread.asearch("Lisbon")
-        assert await agent.memory.adelete_thread("t1", checkpointer=saver) == []
-        assert await agent.memory.adelete_resource("ann", checkpointer=saver) == []
-        assert [*saver.list(None)] == []
-
-
-def test_neither_archive_nor_checkpointer_is_said() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    with pytest.raises(ConfigurationError, match="pass the agent's `graph`"):
-        agent.memory.threads("ann")

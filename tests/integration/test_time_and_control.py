@@ -9,7 +9,6 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.core.content.message_keys import GAP_ID
 from support.agents import DOORS, Agent, make_agent, on_thread, turns
 from support.clock import Clock
@@ -59,35 +58,6 @@ def test_hints_are_neither_asked_for_nor_shown_where_they_are_off(door: str) -> 
     assert "<current-task>\n" not in agent.prompts()[-1][0].text
     usual, _ = talk(door, 6, 0, messages=200)
     assert "<current-task>\n" in usual.prompts()[-1][0].text
-
-
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("name", ["current_task", "suggested_response"])
-def test_one_hint_is_switched_off_by_itself(door: str, name: str) -> None:
-    agent, _ = talk(door, 6, 0, messages=200, continuation_hints={name: False})
-    off = name.replace("_", "-")
-    on = "suggested-response" if name == "current_task" else "current-task"
-    asked = [call["messages"] for call in agent.model.calls if call["role"] == "observer"]
-    assert asked
-    for question in asked:
-        text = "\n".join(message.text for message in question)
-        assert off not in text
-        assert f"2. `<{on}>`: " in text
-        assert f"</{on}>" in text
-    record = agent.graph.get_state(on_thread()).values["om"]
-    assert record[name] is None
-    last = agent.prompts()[-1][0].text
-    assert f"<{off}>" not in last
-    assert f"<{on}>\n" in last
-    assert f"- `<{on}>` is a hint; leave it when" in last
-
-
-@pytest.mark.parametrize("given", [{"task": True}, {"current_task": 1}, "no", None])
-def test_hints_take_a_flag_or_one_for_each(given: Any) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"suggested_response': False|`continuation_hints`"
-    ):
-        ObservationalMemory("openai/gpt-6-luna", continuation_hints=given)
 
 
 @pytest.mark.parametrize("door", DOORS)

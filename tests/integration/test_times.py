@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,8 +14,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
-from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.errors import ArchiveError
 from langgraph_om.testing import ScriptedChatModel
 from support.real_ids import write_uuid7
 
@@ -146,19 +143,6 @@ async def test_a_thread_without_times_is_adopted_by_those_of_its_checkpoints(
         assert all(heading == said for heading, said in found), found
 
 
-def test_a_time_in_a_form_that_is_not_read_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    memory, record, said = remembering(Calendar())[0], None, list[BaseMessage]()
-    for at in range(3):
-        extra = {"created_at": {"seconds": at}}
-        said += [HumanMessage("hi", id=f"u{at}", additional_kwargs=extra), AIMessage("ok")]
-        record = memory.step(record, said[:-1], thread_id="t").record
-    [line] = [each for each in caplog.messages if "`created_at`" in each]
-    assert "{'seconds': 0}" in line
-    assert "message_time=" in line
-
-
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_runs_without_memory_get_no_false_dates(*, is_timed: bool) -> None:
     calendar = Calendar()
@@ -223,54 +207,6 @@ def test_recall_tells_when_observed_messages_were_said(
     found = recalled(memory, values)
     assert len(found) == 24
     assert all(told == said for told, said in found), found
-
-
-@pytest.mark.parametrize("archive", [None, "sqlite://"])
-def test_a_message_of_an_adopted_thread_is_dated_on_a_long_page_and_by_itself(
-    archive: str | None,
-) -> None:
-    calendar, saver = Calendar(), InMemorySaver()
-    memory, _ = remembering(calendar, retrieval=True, archive=archive)
-    graph = create_memory_agent(Actor(calendar=calendar), memory=memory, checkpointer=saver)
-    said = talk(graph, calendar, 6, OFF)
-    values = graph.get_state(CONFIG).values
-    assert all(told == day for told, day in recalled(memory, values))
-    for at, message in enumerate(said[::2], 1):
-        answer = memory.recall(values, CONFIG, cursor=message.id, limit=1)
-        assert f"**user (2026-05-{at:02d} 09:01)**" in answer["messages"]
-
-
-class Away(SQLAlchemyArchive):
-    """An archive that takes no messages for a while."""
-
-    is_away = True
-
-    def append(self, *args: Any, **options: Any) -> None:
-        if self.is_away:
-            msg = "the disk is full"
-            raise ArchiveError(msg)
-        super().append(*args, **options)
-
-
-@pytest.mark.parametrize("was_there", [True, False])
-def test_an_archive_that_comes_late_is_told_when_messages_were_said(*, was_there: bool) -> None:
-    """It failed for a while, or the memory had none; observed messages have left the window."""
-    calendar, saver = Calendar(), InMemorySaver()
-    actor = Actor(calendar=calendar, is_timed=False)
-    with closing(Away("sqlite://")) as archive:
-        memory, _ = remembering(calendar, archive=archive if was_there else None)
-        talk(create_memory_agent(actor, memory=memory, checkpointer=saver), calendar, 12)
-        archive.is_away = False
-        memory, _ = remembering(calendar, archive=archive, retrieval=True, evict=True)
-        graph = create_memory_agent(actor, memory=memory, checkpointer=saver)
-        assert graph.get_state(CONFIG).values["om"]["log"]
-        talk(graph, calendar, 6)
-        values = graph.get_state(CONFIG).values
-        assert len(values["messages"]) < 36, "it was evicted, so that the archive alone knows"
-        found = recalled(memory, values)
-        assert len(found) == 36
-        assert all(told == said for told, said in found), found
-        assert len(values["om"]["stamps"]) < 24, "what the archive keeps, the record need not"
 
 
 @pytest.mark.parametrize("is_timed", [True, False])

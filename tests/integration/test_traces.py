@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -14,38 +13,28 @@ from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_cal
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tracers.base import BaseTracer
-from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.schemas import Run
 
 from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
-    atalk,
     of_kind,
     on_thread,
-    outcome,
     record_of,
-    remembering,
     say,
     scripted,
     talk,
     turns,
-    values,
 )
-from support.clock import Clock
 from support.hooks import (
     CONFIG,
     EXECUTORS,
     SECRET,
     agent_with,
-    araises,
     check_pairs,
     converse,
     redact_copies,
-    without_times,
 )
-
-ENDS = ("observation-end", "buffering-end")
 
 # --- on_debug_event ------------------------------------------------------------------------------
 
@@ -75,76 +64,6 @@ def test_debug_callback_is_told_of_each_event(executor: str) -> None:
     assert [step["windows"]["active"] for step in steps] == [
         data["windows"]["active"] for data in statuses
     ]
-
-
-def test_debug_callback_is_told_everything_in_snake_case() -> None:
-    events: list[dict[str, Any]] = []
-    agent = agent_with({}, "", log=130, on_debug_event=events.append)
-    converse(agent, 16)
-    assert len({event["type"] for event in events}) == 5
-
-    def keys_of(value: Any) -> list[str]:
-        inner = value if isinstance(value, dict) else {}
-        return [
-            *inner,
-            *(name for key, of in inner.items() if key != "usage" for name in keys_of(of)),
-        ]
-
-    for event in events:
-        assert event["record_id"]
-        assert event["thread_id"]
-        assert [key for key in keys_of(event) if not key.islower()] == []
-    step = next(event for event in events if event["type"] == "step_progress")
-    assert step["windows"]["buffered"]["observations"]["message_tokens"] == 0
-
-
-def test_debug_callback_of_steps_without_a_graph_and_of_failures() -> None:
-    events: list[dict[str, Any]] = []
-    model = scripted(observer=ConnectionError("away"))
-    memory = remembering(model, Clock(), on_debug_event=events.append)
-    memory.step(None, turns(9), thread_id="t")
-    assert [event["type"] for event in events] == [
-        *("observation_triggered", "observation_complete", "step_progress")
-    ]
-    assert "away" in events[1]["error"]
-
-
-def debug_raises(event: dict[str, Any]) -> None:
-    msg = f"no room for {event['type']}"
-    raise OSError(msg)
-
-
-def debug_scribbles(event: dict[str, Any]) -> None:
-    for value in event.values():
-        if isinstance(value, dict):
-            value.clear()
-    event.clear()
-
-
-def hidden_async(event: dict[str, Any]) -> Any:
-    return araises(event)
-
-
-@pytest.mark.parametrize(
-    ("debug", "logged"),
-    [
-        (debug_raises, "`on_debug_event` failed on 'step_progress'"),
-        (debug_scribbles, ""),
-        (hidden_async, "it was not run on 'step_progress'"),
-    ],
-    ids=["raises", "scribbles", "hidden async"],
-)
-def test_debug_callback_changes_nothing(
-    debug: Any, logged: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    plain, agent = agent_with({}), agent_with({}, on_debug_event=debug)
-    expected = converse(plain, 10)
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        parts = converse(agent, 10)
-    assert without_times(parts) == without_times(expected)
-    assert outcome(values(agent.graph, CONFIG)) == outcome(values(plain.graph, CONFIG))
-    assert logged in caplog.text
-    assert bool(caplog.text) == bool(logged)
 
 
 async def acallback(_: dict[str, Any]) -> None:
@@ -256,25 +175,6 @@ def test_calls_are_children_of_the_graph_run() -> None:
     check_metadata(tracer, "turn")
 
 
-async def test_calls_are_children_of_the_async_graph_run() -> None:
-    tracer, agent = Tracer(), agent_with({}, log=130)
-    await atalk(agent.graph, traced(tracer, resource_id="ann"), turns(10))
-    graph_runs = {run["run_id"] for run in tracer.named("trip")}
-    assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
-    check_metadata(tracer, "turn")
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_calls_ahead_of_need_are_children_of_the_run_that_asked(executor: str) -> None:
-    tracer, agent = Tracer(), agent_with({}, executor, log=600)
-    for message in turns(26):
-        say(agent.graph, traced(tracer, resource_id="ann"), message)
-        agent.memory.flush(60)
-    graph_runs = {run["run_id"] for run in tracer.named("trip")}
-    assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
-    check_metadata(tracer, "buffer")
-
-
 class Collector(BaseTracer):
     """A tracer on the base that LangSmith's has: it pairs a run with its parent by its own maps."""
 
@@ -318,21 +218,6 @@ def test_job_that_outlives_its_run_is_recorded_in_the_same_trace(
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-def test_each_cycle_is_logged_on_one_line(executor: str, caplog: pytest.LogCaptureFixture) -> None:
-    agent = agent_with({}, executor, log=130)
-    with caplog.at_level(logging.INFO, "langgraph_om"):
-        parts = converse(agent, 16)
-        agent.memory.flush(60)
-    lines = [line.getMessage() for line in caplog.records]
-    ended = [part for kind in ENDS for part in of_kind(parts, kind)]
-    in_force = of_kind(parts, "activation")
-    assert len(ended) > 2
-    waiting = record_of(agent.graph, CONFIG)["pending"]  # the next turn would be told of their end
-    assert len([line for line in lines if "; model calls: " in line]) == len(ended) + len(waiting)
-    assert len([line for line in lines if " is in force: " in line]) == len(in_force)
-
-
 def costly(name: str, reply: Callable[[list[BaseMessage]], Any]) -> Callable[..., AIMessage]:
     """A model that names itself and what an answer cost, as providers do."""
 
@@ -360,35 +245,6 @@ def test_usage_callback_sums_what_the_observer_spent(executor: str) -> None:
     assert spent["output_tokens"] == 4 * agent.asked("observer")
     assert noted["calls"] == agent.asked("observer") - pending
     assert noted["input_tokens"] == spent["input_tokens"] - 30 * pending
-
-
-def test_collected_runs_hold_the_calls() -> None:
-    agent = agent_with({})
-    with collect_runs() as collected:
-        talk(agent.graph, {**CONFIG, "run_name": "trip"}, turns(5))
-
-    def names(run: Run) -> Iterator[str]:
-        yield run.name
-        for child in run.child_runs:
-            yield from names(child)
-
-    # LangGraph shows this collector each node as a root of its own.
-    trees = [list(names(run)) for run in collected.traced_runs]
-    assert [tree for tree in trees if "om_observer" in tree] == [["om_observe", "om_observer"]]
-
-
-def test_steps_without_a_graph_are_traced_by_the_given_configuration() -> None:
-    for is_async in (False, True):
-        tracer = Tracer()
-        memory = remembering(scripted(), Clock())
-        if is_async:
-            asyncio.run(memory.astep(None, turns(9), thread_id="t", config=traced(tracer)))
-        else:
-            memory.step(None, turns(9), thread_id="t", config=traced(tracer))
-        (call,) = tracer.named("om_observer")
-        assert call["parent_run_id"] is None
-        assert call["metadata"]["om_trigger"] == "turn"
-        assert "om_resource_id" not in call["metadata"]
 
 
 def test_traces_show_what_the_hook_left() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langgraph_om import ObserverError
 from support.agents import (
     Agent,
     Part,
@@ -21,7 +20,6 @@ from support.agents import (
     atalk,
     of_kind,
     record_of,
-    remembering,
     say,
     scripted,
     talk,
@@ -29,7 +27,6 @@ from support.agents import (
     turns,
     values,
 )
-from support.clock import Clock
 from support.hooks import (
     ABOUT,
     BLOCKING,
@@ -114,14 +111,6 @@ def test_redacted_messages_reach_no_observer_and_stay_as_they_are(
     assert len(state["om"]["log"]) + len(state["om"]["chunks"]) > 0
 
 
-@pytest.mark.parametrize("redactor", REDACTORS)
-async def test_redacted_messages_in_async_runs(redactor: str) -> None:
-    agent = agent_with({"before_observation": REDACTORS[redactor]})
-    await atalk(agent.graph, CONFIG, turns(8))
-    assert "[name]" in shown(agent)
-    assert SECRET not in shown(agent)
-
-
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
 def test_no_messages_left_are_observed_without_a_model(executor: str) -> None:
     told: Told = []
@@ -168,41 +157,6 @@ def test_other_messages_are_observed_in_the_place_of_the_given(kind: str) -> Non
     assert of_kind(parts, "observation-failed") == []
     assert len(record_of(agent.graph, CONFIG)["log"]) > 0
     assert ("bees" in shown(agent)) == (kind in ("more", "none of them"))
-
-
-def test_messages_without_ids_keep_their_times() -> None:
-    seen: list[list[BaseMessage]] = []
-
-    def look(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
-        seen.append(messages)
-        return messages
-
-    said = [message.model_copy(update={"id": None}) for message in turns(9)]
-    prompts = []
-    for hooks in ({}, {"before_observation": look}):
-        model = scripted()
-        clock, record = Clock(), None
-        memory = remembering(model, clock, hooks=hooks)
-        for count in range(1, 10):
-            record = memory.step(record, said[:count], thread_id="t").record
-            clock.advance(days=1)
-        prompts.append([call["messages"][-1].text for call in model.calls])
-    assert prompts[0] == prompts[1]
-    assert prompts[0][0].count("Date: ") > 2
-    assert len({message.id for message in seen[0]}) == len(seen[0])
-    assert said[0].id is None
-
-
-def test_what_can_not_be_copied_is_shared() -> None:
-    lock = threading.Lock()
-    result = ToolMessage("ok " * 500, tool_call_id="1", id="r", artifact={"lock": lock})
-    call = {"name": "search", "args": {}, "id": "1"}
-    said = [turn(0), AIMessage("", tool_calls=[call], id="a"), result, turn(1)]
-    memory = remembering(scripted(), Clock(), hooks={"before_observation": redact_in_place})
-    step = memory.step(None, said, thread_id="t")
-    assert of_kind(step.events, "observation-failed") == []
-    assert step.record["log"]
-    assert "seen" not in result.additional_kwargs
 
 
 # --- after_observation ---------------------------------------------------------------------------
@@ -272,28 +226,6 @@ def test_nothing_unredacted_is_shown_of_half_an_answer(executor: str) -> None:
     assert "Quuxley" not in str(told)
 
 
-@pytest.mark.parametrize("text", ["", "   "])
-def test_observations_may_be_emptied(text: str) -> None:
-    agent = agent_with({"after_observation": lambda _text, _about: text})
-    parts = converse(agent, 12)
-    assert of_kind(parts, "observation-end")
-    assert of_kind(parts, "observation-failed") == []
-
-
-class Markup(str):
-    """A text of another type, as templating libraries have them."""
-
-    __slots__ = ()
-
-
-def test_text_that_no_checkpoint_could_hold_is_made_plain() -> None:
-    agent = agent_with({"after_observation": lambda text, _: Markup(f"{text}\ud800\x00")})
-    converse(agent, 10)
-    for group in record_of(agent.graph, CONFIG)["log"]:
-        assert type(group["text"]) is str
-        group["text"].encode()
-
-
 # --- Reflection ----------------------------------------------------------------------------------
 
 
@@ -320,18 +252,6 @@ def test_reflection_is_redacted_on_both_sides(executor: str) -> None:
     assert reflected
     assert all("Lisbon" not in group["text"] for group in reflected)
     assert of_kind(parts, "observation-failed") == []
-
-
-@pytest.mark.parametrize("name", ["before_reflection", "after_reflection"])
-def test_reflection_of_which_a_hook_leaves_nothing_fails(name: str) -> None:
-    agent = agent_with({name: lambda _text, _about: " \n"}, log=130)
-    parts = converse(agent, 10)
-    record = record_of(agent.graph, CONFIG)
-    assert record["generation"] == 0
-    assert record["attempts"]["reflection"]["failures"] > 0
-    failed = of_kind(parts, "observation-failed")
-    assert all(f"the hook `{name}` left nothing of the log" in data["error"] for data in failed)
-    assert (agent.asked("reflector") == 0) == (name == "before_reflection")
 
 
 # --- Transforms that fail ------------------------------------------------------------------------
@@ -392,57 +312,6 @@ def test_failed_transform_fails_the_cycle_and_loses_nothing(
         assert "KeyError: 'Ana'" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("text", "returned `str`; return a list of messages"),
-        (HumanMessage("one"), "returned `HumanMessage`; return a list of messages"),
-        (["text"], "returned a list with `str`; return a list of messages"),
-        ([HumanMessage("one"), ("user", "two")], "a list with `tuple`"),
-        (iter([HumanMessage("one")]), "returned `list_iterator`"),
-    ],
-)
-def test_messages_of_a_wrong_type_are_named(value: Any, said: str) -> None:
-    memory = remembering(scripted(), Clock(), hooks={"before_observation": lambda *_: value})
-    step = memory.step(None, turns(9), thread_id="t")
-    (failed,) = of_kind(step.events, "observation-failed")
-    assert said in failed["error"]
-    assert len(step.messages) == 9
-
-
-def test_transform_that_recovers_ends_the_back_off() -> None:
-    answers = iter([RuntimeError("not yet"), RuntimeError("not yet")])
-
-    def moody(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
-        error = next(answers, None)
-        if error is not None:
-            raise error
-        return messages
-
-    agent = agent_with({"before_observation": moody})
-    parts = converse(agent, 16)
-    assert len(of_kind(parts, "observation-failed")) == 2
-    assert of_kind(parts, "observation-end")
-    assert "observation" not in record_of(agent.graph, CONFIG)["attempts"]
-
-
-@pytest.mark.parametrize("name", ["before_observation", "after_observation"])
-def test_failed_transform_aborts_where_failures_do(name: str) -> None:
-    agent = agent_with({name: pseudonyms}, on_error="abort", observation={**BLOCKING})
-    parts = talk(agent.graph, CONFIG, turns(5))
-    (tripwire,) = of_kind(parts, "tripwire")
-    assert f"the hook `{name}` failed: KeyError" in tripwire["reason"]
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h4"
-
-
-@pytest.mark.parametrize("name", ["before_observation", "after_observation"])
-def test_failed_transform_raises_where_failures_do(name: str) -> None:
-    agent = agent_with({name: pseudonyms}, on_error="raise")
-    with pytest.raises(ObserverError, match=f"the hook `{name}` failed: KeyError") as caught:
-        talk(agent.graph, CONFIG, turns(9))
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
 def test_hanging_transform_fails_the_cycle_at_the_deadline(gate: threading.Event) -> None:
     agent = agent_with({"before_observation": lambda *_: gate.wait()}, deadline=0.3)
     talk(agent.graph, CONFIG, turns(4))
@@ -452,50 +321,7 @@ def test_hanging_transform_fails_the_cycle_at_the_deadline(gate: threading.Event
     assert agent.asked("observer") == 0
 
 
-async def test_hanging_async_transform_is_cancelled_at_the_deadline() -> None:
-    ends = []
-
-    async def hang(*_: Any) -> None:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            ends.append("cancelled")
-            raise
-
-    agent = agent_with({"before_observation": hang}, deadline=0.2)
-    parts = await atalk(agent.graph, CONFIG, turns(5))
-    await asyncio.sleep(0)
-    assert len(of_kind(parts, "observation-failed")) == len(ends) > 0
-    before = len(ends)
-    parts = await asyncio.to_thread(talk, agent.graph, CONFIG, turns(3, start=5))
-    assert len(of_kind(parts, "observation-failed")) == len(ends) - before > 0
-
-
 # --- Sync and async, in and outside of a loop ----------------------------------------------------
-
-
-@pytest.mark.parametrize("where", ["outside", "inside", "awaited"])
-def test_async_transform_wherever_the_graph_runs(where: str) -> None:
-    agent = agent_with({"before_observation": aredact, "after_observation": aupper})
-
-    async def run() -> None:
-        if where == "inside":
-            talk(agent.graph, CONFIG, turns(8))  # blocks the loop, as `invoke` does
-        else:
-            await atalk(agent.graph, CONFIG, turns(8))
-
-    if where == "outside":
-        talk(agent.graph, CONFIG, turns(8))
-    else:
-        asyncio.run(run())
-    text = record_of(agent.graph, CONFIG)["log"][0]["text"]
-    assert "[NAME]" in text
-    assert text == text.upper()
-
-
-async def aupper(text: str, _: Any) -> str:
-    await asyncio.sleep(0)
-    return text.upper()
 
 
 async def test_blocking_transform_does_not_block_the_loop() -> None:
@@ -517,21 +343,3 @@ async def test_blocking_transform_does_not_block_the_loop() -> None:
     await asay(agent.graph, CONFIG, turn(4))
     ticking.cancel()
     assert agent.asked("observer") == 1
-
-
-def test_hook_sees_the_context_of_the_run() -> None:
-    from langgraph.config import get_config  # noqa: PLC0415
-
-    threads = []
-
-    def look(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
-        threads.append(get_config()["configurable"]["thread_id"])
-        return messages
-
-    for executor in ("", *EXECUTORS):
-        converse(agent_with({"before_observation": look}, executor), 8)
-    asyncio.run(
-        agent_with({"before_observation": look}).graph.ainvoke({"messages": turns(9)}, CONFIG)
-    )
-    assert len(threads) >= 5
-    assert set(threads) == {"t"}

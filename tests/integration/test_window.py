@@ -14,7 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import (
-    ConfigurationError,
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
@@ -24,7 +23,6 @@ from langgraph_om import (
 )
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
-from langgraph_om.models.providers import find_window
 from langgraph_om.runtime.job_requests import digest_settings
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
@@ -58,10 +56,6 @@ def remember(**options: Any) -> ObservationalMemory:
         buffering=InlineBuffering(),
         **options,
     )
-
-
-class OtherModel(ScriptedChatModel):
-    """Has another name."""
 
 
 def build(
@@ -109,22 +103,6 @@ def test_no_call_is_refused_where_the_profile_tells_the_window(
     assert memory.thresholds.largest_tokens < 4096
 
 
-def test_one_warning_names_both_numbers(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
-        memory, graph = build("middleware", Actor(8192))
-        talk(graph, 3)
-    said = [r.getMessage() for r in caplog.records if "limits are scaled down" in r.getMessage()]
-    assert len(said) == 1
-    assert "reads 8192 tokens" in said[0]
-    assert f"so that they grow to {memory.thresholds.largest_tokens};" in said[0]
-
-
-def test_limits_that_fit_stay() -> None:
-    before = remember().thresholds
-    memory, _ = build("agent", Actor(200_000))
-    assert memory.thresholds == before
-
-
 def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     actor = Actor(8192)
     memory, graph = build("agent", actor, says=False)
@@ -142,19 +120,6 @@ def test_a_message_larger_than_the_window_is_previewed_at_once(*, retrieval: boo
     talk(graph, 1, ROWS)
     talk(graph, 2)
     assert actor.refused == 0
-
-
-def test_of_several_models_the_smallest_window_counts() -> None:
-    small, large, silent = (ScriptedChatModel(lambda _: "ok") for _ in range(3))
-    small.profile, large.profile = {"max_input_tokens": 8192}, {"max_input_tokens": 200_000}
-    assert find_window(large.with_fallbacks([silent, small])) == 8192
-    assert find_window(large.bind(stop=["x"])) == 200_000
-    assert find_window(silent) is None
-    assert find_window(object()) is None
-    memory = remember()
-    create_memory_agent(small, memory=memory)
-    create_memory_agent(large, memory=memory)
-    assert memory.actor_window == 8192
 
 
 @pytest.mark.parametrize("who", ["profile", "option"])
@@ -195,15 +160,6 @@ def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None
     assert memory.actor_window == 8192
 
 
-def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
-        memory, graph = build("agent", Actor(8192), enabled=False)
-        with pytest.raises(ContextOverflowError):
-            talk(graph, 1, ROWS)
-    assert memory.actor_window is None
-    assert "scaled down" not in caplog.text
-
-
 # --- The option ----------------------------------------------------------------------------------
 
 
@@ -221,20 +177,6 @@ def test_the_option_tells_the_window_as_a_profile_does(door: str, *, retrieval: 
     assert len(actor.sizes) == 33
 
 
-@pytest.mark.parametrize("tokens", [5000, 90_000])
-def test_the_option_counts_in_the_place_of_the_profile(tokens: int) -> None:
-    memory, _ = build("agent", Actor(20_000), max_input_tokens=tokens)
-    assert memory.actor_window == tokens
-    assert 0.5 * tokens < memory.thresholds.largest_tokens < 0.8 * tokens
-
-
-def test_a_refusal_counts_even_where_the_option_says_more() -> None:
-    actor = Actor(8192)
-    _, graph = build("agent", actor, says=False, max_input_tokens=100_000)
-    talk(graph, 40)
-    assert actor.refused == 1
-
-
 # --- A budget that is a part of it ---------------------------------------------------------------
 
 FRACTION = ("fraction", 0.6)
@@ -247,13 +189,6 @@ def test_a_fraction_is_the_budget_of_as_many_tokens(door: str) -> None:
     talk(graph, 30)
     assert memory.thresholds == remember(token_budget=4915).thresholds
     assert actor.refused == 0
-
-
-def test_a_fraction_of_the_option_is_known_at_once() -> None:
-    memory = remember(token_budget=FRACTION, max_input_tokens=8192)
-    assert memory.thresholds == remember(token_budget=4915).thresholds
-    with pytest.raises(ConfigurationError, match="`token_budget` is 24, while that leaves"):
-        remember(token_budget=FRACTION, max_input_tokens=40)
 
 
 def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCaptureFixture) -> None:
@@ -269,20 +204,6 @@ def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCapt
     assert actor.refused == 1
     talk(graph, 30)
     assert actor.refused == 1
-
-
-def test_a_fraction_that_leaves_no_room_ends_no_turn(caplog: pytest.LogCaptureFixture) -> None:
-    actor = Actor(4096)
-    options: dict[str, Any] = {"token_budget": FRACTION, "observation": {"message_tokens": 20_000}}
-    model = ScriptedChatModel(actor)
-    model.profile = {"max_input_tokens": 4096}
-    options["observation"]["model"] = ExtractiveObserver()
-    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
-        memory = ObservationalMemory(buffering=InlineBuffering(), **options)
-        talk(create_memory_agent(model, memory=memory, checkpointer=InMemorySaver()), 10)
-    assert actor.refused == 0
-    assert "cannot be kept: `token_budget` is 2457" in caplog.text
-    assert memory.thresholds.largest_tokens < 4096
 
 
 def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> None:
@@ -315,14 +236,6 @@ def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
     assert second.refused == 0
 
 
-def test_another_model_is_not_kept_to_what_was_learned() -> None:
-    saver, first, second = InMemorySaver(), Actor(8192), Actor(200_000)
-    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
-    _, graph = build("agent", second, says=False, saver=saver, kind=OtherModel)
-    talk(graph, 1, "And then? " * 5000)
-    assert second.sizes[-1] > 8192
-
-
 def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     actor = Actor(200_000)
     memory, graph = build("agent", actor, says=False)
@@ -336,49 +249,3 @@ def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
     assert memory.thresholds == before
     talk(graph, 1, "Hello? " * 2000)
     assert actor.sizes[-1] > 2000
-
-
-def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
-    saver, first, second = InMemorySaver(), Actor(8192), Actor(100_000)
-    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
-    options: dict[str, Any] = {"saver": saver, "max_input_tokens": 100_000}
-    _, graph = build("agent", second, says=False, **options)
-    talk(graph, 1, "And then? " * 5000)
-    assert second.sizes[-1] > 8192
-
-
-# --- What is said of it --------------------------------------------------------------------------
-
-
-def test_status_view_and_page_say_what_the_actor_reads_and_who_said_so() -> None:
-    config: Any = {"configurable": {"thread_id": "t"}}
-    memory, graph = build("agent", Actor(8192))
-    said: Any = {"messages": [("user", "Hello.")]}
-    parts = [*graph.stream(said, config, stream_mode="custom")]
-    told = next(part["data"] for part in parts if part["type"] == "data-om-status")["actorWindow"]
-    limit = memory.thresholds.largest_tokens
-    assert told == {
-        "tokens": 8192,
-        "source": "profile",
-        "scaledFrom": remember().thresholds.largest_tokens,
-        "scaledTo": limit,
-    }
-    state = graph.get_state(config)
-    assert memory.status(state)["actorWindow"] == told
-    sentence = f"8,192 tokens, by its profile; all limits are scaled down, from 84,000 to {limit:,}"
-    assert f"agent's model reads: {sentence}" in str(memory.view(state))
-    assert f"The agent's model reads {sentence}." in memory.view(state).to_html()
-    # Who looks from outside has the record alone.
-    assert f"reads: {sentence.split(';', maxsplit=1)[0]}" in str(remember().view(state))
-
-
-def test_nothing_is_said_of_a_window_that_nobody_knows() -> None:
-    memory, graph = build("agent", Actor(8192), says=False)
-    talk(graph, 1)
-    state = graph.get_state({"configurable": {"thread_id": "t"}})
-    assert "actorWindow" not in memory.status(state)
-    assert "model reads" not in str(memory.view(state))
-    _, graph = build("agent", Actor(200_000))
-    talk(graph, 1)
-    state = graph.get_state({"configurable": {"thread_id": "t"}})
-    assert memory.status(state)["actorWindow"] == {"tokens": 200_000, "source": "profile"}

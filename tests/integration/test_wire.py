@@ -205,23 +205,6 @@ async def test_gemini_is_sent_what_it_takes(
     assert config == {"maxOutputTokens": 65_536, **expected}
 
 
-@pytest.mark.parametrize(
-    ("make", "says", "plain", "written"),
-    [
-        (openai, openai_says, {"stream": False}, {"stream": False, "max_completion_tokens": 300}),
-        (google, gemini_says, {"temperature": 0.7}, {"temperature": 0.9, "maxOutputTokens": 300}),
-    ],
-)
-async def test_an_object_is_sent_only_what_the_user_wrote(
-    provider: Provider, make: Maker, says: Maker, plain: Any, written: Any
-) -> None:
-    provider.says(says(NOTED))
-    settings = {"temperature": 0.9, "max_output_tokens": 300}
-    assert noted(await observe(remembering(make(provider))))
-    assert noted(await observe(remembering(make(provider), settings=settings)))
-    assert [sent(request) for request in provider.requests] == [plain, written]
-
-
 # --- What is committed ---------------------------------------------------------------------------
 
 
@@ -396,21 +379,6 @@ async def test_each_model_is_tried_so_often_and_no_client_retries(
     assert len(provider.requests) == calls
 
 
-async def test_gemini_client_does_not_retry_by_itself(provider: Provider) -> None:
-    provider.says(gemini_fails(503, "Oops.", "UNAVAILABLE"))
-    failure(await observe(remembering([{"model": GOOGLE, "max_retries": 0}])))
-    assert len(provider.requests) == 1
-
-
-async def test_a_provider_that_is_not_there_is_tried_again(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serve() as gone:
-        monkeypatch.setenv("OPENAI_API_BASE", f"{gone.url}/v1")
-    error = failure(await observe(remembering([{"model": OPENAI, "max_retries": 1}])))
-    assert "Connection" in error
-
-
 @both_ways
 async def test_an_answer_that_never_comes_ends_at_the_deadline(
     provider: Provider, *, is_async: bool
@@ -433,21 +401,6 @@ async def test_the_next_model_answers_when_the_first_does_not(
     result = await observe(remembering(["openai/gone", GOOGLE]), is_async=is_async)
     assert "Lisbon with Ana" in noted(result)[0]
     assert [of_any_version(request.path) for request in provider.requests] == [CHAT, GEMINI]
-
-
-async def test_a_model_that_hangs_leaves_time_for_the_next(provider: Provider) -> None:
-    provider.says(Reply(hangs=True), gemini_says(NOTED))
-    model = google(provider, model="gemini-flash-lite-latest")
-    memory = remembering([OPENAI, model], deadline=10.0)
-    assert noted(await observe(memory))
-    assert [of_any_version(request.path) for request in provider.requests] == [CHAT, GEMINI]
-
-
-async def test_when_all_fail_each_is_named(provider: Provider) -> None:
-    provider.says(openai_fails(404, "No such model."), gemini_fails(403, "Not you.", "DENIED"))
-    error = failure(await observe(remembering(["openai/gone", GOOGLE])))
-    assert "openai/gone: OpenAIModelNotFoundError: " in error
-    assert f"{GOOGLE}: GooglePermissionDeniedError: " in error
 
 
 # --- Settings that a model refuses ---------------------------------------------------------------

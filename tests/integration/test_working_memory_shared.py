@@ -143,17 +143,6 @@ def test_one_within_a_thread_stays_there_while_the_log_is_shared(door: str, tmp_
     assert block_of(view) == EMPTY
 
 
-def test_both_are_deleted_with_the_user(tmp_path: Path) -> None:
-    home = Home("agent", tmp_path)
-    home.say(SAID, "one")
-    home.say("Tell me of the river, and of the long walks that one can take there in May.", "one")
-    home.memory.delete_resource("noor", store=home.store)
-    assert home.working.get(home.store, "noor") is None
-    view = home.say("Hello again!", "two")
-    assert "Rex" not in "".join(message.text for message in view)
-    assert block_of(view) == EMPTY
-
-
 @each_door
 @pytest.mark.parametrize("moment", ["before the tool", "as it writes"])
 def test_a_turn_under_way_does_not_bring_it_back(

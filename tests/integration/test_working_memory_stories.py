@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel, Field
 
 from langgraph_om import ObservationalMemory, WorkingMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
@@ -45,46 +43,6 @@ class Story:
 def profile(name: str = "", place: str = "", zone: str = "") -> str:
     lines = [f"- Name: {name}", f"- Location: {place}", f"- Timezone: {zone}"]
     return "\n".join(["# User Profile", *(line.rstrip() for line in lines)])
-
-
-def test_a_short_block_and_a_paragraph_are_templates_too() -> None:
-    for template in (
-        "User facts:\n- Name:\n- Favourite colour:\n- Topic:",
-        "Keep one short paragraph with what matters: name, goal, task.",
-    ):
-        story = Story(WorkingMemory(template), ["Sam wants to sail to Gotland.", None])
-        assert story.say("I am Sam, and I want to sail to Gotland.") == template
-        assert story.say("Well?") == "Sam wants to sail to Gotland."
-
-
-class Task(BaseModel):
-    title: str
-    done: bool = False
-
-
-class Board(BaseModel):
-    project: str | None = None
-    tasks: list[Task] = Field(default_factory=list)
-
-
-def test_a_list_of_tasks_grows_is_ticked_off_and_shrinks() -> None:
-    milk, bread = {"title": "Milk"}, {"title": "Bread"}
-    updates = [
-        {"project": "Weekend", "tasks": [milk]},
-        {"tasks": [milk, bread]},
-        {"tasks": [{**milk, "done": True}, bread]},
-        {"tasks": [bread], "project": None},
-        None,
-    ]
-    story = Story(WorkingMemory(schema=Board), updates)
-    shown = [json.loads(story.say(f"turn {number}")) for number in range(5)]
-    assert shown == [
-        {},
-        {"project": "Weekend", "tasks": [milk]},
-        {"project": "Weekend", "tasks": [milk, bread]},
-        {"project": "Weekend", "tasks": [{**milk, "done": True}, bread]},
-        {"tasks": [bread]},
-    ]
 
 
 async def test_a_program_writes_first_and_in_between() -> None:

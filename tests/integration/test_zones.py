@@ -12,7 +12,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ScriptedChatModel
 from langgraph_om.web import memory_app
 from support.agents import on_thread
@@ -67,13 +66,6 @@ def test_both_prompts_are_in_the_users_zone(
     assert f"times in {zone}]" in shown[-1]
 
 
-def test_a_zone_that_does_not_exist_is_named() -> None:
-    memory = ObservationalMemory(ScriptedChatModel())
-    graph = create_memory_agent(ScriptedChatModel(), [], memory=memory)
-    with pytest.raises(ConfigurationError, match=r"context\[.timezone.\].*'Mars/Base'.*IANA"):
-        graph.invoke({"messages": [("user", "Hi")]}, context={"timezone": "Mars/Base"})
-
-
 USERS = {"America/Bogota": "Jun 1, 2026", "Asia/Tokyo": "Jun 2, 2026"}
 """The day it is for each, at the same moment."""
 
@@ -113,16 +105,6 @@ def test_what_a_person_notes_is_of_the_users_day(zone: str) -> None:
     assert f"Date: {USERS[zone]}\n" in str(desk.of(zone).view())
     hour = {"America/Bogota": "2026-06-01 21:05", "Asia/Tokyo": "2026-06-02 11:05"}[zone]
     assert hour in desk.of(zone).view().to_html()
-
-
-@pytest.mark.parametrize("zone", USERS)
-def test_a_read_only_run_is_in_the_users_zone(zone: str) -> None:
-    desk = Desk()
-    for each in USERS:
-        desk.of(each).remember("Likes tea", date="2026-05-04")
-    desk.say(zone, "Which day is it?", om_read_only=True)
-    assert f"times in {zone}]" in desk.shown[-1]
-    assert USERS[zone] in desk.shown[-1].rpartition("as of ")[2]
 
 
 @pytest.mark.parametrize("zone", USERS)

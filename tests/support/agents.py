@@ -221,9 +221,8 @@ MIDDLEWARE = {
 """Per `create_agent` with memory: the state schema it is given."""
 READY = ("agent", "agent-plain")
 """`create_memory_agent` with delta and with plain channels."""
-DOORS = (*SCHEMAS, *READY, *MIDDLEWARE)
-"""Every way to get a graph: the five schemas of a hand-made graph, `create_memory_agent`, and
-`create_agent`, both with plain and with delta channels, and with memory in a node of its own."""
+DOORS = ("plain", "agent", "middleware")
+"""A hand-made graph, `create_memory_agent` and `create_agent`; the laws draw from all ways."""
 
 
 def as_middleware(door: str, memory: ObservationalMemory) -> ObservationalMemoryMiddleware:

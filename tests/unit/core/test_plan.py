@@ -196,46 +196,6 @@ def test_what_memory_does_next(
     assert decide(record, messages, limits()) == expected
 
 
-def test_a_turn_that_waited_in_vain_buffers_nothing_that_it_would_wait_for() -> None:
-    """A buffered job that fails there may be tried again at once, which would have no end."""
-    thresholds = resolve_thresholds(
-        ObservationConfig(message_tokens=1000), ReflectionConfig(observation_tokens=2000)
-    )
-    log, window = thresholds.block_observations_at(0), thresholds.block_messages_at(0)
-    for operation, tokens, size in (("observation", log, 10), ("reflection", 0, window)):
-        failed = {**waits(operation, 10**6)[operation], "last_message": "m1"}
-        attempts = {operation: failed}
-        messages = talk(size, 10)
-        assert decide(remembering(tokens, attempts=attempts), messages, thresholds)[0] == "proceed"
-        attempts = {operation: {**failed, "last_message": "m0"}}
-        kind = "reflect" if tokens else "observe"
-        assert decide(remembering(tokens, attempts=attempts), messages, thresholds)[0] == kind
-    below = remembering(log - 1, attempts=waits("observation", 10**6))
-    assert decide(below, talk(10, 10), thresholds)[0] == "buffer"
-
-
-@pytest.mark.parametrize(
-    ("log", "size", "expected"),
-    [
-        *((0, 2900, "proceed"), (0, 2976, "observe")),
-        *((1500, 1400, "proceed"), (1500, 1476, "observe")),
-        *((2000, 10, "proceed"), (2965, 10, "proceed")),
-        *((2966, 10, "reflect"), (2500, 476, "reflect")),
-    ],
-)
-def test_a_shared_budget_lends_either_what_the_other_leaves(
-    log: int, size: int, expected: str
-) -> None:
-    shared = limits(share_token_budget=True)
-    assert decide(remembering(log), talk(size), shared)[0] == expected
-
-
-def test_a_shared_budget_is_observed_in_pieces_as_large_as_the_window_may_be() -> None:
-    shared = limits(share_token_budget=True)
-    assert decide(remembering(0), talk(*[500] * 6), shared) == ("observe", 5)
-    assert decide(remembering(1500), talk(*[500] * 6), shared) == ("observe", 3)
-
-
 @pytest.mark.parametrize(
     ("failures", "grown"), [(1, 100), (2, 200), (3, 400), (4, 800), (5, 800), (50, 800)]
 )
@@ -368,19 +328,6 @@ def group(key: str, tokens: int) -> dict[str, Any]:
     return groups.group(key, "* 🔴 Noted", ranges=[], tokens=tokens)
 
 
-def reflection_of(tokens: int) -> dict[str, Any]:
-    """A prepared reflection of a log of so many tokens."""
-    return {
-        "cycle_id": "r",
-        "group_ids": ["g"],
-        "groups": [group("h", 20)],
-        "together": [["g"]],
-        "input_tokens": tokens,
-        "tokens": 20,
-        "created_at": "2026-03-02T09:00:00+00:00",
-    }
-
-
 def thinking_call(size: int) -> AIMessage:
     message = called(size, "c")
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
@@ -413,55 +360,6 @@ def test_nothing_is_activated_while_reasoning_waits_for_its_tools(
     assert plan(after, longer, BUFFERING, NOW).kind == "activate"
 
 
-def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools() -> None:
-    limit = resolve_thresholds(
-        ObservationConfig(), ReflectionConfig(observation_tokens=100, block_after=1.5)
-    )
-    for log, kind in ((120, "proceed"), (150, "activate")):
-        messages = [HumanMessage("Go.", id="h"), thinking_call(5), answered(5, "c")]
-        record, window = buffered(*messages, log=log)
-        record = edited(record, {"reflection": reflection_of(120), "chunks": []})
-        assert plan(record, window, limit, NOW).kind == kind
-
-
-def test_no_small_piece_is_observed_while_a_reflection_waits_for_the_room_to_be_used() -> None:
-    limit = resolve_thresholds(
-        ObservationConfig(message_tokens=1000, buffer_tokens=0.5),
-        ReflectionConfig(observation_tokens=3000),
-        share_token_budget=True,
-    )
-    ready = {
-        "cycle_id": "r",
-        "group_ids": ["g0"],
-        "groups": [{**remembering(1000)["log"][0], "id": "r0", "kind": "reflection"}],
-        "together": [["g0"]],
-        "input_tokens": 3000,
-        "tokens": 1000,
-        "created_at": "2026-03-02T09:00:00+00:00",
-    }
-    reflected = remembering(3000, reflection=ready)
-    assert decide(remembering(3000), talk(*[100] * 9), limit) == ("buffer", 9)
-    assert decide(reflected, talk(*[100] * 9), limit)[0] == "proceed"
-    assert decide(reflected, talk(*[100] * 13), limit) == ("activate", 1)
-    condensed = edited(reflected, {"log": ready["groups"], "reflection": None})
-    assert decide(condensed, talk(*[100] * 13), limit)[0] == "proceed"
-    assert decide(condensed, talk(*[100] * 19), limit)[1] > 0
-    # It is not taken over while reasoning waits for its tools, and the turn should not wait either.
-    reasons = [*talk(*[100] * 9), HumanMessage("Go.", id="h"), thinking_call(5)]
-    assert decide(reflected, [*reasons, answered(5, "c")], limit)[1] > 0
-    # One below the log's threshold is not taken over at once, so the window can not count on it.
-    smaller = remembering(2900, reflection={**ready, "input_tokens": 2900})
-    assert decide(smaller, talk(*[100] * 10), limit)[1] > 0
-
-
-def test_no_chunk_before_the_interval() -> None:
-    thresholds = resolve_thresholds(
-        ObservationConfig(message_tokens=1000, buffer_tokens=0.2), ReflectionConfig()
-    )
-    assert decide(remembering(), talk(99, 100), thresholds) == ("proceed", 0)
-    assert decide(remembering(), talk(100, 100), thresholds) == ("buffer", 2)
-
-
 # --- A cold cache --------------------------------------------------------------------------------
 
 
@@ -489,12 +387,6 @@ def test_after_a_pause_all_that_is_ready_is_activated(after: Any, passed: int, k
     decision = plan(record, window, limit, NOW + timedelta(seconds=passed))
     assert decision.kind == kind
     assert kind == "proceed" or (decision.why, decision.count) == ("idle", 1)
-
-
-def test_a_pause_takes_nothing_from_reasoning_that_waits_for_its_tools() -> None:
-    limit = replace(BUFFERING, activate_after=1.0)
-    record, window = made_ahead(*talk(10, 10, 10), thinking_call(5), answered(5, "c"))
-    assert plan(record, window, limit, NOW + timedelta(hours=1)).kind == "proceed"
 
 
 def by(provider: str | None, key: str) -> AIMessage:
@@ -553,20 +445,3 @@ def test_auto_waits_as_long_as_the_provider_keeps_a_prompt(
     record, window = made_ahead(*talk(10), answer, HumanMessage("On.", id="h2"))
     at = [NOW + timedelta(seconds=seconds + more) for more in (0, 1)]
     assert [plan(record, window, limit, now).kind for now in at] == ["proceed", "activate"]
-
-
-def test_auto_is_kept_until_a_provider_is_known() -> None:
-    observation = ObservationConfig(activate_after_idle="auto")
-    assert resolve_thresholds(observation, ReflectionConfig()).activate_after == "auto"
-
-
-def test_a_pause_takes_a_prepared_reflection_below_the_threshold() -> None:
-    limit = resolve_thresholds(
-        ObservationConfig(activate_after_idle=10.0), ReflectionConfig(observation_tokens=100)
-    )
-    record, window = made_ahead(*talk(10), log=80)
-    record = edited(record, {"reflection": reflection_of(80), "chunks": []})
-    early, late = (NOW + timedelta(seconds=seconds) for seconds in (1, 11))
-    assert plan(record, window, limit, early).kind != "activate"
-    decision = plan(record, window, limit, late)
-    assert (decision.kind, decision.operation, decision.why) == ("activate", "reflection", "idle")

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om import ObservationalMemory
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import _REDUCERS, _STREAMED
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.wire import Event, ReflectionEnd
+from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, answer_well, settings
@@ -33,11 +33,6 @@ def test_each_kind_of_event_has_a_type() -> None:
 
 def test_a_blank_record_has_its_form() -> None:
     check(RECORD, blank_record())
-
-
-def test_which_keys_are_required_is_known_at_run_time() -> None:
-    assert "group_ids" in ReflectionEnd.__required_keys__
-    assert "still_large" in ReflectionEnd.__optional_keys__
 
 
 @pytest.mark.parametrize("latency", [1, 12])
@@ -97,18 +92,3 @@ def test_blocking_cycles(on_error: Any) -> None:
         assert {(kind, "observation"), (kind, "reflection")} <= seen
     assert ("observation-failed", "observation") in seen
     assert (("tripwire", "observation") in seen) == (on_error == "abort")
-
-
-@pytest.mark.parametrize("buffers", [True, False])
-def test_what_no_question_had_room_for(*, buffers: bool) -> None:
-    limits = {"buffer_tokens": 0.2, "block_after": 100_000} if buffers else {"buffer_tokens": False}
-    memory = ObservationalMemory(
-        ScriptedChatModel(observer=lambda messages: GOOD),
-        observation={"message_tokens": 400, "max_tokens_per_batch": 400, **limits},
-        buffering=InlineBuffering(),
-        clock=Clock(),
-    )
-    messages = [HumanMessage("word " * 8000, id="h0"), AIMessage("Noted.", id="a0")]
-    outcome = take_turn(memory, blank_record(), [*messages, HumanMessage("Go on.", id="h1")], "t")
-    check_all(outcome.events, blank_record())
-    assert any(event.get("left_out_tokens", 0) > 400 for event in outcome.events)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -69,15 +68,3 @@ def test_answer_that_is_first_seen_with_the_next_request_hides_no_pause() -> Non
     talk = [said(HumanMessage, "h1"), said(AIMessage, "a1"), said(HumanMessage, "h2")]
     found = gaps(*talk, h1=MAY.isoformat(), a1=late, h2=late)
     assert found == {"h2": "[2 days later: Wed, May 6, 2026, 09:12]"}
-
-
-def test_pause_is_counted_from_what_is_observed_by_now() -> None:
-    talk = [said(HumanMessage, "h1", MAY), said(HumanMessage, "h2", MAY + timedelta(hours=5))]
-    assert set(gaps(*talk, cursor=["h1"])) == {"h2"}
-    assert gaps(talk[1]) == {}, "nothing is known of before"
-
-
-def test_time_is_that_of_the_memorys_zone() -> None:
-    talk = [said(HumanMessage, "h1", MAY), said(HumanMessage, "h2", MAY + timedelta(hours=14))]
-    tokyo = replace(MARKING, timezone=ZoneInfo("Asia/Tokyo"))
-    assert gaps(*talk, marking=tokyo) == {"h2": "[14 hours later: Tue, May 5, 2026, 08:12]"}

@@ -10,25 +10,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om import (
     ConfigurationError,
     ModelByInputTokens,
     ModelTierError,
     ObservationalMemory,
-    ObserverError,
     create_memory_agent,
 )
-from langgraph_om.memory import runner_of
-from langgraph_om.models.providers import chat_model, family_of_name
-from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from support.agents import make_agent, of_kind, on_thread, record_of, say, scripted, turn
+from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
-from support.observing import NOTED, SAID, answering, both_ways, failure, observe, remembering
+from support.observing import SAID, answering, both_ways, failure, observe, remembering
 from support.wire_server import openai_says, reach, serve
 
 HUGE = 10**9
@@ -126,22 +120,6 @@ def test_settings_that_can_not_be_meant_are_refused(
     assert f"`{owner}.model_settings" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "openai/gpt-6-luna",
-        ChatOpenAI(model="gpt-6-luna", api_key="dummy"),
-        ChatOpenAI(model="gpt-6-luna", api_key="dummy").bind(stop=["x"]),
-        lambda config: answering(),
-    ],
-    ids=["name", "object", "bound", "function"],
-)
-def test_settings_apply_to_what_is_known_or_not_yet_known(model: Any) -> None:
-    settings = {"temperature": None, "max_output_tokens": 5, "extra": {"top_p": 0.5}}
-    memory = ObservationalMemory(model, observation={"model_settings": settings})
-    assert runner_of(memory).settings.observation.model_settings == settings
-
-
 # --- Tiers ---------------------------------------------------------------------------------------
 
 
@@ -163,19 +141,6 @@ def test_the_smallest_tier_that_covers_the_input_is_taken(
     assert str(max(limits)) in str(caught.value)
 
 
-@both_ways
-@pytest.mark.parametrize(("limit", "taken"), [(1000, "large"), (HUGE - 1, "small")])
-async def test_the_whole_question_is_what_is_measured(
-    limit: int, taken: str, *, is_async: bool
-) -> None:
-    small, large = answering(), answering()
-    tiers = ModelByInputTokens({HUGE: [lambda _: large], limit: small})
-    memory = remembering(tiers)  # the messages are 340 tokens, the question is more than 2000
-    assert (await observe(memory, is_async=is_async)).record["log"] != []
-    asked = {"small": len(small.calls), "large": len(large.calls)}
-    assert asked == {"small": 0, "large": 0, taken: 1}
-
-
 def too_small(_: RunnableConfig) -> ModelByInputTokens:
     """Tiers that construction can not see."""
     return ModelByInputTokens({10: "openai/gpt-6-luna"})
@@ -189,33 +154,6 @@ async def test_a_missing_tier_ends_the_turn(on_error: Any, *, is_async: bool) ->
     assert result.messages == []
     assert [part["type"] for part in result.events][-1] == "data-om-tripwire"
     assert "ModelTierError: the input has " in failure(result)
-
-
-async def test_a_missing_tier_raises_where_that_is_asked() -> None:
-    with pytest.raises(ObserverError, match="tiers of ModelByInputTokens reach up to 10"):
-        await observe(remembering(too_small, on_error="raise"))
-
-
-def test_a_missing_tier_in_a_graph_leaves_a_thread_that_goes_on() -> None:
-    tiers, parts = [10], list[dict[str, Any]]()
-    model = scripted()
-
-    def choose(_: RunnableConfig) -> ModelByInputTokens:
-        return ModelByInputTokens({tiers[-1]: model})
-
-    agent = make_agent("agent", InMemorySaver(), model=model, observed_by=choose)
-    for at in range(12):
-        parts += say(agent.graph, on_thread(), turn(at))
-        if of_kind(parts, "tripwire"):
-            tiers.append(HUGE)
-    assert len(of_kind(parts, "tripwire")) == 1
-    assert record_of(agent.graph, on_thread())["log"] != []
-
-
-async def test_a_missing_tier_of_a_fallback_is_skipped() -> None:
-    last = answering()
-    result = await observe(remembering([too_small, last]))
-    assert len(result.record["log"]) == len(last.calls) == 1
 
 
 async def test_a_missing_tier_in_the_background_fails_the_job_alone() -> None:
@@ -234,16 +172,6 @@ async def test_a_missing_tier_in_the_background_fails_the_job_alone() -> None:
 # --- Functions -----------------------------------------------------------------------------------
 
 
-class Chooser:
-    """An object that is called."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    async def __call__(self, config: RunnableConfig) -> Any:
-        return self.model
-
-
 @both_ways
 async def test_a_function_chooses_by_the_configuration_of_the_run(*, is_async: bool) -> None:
     models = {"free": answering(), "paid": answering()}
@@ -260,21 +188,6 @@ async def test_a_function_chooses_by_the_configuration_of_the_run(*, is_async: b
         )
         assert len(result.record["log"]) == 1
     assert (len(models["free"].calls), len(models["paid"].calls)) == (0, 2)
-
-
-@both_ways
-async def test_any_callable_and_any_runnable_will_do(*, is_async: bool) -> None:
-    async def later(messages: list[BaseMessage]) -> AIMessage:
-        return AIMessage(NOTED)
-
-    for model in (
-        Chooser(answering()),
-        RunnableLambda(lambda messages: NOTED),
-        RunnableLambda(later),
-        answering().with_retry(),
-    ):
-        result = await observe(remembering(model), is_async=is_async)
-        assert len(result.record["log"]) == 1
 
 
 def broken(_: RunnableConfig) -> Any:
@@ -312,32 +225,7 @@ def test_other_providers_need_langchain_and_their_package(monkeypatch: pytest.Mo
         ObservationalMemory("anthropic/claude-sonnet-5")
 
 
-async def test_defaults_are_never_given_to_an_object() -> None:
-    given_options: list[dict[str, Any]] = []
-
-    def model(messages: list[BaseMessage], **options: Any) -> str:
-        given_options.append(options)
-        return str(ExtractiveObserver().reply(messages).content)
-
-    await observe(remembering(RunnableLambda(model)))
-    assert given_options == [{}]
-
-
 NAMES = ["openai/gpt-local", "openai:gpt-local"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_provider_and_model_are_parted_at_the_first_mark(name: str) -> None:
-    assert family_of_name(name) == "openai"
-    assert family_of_name(name.replace("gpt", "ft:gpt/4")) == "openai"
-
-
-def test_both_forms_of_a_name_make_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-    first, second = map(chat_model, NAMES)
-    assert type(first) is type(second)
-    assert first._identifying_params == second._identifying_params
-    assert "gpt-local" in str(first._identifying_params)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.models.ask import only_blocks
 
 NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon\n</observations>"
 SAID = [HumanMessage("We are planning a trip to Lisbon. " * 20, id=f"h{at}") for at in range(2)]
@@ -38,53 +36,6 @@ class Blocking(BaseChatModel):
         if self.gate is not None:
             self.gate.wait()
         return ChatResult(generations=[ChatGeneration(message=AIMessage(NOTED))])
-
-
-class Awaiting(Blocking):
-    """The same with a way of its own to be awaited."""
-
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return self._generate(messages)
-
-
-class Streaming(Blocking):
-    """The same, which can only be streamed."""
-
-    async def _astream(self, *_: Any, **__: Any) -> Any:
-        yield NotImplemented
-
-
-def say(_: object) -> str:
-    return NOTED
-
-
-async def asay(_: object) -> str:
-    return NOTED
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        (Blocking(), True),
-        (Awaiting(), False),
-        (Streaming(), False),
-        (Blocking().bind(stop=["x"]), True),
-        (Awaiting().bind(stop=["x"]), False),
-        (Blocking().with_retry(), True),
-        (Blocking().with_fallbacks([Blocking()]), True),
-        (Blocking() | StrOutputParser(), True),
-        (Awaiting() | StrOutputParser(), False),
-        (RunnableLambda(say), True),
-        (RunnableLambda(asay), False),
-        (RunnableLambda(say, asay), False),
-        (RunnableLambda(say) | RunnableLambda(asay), False),
-        (RunnableLambda(say) | Blocking(), True),
-    ],
-)
-def test_it_is_known_which_models_would_block_a_thread_of_the_loop(
-    model: Runnable[Any, Any], *, expected: bool
-) -> None:
-    assert only_blocks(model) is expected
 
 
 def remembering(model: Any, deadline: float) -> ObservationalMemory:

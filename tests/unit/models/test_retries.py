@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
 from langgraph_om.models.ask import read_reply
-from langgraph_om.models.retries import backoff, is_transient, retry_after
+from langgraph_om.models.retries import is_transient, retry_after
 from langgraph_om.testing import ScriptedChatModel
 from support.observing import NOW, answering, both_ways, failure, observe, remembering
 
@@ -52,12 +48,6 @@ def test_a_refusal_is_no_answer(content: Any, beside: dict[str, Any]) -> None:
     assert str(reply.error) == "the model refused to answer: no"
 
 
-@pytest.mark.parametrize("answer", [None, 5, {"messages": []}, [AIMessage("a")]])
-def test_what_is_no_answer_is_an_error(answer: Any) -> None:
-    reply = read_reply(answer, NOW)
-    assert f"the model returned {type(answer).__name__}; return a message" in str(reply.error)
-
-
 class Overloaded(Exception):  # noqa: N818 what a provider raises
     """A failure that passes."""
 
@@ -84,36 +74,6 @@ async def test_models_are_tried_in_order_each_as_often_as_it_says(*, is_async: b
     result = await observe(remembering(fallbacks), is_async=is_async)
     assert len(result.record["log"]) == 1
     assert [len(model.calls) for model in (first, second, third, last)] == [3, 1, 2, 1]
-
-
-async def test_an_object_keeps_to_the_retries_of_its_own_client() -> None:
-    model = failing()
-    assert "Overloaded: busy" in failure(await observe(remembering(model)))
-    assert len(model.calls) == 1
-
-
-class Watch(BaseCallbackHandler):
-    """Notes the runs that a tracer would see."""
-
-    def __init__(self) -> None:
-        self.runs: list[tuple[str, UUID, UUID | None]] = []
-        self.failed: list[UUID] = []
-
-    def on_chat_model_start(self, *args: Any, run_id: UUID, **about: Any) -> None:
-        self.runs.append((about["name"], run_id, about.get("parent_run_id")))
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
-        self.failed.append(run_id)
-
-
-@both_ways
-async def test_each_attempt_is_a_run_of_its_own_by_the_same_name(*, is_async: bool) -> None:
-    watch = Watch()
-    memory = remembering([{"model": failing(), "max_retries": 1}, answering()])
-    await observe(memory, is_async=is_async, config={"callbacks": [watch]})
-    assert [(name, parent) for name, _, parent in watch.runs] == [("om_observer", None)] * 3
-    assert len({run_id for _, run_id, _ in watch.runs}) == 3
-    assert watch.failed == [run_id for _, run_id, _ in watch.runs[:2]]
 
 
 @both_ways
@@ -196,17 +156,6 @@ def test_how_long_a_provider_asks_to_wait(headers: dict[str, str], expected: flo
 )
 def test_how_long_google_asks_to_wait(text: str, expected: float | None) -> None:
     assert retry_after(RuntimeError(text)) == expected
-
-
-@given(st.integers(0, 50), st.text())
-def test_pauses_double_up_to_a_bound_and_follow_from_the_question(attempt: int, seed: str) -> None:
-    longest = min(8.0, 0.5 * 2**attempt)
-    assert longest / 2 <= backoff(attempt, seed) <= longest
-    assert backoff(attempt, seed) == backoff(attempt, seed)
-
-
-def test_different_questions_wait_differently() -> None:
-    assert len({backoff(3, str(number)) for number in range(50)}) == 50
 
 
 def test_a_huge_error_is_read_in_no_time() -> None:

@@ -20,10 +20,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import hide_low_marks
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
@@ -132,15 +130,6 @@ def test_the_prompt_of_a_conversation_with_memory() -> None:
     ]
 
 
-def test_memory_without_a_system_prompt_of_the_agent() -> None:
-    messages = talk(3)
-    assert prompt(remembering("* 🔴 Rex"), messages) == [
-        SystemMessage([block(INTRO), block("* 🔴 Rex\n\n"), block(END)]),
-        REMINDER,
-        *messages[1:],
-    ]
-
-
 @pytest.mark.parametrize("record", [blank_record(), remembering(cursor=["m0"], log=[])])
 def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
     messages = [*talk(1), called("m1", "c"), answered("m2", "c")]
@@ -151,21 +140,6 @@ def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
     assert prompt(blank_record(), [own, *messages])[0] is own
     assert prompt(blank_record(), messages, system=own)[0] is own
     assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
-
-
-def test_hints_alone_are_no_observations() -> None:
-    record = remembering(cursor=["m0"], log=[], current_task="x")
-    assert "x" not in [message.content for message in prompt(record, talk(3))]
-
-
-@pytest.mark.parametrize("texts", [(), ("* 🔴 Rex",)])
-def test_there_is_one_system_message(texts: tuple[str, ...]) -> None:
-    messages = [SystemMessage("first"), *talk(2), SystemMessage("second"), *talk(4)[2:]]
-    record = remembering(*texts) if texts else blank_record()
-    shown = prompt(record, messages, system="own")
-    assert [isinstance(message, SystemMessage) for message in shown].count(True) == 1
-    assert isinstance(shown[0], SystemMessage)
-    assert shown[0].content[:3] == [block("own"), block("first"), block("second")]
 
 
 def test_the_agents_own_blocks_are_kept_as_they_are() -> None:
@@ -179,22 +153,11 @@ def test_the_agents_own_blocks_are_kept_as_they_are() -> None:
     assert own.content == [cached, "plain"], "the user's message is not changed"
 
 
-def test_an_empty_system_prompt_makes_no_empty_block() -> None:
-    shown = prompt(remembering("* 🔴 Rex"), talk(3), system="")
-    assert isinstance(shown[0], SystemMessage)
-    assert shown[0].content[0] == block(INTRO)
-
-
 def test_every_prompt_behind_observed_messages_begins_with_the_users_turn() -> None:
     shown = prompt(remembering(""), talk(3), system="x")
     assert shown[-2:] == talk(3)[1:]
     assert REMINDER in shown
     assert check_message_sequence(shown, "anthropic") == []
-
-
-def test_messages_that_held_nothing_worth_noting_leave_no_block() -> None:
-    texts = [part["text"] for part in content(prompt(remembering("", "* a", ""), talk(3)))]
-    assert texts == [INTRO, "* a\n\n", END]
 
 
 def content(shown: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -257,15 +220,6 @@ def test_forged_tags_are_defused(tag: str, case: Any) -> None:
         assert f"said {each.replace('<', '&lt;')} and went on" in text
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["<div>", "a < b", "if x <y> z", "<observationslist>", "</p>", "x -> y", "&lt;", "<br/> `<a>`"],
-)
-def test_other_text_stays_as_it_is(text: str) -> None:
-    assert escape(text) == text
-    assert f"* 🔴 {text}\n\n" in system_text(prompt(remembering(f"* 🔴 {text}"), talk(3)))
-
-
 # --- What is pinned and what is brought back -----------------------------------------------------
 
 
@@ -299,12 +253,6 @@ def test_a_late_result_brings_its_call_back() -> None:
     assert check_message_sequence(shown, "anthropic") == []
 
 
-def test_a_result_whose_call_is_shown_brings_nothing() -> None:
-    messages = [*talk(2), *talk(3)[2:], called("m3", "c"), answered("m4", "c")]
-    shown = prompt(remembering("* 🔴 Rex", cursor=["m0", "m1"]), messages)
-    assert shown[1:] == [REMINDER, *messages[2:]]
-
-
 # --- The prefix that a provider can cache --------------------------------------------------------
 
 
@@ -330,32 +278,6 @@ def test_a_new_group_changes_only_what_follows_it() -> None:
     after = content(prompt(remembering(*texts, "Date: Mar 4, 2026\n* new"), talk(3), system="x"))
     assert before[:4] == after[:4]
     assert after[4:] == [block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"), block(END)]
-
-
-def test_a_day_that_goes_on_has_one_heading() -> None:
-    days = ["Mar 1", "Mar 1", "Mar 2", "Mar 1"]
-    record = remembering(*(f"Date: {day}, 2026\n* 🔴 fact {at}" for at, day in enumerate(days)))
-    text = system_text(prompt(record, talk(4)))
-    shown = re.findall(r"^(?:Date: (?P<day>\w+ \d)|\* 🔴 (?P<fact>fact \d))", text, re.MULTILINE)
-    assert [day or fact for day, fact in shown] == [
-        "Mar 1", "fact 0", "fact 1", "Mar 2", "fact 2", "Mar 1", "fact 3"
-    ]  # fmt: skip
-
-
-def test_new_hints_change_only_the_end() -> None:
-    before = content(prompt(remembering("* a"), talk(3)))
-    after = content(prompt(remembering("* a", current_task="Go"), talk(3)))
-    assert after == [*before, block("\n\n<current-task>\nGo\n</current-task>")]
-
-
-def test_another_day_changes_only_how_long_ago_it_was() -> None:
-    record = remembering("Date: Mar 1, 2026\n* 🔴 Rex", "* undated")
-    today = content(prompt(record, talk(3)))
-    tomorrow = content(prompt(record, talk(3), today=TODAY + timedelta(days=1)))
-    assert today[1]["text"] == "Date: Mar 1, 2026 (3 days ago)\n* 🔴 Rex\n\n"
-    assert tomorrow[1]["text"] == "Date: Mar 1, 2026 (4 days ago)\n* 🔴 Rex\n\n"
-    assert [*today[:1], today[2]] == [*tomorrow[:1], tomorrow[2]]
-    assert [today[3]["text"], tomorrow[3]["text"]] == [END, END.replace("Wed, Mar 4", "Thu, Mar 5")]
 
 
 # --- The view has a limit ------------------------------------------------------------------------
@@ -394,51 +316,6 @@ def test_the_newest_exchange_stays_however_large() -> None:
     shown = prompt(blank_record(), messages, max_input_tokens=10)
     assert shown == messages
     assert prompt(blank_record(), talk(1, 500), max_input_tokens=10) == talk(1, 500)
-
-
-def test_observations_count_toward_the_limit() -> None:
-    messages = [*talk(1), *EXCHANGES[1:]]
-    with_log = remembering("* 🔴 " + "word " * 500, cursor=["m0"])
-    limit = 1400
-    assert len(prompt(blank_record(), messages, max_input_tokens=limit)) == 7
-    shown = prompt(with_log, messages, max_input_tokens=limit)
-    assert [message.id for message in shown[1:]] == [
-        CONTINUATION_ID,
-        *[f"m{at}" for at in range(1, 7)],
-    ]
-    views = (prompt(with_log, messages, max_input_tokens=most) for most in range(limit, 0, -20))
-    tight = next(view for view in views if len(view) < len(shown))
-    assert tight[0] == shown[0], "messages are left out first"
-    tightest = prompt(with_log, messages, max_input_tokens=300)
-    assert "[1 of the oldest observations are left out here" in system_text(tightest)
-    assert tightest[1:] == tight[1:]
-
-
-LOG = """Date: Mar 2, 2026
-* 🔴 (09:00) The dog is Rex
-* 🟡 (09:01) Asked for a lead
-  * 🟢 perhaps a red one
-- 🟢️ (09:02) Minor
-* ✅ (09:03) Bought; marked 🟡 on the list
-* Plain"""
-
-
-def test_only_the_marks_that_matter_are_shown() -> None:
-    assert (
-        hide_low_marks(LOG)
-        == """Date: Mar 2, 2026
-* 🔴 (09:00) The dog is Rex
-* (09:01) Asked for a lead
-  * perhaps a red one
-- (09:02) Minor
-* ✅ (09:03) Bought; marked 🟡 on the list
-* Plain"""
-    )
-
-
-def test_code_stays_as_it_is() -> None:
-    text = "* 🟡 (09:00) Wrote\n```\n* 🟡 item\n```\n* 🟢 Minor"
-    assert hide_low_marks(text) == "* (09:00) Wrote\n```\n* 🟡 item\n```\n* Minor"
 
 
 NIGHT = datetime(2026, 3, 2, 23, 58, tzinfo=UTC)
@@ -487,13 +364,6 @@ class Talk:
         self.record = edited(self.record, values)
 
 
-def test_head_that_never_changed_binds_nothing() -> None:
-    talk = Talk()
-    assert talk.say(asked())["after"] is None
-    assert talk.say(thinking("Yes.", "c"), ToolMessage("r", tool_call_id="c"))["after"] is None
-    assert talk.say(thinking("Done."), asked())["after"] is None
-
-
 def test_change_of_the_log_binds_all_reasoning_so_far() -> None:
     talk = Talk()
     talk.say(asked())
@@ -510,34 +380,6 @@ def test_edited_message_binds_all_reasoning_so_far() -> None:
     talk.messages[0] = HumanMessage("Another", id=talk.messages[0].id)
     request = asked("Three")
     assert talk.say(thinking("And."), request)["after"] == request.id
-
-
-def test_answers_of_runs_without_memory_are_bound_where_memory_adds_something() -> None:
-    talk = Talk()
-    talk.edit(log=[group("g")])
-    talk.say(asked())
-    request = asked()
-    head = talk.say(thinking("With."), asked(), thinking("Without."), request)
-    assert head["after"] == request.id
-
-
-def test_days_hold_still_while_the_conversation_goes_on() -> None:
-    talk = Talk()
-    talk.edit(log=[group("g")])
-    minute = timedelta(minutes=1)
-    days = [talk.say(AIMessage("Yes.", id=answer_id()), asked(), after=minute) for _ in range(9)]
-    assert {head["as_of"] for head in days} == {"2026-03-02"}
-    assert talk.now.day == 3
-    talk.edit(log=[group("g"), group("h")])
-    assert talk.say(asked())["as_of"] == "2026-03-03"
-
-
-def test_days_are_those_on_which_a_conversation_goes_on_after_a_pause() -> None:
-    talk = Talk()
-    talk.edit(log=[group("g")])
-    talk.say(asked())
-    talk.say(AIMessage("Yes.", id=answer_id()), asked(), after=timedelta(hours=8))
-    assert talk.record["head"]["as_of"] == "2026-03-03"
 
 
 def test_slow_tool_does_not_take_the_reasoning_that_called_it() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,22 +9,17 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om import (
     ConfigurationError,
-    EstimatingCounter,
     ObservationalMemory,
     ObservationConfig,
     ReflectionConfig,
 )
-from langgraph_om.core.config.options import ACTORS_OWN, Group
-from langgraph_om.memory import runner_of
+from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.models.model_value import EXAMPLE
 from langgraph_om.models.pool import select_models
-from langgraph_om.options import MemoryOptions
 from langgraph_om.testing import ScriptedChatModel
-from support.docstrings import read_keys
-from support.options import MODEL, OFF, thresholds
+from support.options import MODEL
 
 OTHER = ScriptedChatModel()
-GROUPS = [kind for kind in Group.__subclasses__() if kind is not MemoryOptions]
 NAN, INF = float("nan"), float("inf")
 
 
@@ -124,12 +119,6 @@ def test_a_host_option_that_can_not_be_meant_is_named(option: str, value: object
     assert "; pass " in str(caught.value)
 
 
-def test_a_clock_without_a_zone_is_an_error_where_it_is_read() -> None:
-    memory = ObservationalMemory(MODEL, clock=lambda: datetime(2026, 3, 2, 9))  # noqa: DTZ001
-    with pytest.raises(ConfigurationError, match=r"`clock` returned datetime.*aware"):
-        memory.step(None, [], thread_id="t")
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -162,74 +151,7 @@ def test_an_unknown_option_leads_to_the_one_that_was_meant(
     assert said in str(caught.value)
 
 
-def test_an_interval_that_rounds_to_nothing_says_what_it_comes_to() -> None:
-    with pytest.raises(ConfigurationError, match=r"is 0\.001, that is 0 tokens; pass a fraction"):
-        thresholds({"message_tokens": 100, "buffer_tokens": 0.001})
-
-
-def test_an_error_shows_no_more_than_the_start_of_a_value() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(MODEL, on_error="x" * 100_000)  # type: ignore[arg-type]
-    assert len(str(caught.value)) < 1000
-
-
-# --- What contradicts something else -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("observation.block_after", 1.5),
-        ("observation.block_after", 50_000),
-        ("reflection.block_after", 1.5),
-        ("reflection.buffer_activation", 0.5),
-        ("reflection.buffer_activation", 0.9),
-    ],
-)
-def test_buffering_options_without_buffering_contradict(option: str, value: float) -> None:
-    owner, key = option.split(".")
-    options: dict[str, Any] = {"observation": {"buffer_tokens": False}}
-    options[owner] = {**options.get(owner, {}), key: value}
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(MODEL, **options)
-    message = str(caught.value)
-    assert f"`{option}` is {value!r}" in message
-    assert "`observation.buffer_tokens` is False" in message
-
-
-# --- What the options come down to ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "zone", ["UTC", "Europe/Berlin", timezone(timedelta(hours=-3)), UTC], ids=str
-)
-def test_legal_host_options(zone: str | tzinfo) -> None:
-    memory = ObservationalMemory(
-        MODEL,
-        observation=OFF,
-        timezone=zone,
-        deadline=5,
-        max_input_tokens=1,
-        messages_key="chat",
-        resource_id=lambda config: None,
-        on_error="raise",
-        message_time=lambda message: None,
-        token_counter=EstimatingCounter(),
-    )
-    assert memory.messages_key == "chat"
-    assert str(runner_of(memory).settings.timezone) in {str(zone), "UTC"}
-    assert runner_of(memory).settings.max_input_tokens == 1
-
-
 # --- Models --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("option", ["observation", "reflection"])
-def test_one_model_for_both_and_one_of_its_own_contradict(option: str) -> None:
-    options: dict[str, Any] = {option: {"model": OTHER}}
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(MODEL, **options)
-    assert f"`{option}.model` and `model` are both given" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -253,41 +175,6 @@ def test_observer_and_reflector_fall_back_to_each_other(
     )
     assert chosen[0] is observer
     assert chosen[1] is reflector
-
-
-@pytest.mark.parametrize(
-    ("value", "call"),
-    [(True, "`ObservationalMemory()`"), (False, "`ObservationalMemory(enabled=False)`")],
-)
-def test_a_flag_for_a_model_leads_to_what_was_meant(value: Any, call: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(value)
-    assert f"`model` is {value}; call {call}" in str(caught.value)
-
-
-def test_host_options_need_no_model() -> None:
-    memory = ObservationalMemory(enabled=False, timezone="Europe/Berlin", on_error="abort")
-    assert runner_of(memory).settings.on_error == "abort"
-
-
-@pytest.mark.parametrize(
-    ("owner", "value"),
-    [
-        (owner, value)
-        for owner in (None, "observation")
-        for value in ("gpt-6-luna", "/gpt", "openai/", ":x", 5, object, ["a/b"])
-    ],
-)
-def test_a_model_that_can_never_work_is_refused_at_construction(
-    owner: str | None, value: object
-) -> None:
-    options: dict[str, Any] = {owner: {"model": value}} if owner else {"model": value}
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(**options)
-    option = f"{owner}.model" if owner else "model"
-    inner = f"[0]` is {value[0]!r}" if isinstance(value, list) else f"` is {value!r}"
-    assert f"`{option}{inner}" in str(caught.value)
-    assert EXAMPLE in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -322,22 +209,3 @@ def test_a_memory_without_any_model_says_what_to_install_and_to_set(
     said = str(caught.value)
     assert f"ObservationalMemory(model={EXAMPLE!r})" in said
     assert "install 'langgraph-om[google]' and set GOOGLE_API_KEY" in said
-
-
-def test_retrieval_without_an_archive_says_what_it_reaches(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level("INFO", "langgraph_om"):
-        ObservationalMemory(ScriptedChatModel(), retrieval=True)
-    assert [line.levelname for line in caplog.records] == ["INFO"]
-    assert "the current thread alone" in caplog.text
-    caplog.clear()
-    with caplog.at_level("INFO", "langgraph_om"):
-        ObservationalMemory(ScriptedChatModel(), retrieval=True, archive="sqlite:///:memory:")
-        ObservationalMemory(ScriptedChatModel())
-    assert caplog.records == []
-
-
-@pytest.mark.parametrize("kind", [MemoryOptions, *GROUPS])
-def test_each_option_has_a_sentence(kind: type[Group]) -> None:
-    assert [*read_keys(kind)] == [*kind.model_fields]

@@ -19,7 +19,6 @@ from langgraph_om import (
 )
 from langgraph_om.core.config.thresholds import LOG_PART, resolve_thresholds
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.options import MODEL, OFF, thresholds
 
@@ -117,36 +116,6 @@ def test_options_come_down_to_tokens(
     assert asdict(as_classes) == expected
 
 
-def test_a_mapping_and_the_config_class_are_one() -> None:
-    options: dict[str, Any] = {"message_tokens": 5000, **OFF}
-    by_mapping = ObservationalMemory(MODEL, observation=options)
-    by_class = ObservationalMemory(MODEL, observation=ObservationConfig(**options))
-    assert runner_of(by_mapping).settings.observation == runner_of(by_class).settings.observation
-    assert by_mapping.thresholds == by_class.thresholds
-
-
-def test_what_is_left_out_is_known_after_a_replacement() -> None:
-    kept = ObservationConfig().change(message_tokens=5000)
-    assert not kept.has("buffer_tokens")
-    assert not kept.has("model_settings")
-    assert kept.change(buffer_tokens=0.2).has("buffer_tokens")
-    assert ObservationConfig(model_settings={}).has("model_settings")
-    assert ReflectionConfig(buffer_activation=0.5) == ReflectionConfig()
-
-
-@pytest.mark.parametrize("value", [0, 1, False, 3000, 0.25])
-def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
-    option = "previous_observer_tokens" if type(value) is int else "buffer_tokens"
-    memory = ObservationalMemory(MODEL, observation=ObservationConfig(**{option: value}))
-    kept = getattr(runner_of(memory).settings.observation, option)
-    assert (type(kept), kept) == (type(value), value)
-
-
-def test_a_shared_log_is_buffered_as_any_other() -> None:
-    memory = ObservationalMemory(MODEL, scope="resource", archive="sqlite://")
-    assert asdict(memory.thresholds) == {**DEFAULTS, "deadline": 60.0}
-
-
 @pytest.mark.parametrize(
     ("log", "messages", "window", "observations"),
     [
@@ -182,40 +151,6 @@ def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered(
     )
     assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == messages
     assert [limits.block_observations_at(window) for window in (0, 5000)] == observations
-
-
-def test_a_late_limit_makes_no_prompt_larger_where_there_is_no_budget() -> None:
-    usual, later = (
-        ObservationalMemory(MODEL, share_token_budget=True, reflection=reflection).thresholds
-        for reflection in ({}, {"block_after": 400_000})
-    )
-    assert later.messages_at(0) == usual.messages_at(0) == 70_000
-
-
-@pytest.mark.parametrize(
-    ("interval", "share", "intervals"),
-    [
-        (0.5, True, (1000, 800, 500)),
-        (500, True, (500, 500, 500)),
-        (0.5, False, (500, 500, 500)),
-        (False, True, (None, None, None)),
-    ],
-)
-def test_an_interval_that_is_a_part_of_the_window_grows_with_it(
-    interval: float, *, share: bool, intervals: tuple[int | None, ...]
-) -> None:
-    limits = thresholds(
-        {"message_tokens": 1000, "buffer_tokens": interval},
-        {"observation_tokens": 1000},
-        share_token_budget=share,
-    )
-    assert tuple(limits.interval_at(log) for log in (0, 400, 5000)) == intervals
-
-
-def test_budgets_that_are_not_shared_do_not_move() -> None:
-    limits = thresholds({**OFF, "message_tokens": 300}, {"observation_tokens": 400})
-    assert [limits.messages_at(log) for log in (0, 100, 10_000)] == [300] * 3
-    assert [limits.observations_at(window) for window in (0, 100, 10_000)] == [400] * 3
 
 
 Row = dict[str, Any]
@@ -259,76 +194,12 @@ def test_both_thresholds_follow_from_one_budget(
     assert found.largest_tokens <= budget
 
 
-@pytest.mark.parametrize(
-    ("budget", "observation", "interval"),
-    [
-        (160_000, {}, 6_667),  # a fifth of the window, as without a budget
-        (84_000, {}, 6_000),
-        (12_000, {}, 1_875),
-        (7_000, {}, 1_093),
-        (7_000, {"buffer_tokens": 500}, 500),
-        (7_000, OFF, None),
-    ],
-)
-def test_a_small_window_is_not_observed_bit_by_bit(
-    budget: int, observation: Row, interval: int | None
-) -> None:
-    assert limits(budget, observation, {}).buffer_tokens == interval
-
-
 @pytest.mark.parametrize("budget", [200, 999, 3_001, 128_000])
 @pytest.mark.parametrize("block_after", [None, 1.01, 1.5, 1.99])
 def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float | None) -> None:
     found = limits(budget, {"block_after": block_after}, {"block_after": block_after})
     assert found.largest_tokens <= budget
     assert found.reflect_block_after <= budget * LOG_PART + 1
-
-
-def test_one_budget_lends_room_within_it() -> None:
-    found = limits(8_400, {}, {})
-    for log in range(0, 6_300, 100):
-        assert found.block_messages_at(log) + log <= 8_400
-    for window in range(0, 2_100, 100):
-        assert found.block_observations_at(window) + window <= 8_400
-
-
-def test_messages_use_what_the_log_leaves_of_one_budget_unless_told_otherwise() -> None:
-    found = limits(8_400, {}, {})
-    assert found.block_messages_at(1_000) == pytest.approx(8_400 - 1_000, abs=2)
-    assert found.block_observations_at(1_000) == pytest.approx(8_400 - 1_000, abs=2)
-    assert found.messages_at(1_000) == found.block_messages_at(1_000) - 350
-    assert limits(8_400, {}, {}, share_token_budget=False).messages_at(1_000) == 1_750
-
-
-@pytest.mark.parametrize(
-    ("observation", "reflection"),
-    [({"message_tokens": 500}, {}), ({}, {"observation_tokens": 500})],
-)
-def test_a_threshold_that_is_given_stays(observation: Row, reflection: Row) -> None:
-    found = limits(3_000, observation, reflection)
-    assert found.messages_at(0) == found.message_tokens
-    assert found.observations_at(0) == found.observation_tokens
-    assert limits(3_000, observation, reflection, share_token_budget=True).messages_at(0) > 500
-
-
-def test_no_more_is_observed_at_once_than_by_default() -> None:
-    assert limits(100_000, OFF, {}).piece_at(0) == 30_000
-    assert limits(1_000_000, {}, {}).piece_at(0) == limits(1_000_000, {}, {}).message_tokens
-    assert limits(100_000, {}, {}).interval_at(0) == 8_640
-
-
-def test_pieces_are_larger_while_the_log_is_short() -> None:
-    found = limits(7_000, {}, {})
-    assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [5_027, 2_778, 1_093]
-    given = limits(7_000, {"buffer_tokens": 800}, {})
-    assert [given.interval_at(log) for log in (0, 3_000, 6_000)] == [800, 800, 800]
-
-
-def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
-    assert limits(8_400, {}, {}).reflect_buffer_at == 5_727
-    apart = limits(8_400, {}, {}, share_token_budget=False)
-    assert apart.reflect_buffer_at == round(5_727 * 0.9)
-    assert limits(8_400, {}, {"buffer_activation": 0.4}).reflect_buffer_at == round(5_727 * 0.4)
 
 
 @pytest.mark.parametrize(
@@ -343,23 +214,6 @@ def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
 def test_what_does_not_fit_is_refused(budget: int, observation: Row, reflection: Row) -> None:
     with pytest.raises(ConfigurationError, match=rf"`token_budget` is {budget}, while .*; pass"):
         limits(budget, observation, reflection)
-
-
-def test_other_settings_that_need_a_threshold_are_checked_against_the_new_one() -> None:
-    with pytest.raises(ConfigurationError, match=r"below `message_tokens` \(1750\)"):
-        limits(8_400, {"buffer_tokens": 5_000}, {})
-    with pytest.raises(ConfigurationError, match=r"`observation\.block_after` is 'x'"):
-        limits(8_400, {"block_after": "x"}, {})
-
-
-def test_what_the_observer_reads_follows_too() -> None:
-    memory = ObservationalMemory(MODEL, token_budget=8_400)
-    assert runner_of(memory).settings.observation == ObservationConfig(
-        message_tokens=1_750, buffer_tokens=1_312 / 1_750
-    )
-    assert runner_of(memory).settings.reflection == ReflectionConfig(
-        observation_tokens=5_727, block_after=1.1, buffer_activation=1.0
-    )
 
 
 def test_log_and_window_stay_within_the_budget() -> None:

@@ -20,7 +20,6 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import digest_entries, open_window
-from langgraph_om.core.step.inspect import build_status
 from support.examples import examples
 from support.groups import group
 from support.simulation import GOOD, Simulation, settings
@@ -37,62 +36,6 @@ def talk(simulation: Simulation, turns: int, words: int = 30) -> None:
     for _ in range(turns):
         simulation.say(words)
         assert set(simulation.coverage()) == {1}
-
-
-def test_long_conversation_never_waits() -> None:
-    simulation = Simulation(settings(), latency=2)
-    talk(simulation, 150)
-    assert simulation.blocking_calls == 0
-    assert simulation.record["generation"] > 2
-    assert not of_type(simulation, "observation-start")
-    assert not of_type(simulation, "buffering-failed")
-
-
-def test_chunks_are_as_large_as_the_interval_without_spurious_jobs() -> None:
-    simulation = Simulation(settings(message_tokens=2000, buffer_tokens=400))
-    talk(simulation, 80)
-    starts = of_type(simulation, "buffering-start")
-    observed = [e["tokens"] for e in starts if e["operation"] == "observation"]
-    assert len(observed) > 3
-    assert min(observed) >= 0.9 * 400
-    assert max(observed) <= 400 + 60  # one turn more than the interval
-
-
-def test_activation_leaves_the_retention_floor() -> None:
-    simulation = Simulation(settings(message_tokens=2000, buffer_tokens=200))
-    talk(simulation, 60)
-    activated = [e for e in of_type(simulation, "activation") if e["operation"] == "observation"]
-    assert activated
-    for event in activated:
-        assert event["tokens"] >= 2000 * 0.8 * 0.8
-        assert event["chunks"] == len(event["chunk_ids"])
-        assert event["messages"] > 0
-
-
-def test_buffering_goes_on_between_threshold_and_blocking_threshold() -> None:
-    simulation = Simulation(
-        settings(message_tokens=1000, buffer_tokens=100, block_after=1.9), latency=12
-    )
-    talk(simulation, 60)
-    assert simulation.blocking_calls == 0
-    sizes = [e["tokens"] for e in of_type(simulation, "buffering-start")]
-    assert len(sizes) > 3
-
-
-def test_leftover_chunks_stay_and_are_activated_later() -> None:
-    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100, buffer_activation=0.3))
-    seen_leftover = False
-    for _ in range(60):
-        simulation.say(30)
-        seen_leftover |= bool(of_type(simulation, "activation")) and bool(
-            simulation.record["chunks"]
-        )
-        assert set(simulation.coverage()) == {1}
-    assert seen_leftover
-    activated = [
-        chunk for event in of_type(simulation, "activation") for chunk in event.get("chunk_ids", [])
-    ]
-    assert len(activated) == len(set(activated))
 
 
 def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_them() -> None:
@@ -112,41 +55,6 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     events = [*activate(SETTINGS, record, window, decision, NOW)]
     after = fold(record, [events])
     assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
-
-
-def test_hints_of_the_newest_chunk_survive_activation() -> None:
-    count = 0
-
-    def answers(call: AskModel) -> str:
-        nonlocal count
-        count += 1
-        return f"{GOOD}\n<current-task>Task {count}</current-task>"
-
-    simulation = Simulation(settings(), answers=answers)
-    while not of_type(simulation, "activation"):
-        simulation.say(30)
-    newest = of_type(simulation, "activation")[-1]["hints"]["current_task"]
-    assert newest
-    assert simulation.record["current_task"] == newest
-    assert newest in str(simulation.prompt()[0].content)
-
-
-def test_job_is_told_the_chunks_so_far_and_their_hints() -> None:
-    asked: list[str] = []
-
-    def answers(call: AskModel) -> str:
-        asked.append(str(call.messages[-1].content))
-        number = len(asked)
-        text = GOOD.replace("something", f"thing {number}")
-        return f"{text}\n<current-task>Task {number}</current-task>"
-
-    simulation = Simulation(settings(), answers=answers)
-    while len(asked) < 3:
-        simulation.say(30)
-    assert "thing 1" in asked[1]
-    assert "Task 1" in asked[1]
-    assert "thing 2" in asked[2]
-    assert "Task 2" in asked[2]
 
 
 def test_buffered_reflection_replaces_what_it_read_and_keeps_what_came_after() -> None:
@@ -283,24 +191,6 @@ def test_blocking_observation_does_not_wait_for_ever() -> None:
     assert asked >= 2
 
 
-def test_shared_budget_lets_messages_use_the_room_of_observations() -> None:
-    base = settings(message_tokens=1000, observation_tokens=1000)
-    shared = replace(base, thresholds=replace(base.thresholds, shares_room=True))
-    simulation = Simulation(shared)
-    largest = 0
-    for _ in range(120):
-        simulation.say(30)
-        largest = max(largest, simulation.window.tokens)
-        active = of_type(simulation, "status")[-1]["data"]["windows"]["active"]
-        log = active["observations"]["tokens"]
-        assert active["messages"]["threshold"] == max(1000, 2000 - log)
-        window = active["messages"]["tokens"]
-        assert active["observations"]["threshold"] == max(1000, 2000 - window)
-        assert set(simulation.coverage()) == {1}
-    assert largest > 1500
-    assert simulation.blocking_calls == 0
-
-
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_what_failed_is_tried_again_in_smaller_pieces_before_a_turn_waits(failures: int) -> None:
     resolve = partial(resolve_thresholds, share_token_budget=True, budget=8000)
@@ -312,41 +202,6 @@ def test_what_failed_is_tried_again_in_smaller_pieces_before_a_turn_waits(failur
     assert len(of_type(simulation, "buffering-failed")) == failures
     assert simulation.blocking_calls == 0
     assert set(simulation.coverage()) == {1}
-
-
-def test_status_tells_what_is_buffered() -> None:
-    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100), latency=2)
-    seen: set[str] = set()
-    for _ in range(30):
-        simulation.say(30)
-        buffered = of_type(simulation, "status")[-1]["data"]["windows"]["buffered"]["observations"]
-        seen.add(buffered["status"])
-        if buffered["chunks"]:
-            assert 0 < buffered["projectedMessageRemoval"] <= buffered["messageTokens"]
-            assert buffered["observationTokens"] > 0
-    assert seen == {"idle", "running", "complete"}
-
-
-def test_projected_removal_is_what_the_activation_removes() -> None:
-    simulation = Simulation(settings(message_tokens=1000, buffer_tokens=100))
-    for _ in range(60):
-        simulation._add(HumanMessage("word " * 30))
-        before = simulation._look()
-        if before.decision.kind == "activate" and before.decision.operation == "observation":
-            break
-        simulation.step()
-    projected = of_type_status(simulation)
-    simulation.step()
-    removed = of_type(simulation, "activation")[-1]["tokens"]
-    assert projected == removed
-
-
-def of_type_status(simulation: Simulation) -> int:
-    data = build_status(
-        simulation.record, simulation.window, simulation.settings.thresholds, step=0
-    )
-    removal: int = data["windows"]["buffered"]["observations"]["projectedMessageRemoval"]
-    return removal
 
 
 @examples(25)

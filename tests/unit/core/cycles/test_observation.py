@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
@@ -29,7 +29,6 @@ from support.flows import (
     later,
     reflectable,
     setup,
-    texts,
 )
 from support.groups import heading
 from support.words import Words
@@ -42,39 +41,6 @@ def observed(talk: Talk, settings: Settings, count: int = 1) -> list[dict[str, A
     return talk.run_cycle(observe_cycle(settings, record, window, count, NOW))
 
 
-def test_a_turn_that_waits_sees_the_log_as_a_reflection_ahead_has_left_it() -> None:
-    record, window = conversation()
-    record = edited(record, reflectable())
-    (first, second) = record["log"]
-    shorter = {**first, "id": "new", "text": "* 🔴 condensed", "tokens": 4}
-    record["reflection"] = {
-        "cycle_id": "c",
-        "group_ids": [first["id"]],
-        "groups": [shorter],
-        "together": [[first["id"]]],
-        "input_tokens": first["tokens"],
-        "tokens": 4,
-        "created_at": first["observed_at"],
-    }
-    talk = Talk([GOOD])
-    talk.run_cycle(observe_cycle(setup(), record, window, 1, NOW))
-    asked = texts(talk.calls[0])[1]
-    assert "* 🔴 condensed" in asked
-    assert first["text"] not in asked
-    assert second["text"] in asked
-
-
-def test_an_empty_response_ends_the_former_one() -> None:
-    record, window = conversation()
-    said = "<current-task>Go</current-task>\n<suggested-response>{}</suggested-response>"
-    for response, kept in (("Hi", "Hi"), ("", None)):
-        talk = Talk([f"{GOOD}\n{said.format(response)}"])
-        events = talk.run_cycle(observe_cycle(setup(), record, window, 1, NOW))
-        after = fold(record, events)
-        assert after["suggested_response"] == kept  # type: ignore[typeddict-item]
-        record = {**record, "suggested_response": "Hi"}  # type: ignore[typeddict-unknown-key]
-
-
 def test_what_an_observation_leaves_in_memory() -> None:
     record, _ = conversation()
     events = observed(Talk([later(GOOD)]), setup())
@@ -84,16 +50,6 @@ def test_what_an_observation_leaves_in_memory() -> None:
     assert after["log"][0]["id"] == events[0]["cycle_id"]
     assert after["usage"] == {"observation": {"calls": 1, "input_tokens": 10, "output_tokens": 3}}
     assert fold(after, [events]) == after
-
-
-def test_a_repeated_cycle_has_the_same_id_and_a_retry_another() -> None:
-    settings = setup()
-    record, window = conversation()
-    one, two = (observed(Talk([later(GOOD)]), settings) for _ in range(2))
-    assert one[0]["cycle_id"] == two[0]["cycle_id"]
-    failed = fold(record, [observed(Talk([TimeoutError("x")]), settings)])
-    retry = Talk([later(GOOD)]).run_cycle(observe_cycle(settings, failed, window, 1, NOW))
-    assert retry[0]["cycle_id"] != one[0]["cycle_id"]
 
 
 @pytest.mark.parametrize(
@@ -140,33 +96,6 @@ def test_what_follows_a_failure(
         # The gate shows it, in this turn and in each that repeats it.
         assert to_part(talk.events[2]) is None
         assert after["tripwire"]["operation"] == operation
-
-
-def test_the_usage_of_a_failed_cycle_counts_too() -> None:
-    record, _ = conversation()
-    events = observed(Talk([later(""), later("no")]), setup())
-    assert kinds(events) == ["observation-start", "observation-failed"]
-    assert fold(record, [events])["usage"]["observation"] == {
-        "calls": 2,
-        "input_tokens": 20,
-        "output_tokens": 6,
-    }
-
-
-def test_the_observer_is_told_what_memory_holds() -> None:
-    record, window = conversation()
-    record = edited(record, {**reflectable(), "current_task": "Find a lead"})
-    talk = Talk([later(GOOD)])
-    talk.run_cycle(
-        observe_cycle(
-            setup(instruction="In French.", previous_observer_tokens=2000), record, window, 1, NOW
-        )
-    )
-    system, task = texts(talk.calls[0])
-    assert "In French." in system
-    assert "<previous-observations>\n* 🔴 one word" in task
-    assert "<current-task>Find a lead</current-task>" in task
-    assert task.count("word " * 40) >= 1
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -251,38 +180,7 @@ def test_each_day_has_its_messages_and_its_items(
     assert split(text, *days) == found
 
 
-def test_days_are_those_of_the_transcript() -> None:
-    times = [NOON, NOON + timedelta(hours=9)]  # half past five in the morning, in this zone
-    zone = timezone(timedelta(hours=8, minutes=30))
-    assert len(split_days(notes(0, 1), times, timezone=zone)) == 2
-    assert len(split_days(notes(0, 1), times, timezone=UTC)) == 1
-
-
 # --- What the Observer wrote ----------------------------------------------------------------------
-
-
-def test_a_date_without_items_is_no_day() -> None:
-    text = f"{notes(0)}\n\n{heading(1)}\n\n{notes(2)}"
-    found = split(text, 0, 1, 2)
-    assert [(start, stop) for start, stop, _ in found] == [(0, 2), (2, 3)]
-
-
-@pytest.mark.parametrize(
-    ("text", "days"),
-    [
-        pytest.param("", (0, 1), id="nothing"),
-        pytest.param("* 🔴 Undated", (0, 1), id="no date"),
-        pytest.param(notes(1, 0), (0, 0), id="one day of messages"),
-        pytest.param(notes(0, 1), (None, None), id="no times"),
-        pytest.param(notes(0), (0, 1), id="one date"),
-        pytest.param(notes(5, 6), (0, 1), id="other dates"),
-        pytest.param("Date: 1.3.2026\n* 🔴 A\nDate: 2.3.2026\n* 🔴 B", (0, 1), id="other forms"),
-    ],
-)
-def test_where_days_cannot_be_told_apart_all_is_as_it_was_written(
-    text: str, days: tuple[int | None, ...]
-) -> None:
-    assert split(text, *days) == [(0, len(days), text)]
 
 
 _days = st.integers(0, 6)
@@ -308,15 +206,6 @@ def test_every_message_and_every_item_is_in_exactly_one_day(
     assert len(found) <= len({day for day in messages if day is not None} & set(dates)) or (
         len(found) == 1
     )
-
-
-@given(st.lists(_days, min_size=1))
-def test_with_times_in_order_each_day_has_its_own_messages(messages: list[int]) -> None:
-    messages.sort()
-    found = split(notes(*sorted(set(messages))), *messages)
-    assert [set(messages[start:stop]) for start, stop, _ in found] == [
-        {day} for day in sorted(set(messages))
-    ]
 
 
 # --- In the log -----------------------------------------------------------------------------------

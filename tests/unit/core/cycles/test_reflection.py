@@ -10,7 +10,6 @@ import pytest
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallHook
 from langgraph_om.core.events import to_part
-from langgraph_om.core.plan import plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.wire import Group
@@ -21,18 +20,6 @@ from support.groups import day_log, group
 from support.simulation import GOOD, Simulation, drop_all_but_the_last, settings
 
 # --- Whole cycles --------------------------------------------------------------------------------
-
-
-def test_a_reflection_that_leaves_the_log_too_large_rests_until_it_has_grown() -> None:
-    record, window = conversation()
-    record = edited(record, reflectable())
-    shorter = record["log"][0]["text"].removesuffix(" word word")
-    talk = Talk([later(f"1: {shorter}"), later("no")])
-    after = fold(record, [talk.run_cycle(reflect_cycle(setup(), record, window, NOW))])
-    assert after["generation"] == 1
-    expected = {"failures": 0, "still_large": 1, "at_tokens": 48, "retry_at_tokens": 52}
-    assert after["attempts"]["reflection"] == expected
-    assert plan(after, window, setup().thresholds, NOW).kind != "reflect"
 
 
 def edited_log() -> tuple[Any, Any]:
@@ -75,15 +62,6 @@ def test_without_a_valid_edit_the_reflection_fails_and_the_log_stays() -> None:
     after = fold(record, [failed])
     assert after["log"] == record["log"]
     assert after["attempts"]["reflection"]["failures"] == 1
-
-
-def test_edits_that_gain_nothing_are_a_failure() -> None:
-    record, window = edited_log()
-    text = record["log"][0]["text"]
-    swapped = text.replace("one word", "word one")
-    events = reflected(record, window, f"1: {swapped}", f"1: {text}", f"1: {swapped}")
-    assert events[-1]["type"] == "observation-failed"
-    assert "no smaller" in events[-1]["error"]
 
 
 def test_groups_whose_items_are_gone_keep_their_ranges_in_one_group() -> None:
@@ -173,17 +151,6 @@ def test_edits_made_ahead_apply_to_the_groups_that_are_still_the_same() -> None:
     assert not {entry["id"] for entry in simulation.record["log"]} & set(replaced)
 
 
-def test_edits_of_which_no_group_is_left_are_superseded() -> None:
-    simulation = talk_until_buffered()
-    log = [{**entry, "id": f"new-{at}"} for at, entry in enumerate(simulation.record["log"])]
-    simulation.record = edited(simulation.record, {"log": log})
-    simulation.events.clear()
-    simulation.say(30)
-    failed = [event for event in simulation.events if event["type"] == "buffering-failed"]
-    assert failed[0]["error"].startswith("superseded")
-    assert simulation.record["reflection"] is None
-
-
 # --- Hooks ---------------------------------------------------------------------------------------
 
 
@@ -215,13 +182,3 @@ def test_a_hook_sees_each_group_before_and_the_reflector_sees_what_it_leaves() -
     assert "Secret" not in question
     assert events[-1]["dropped"] == 6
     assert after["log"][-1]["text"] == day_log(3, "* Secret 3 and some more words", OPEN)
-
-
-def test_hints_are_shown_where_no_hook_hides_anything() -> None:
-    effects, _, _ = hooked("drop 1-6", hooks=set())
-    assert "<current-task>Keep the Secret</current-task>" in texts(effects[-1])[1]
-
-
-def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
-    effects, _, _ = hooked("drop 1-6", hooks=set(), hints=())
-    assert "<current-task>" not in texts(effects[-1])[1]

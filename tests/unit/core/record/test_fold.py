@@ -11,25 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.record.fold import fold, fold_one, is_folded
+from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     blank_record,
     complete_record,
-    log_tokens,
-    write_log,
 )
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from support import groups
-from support.groups import group
-
-
-def test_groups_stand_a_blank_line_apart() -> None:
-    groups = [group("a", "* one"), group("b", ""), group("c", "* two\n  * -> more")]
-    assert write_log(groups) == "* one\n\n* two\n  * -> more"
-    assert write_log([]) == ""
-
 
 # --- What is refused -----------------------------------------------------------------------------
 
@@ -45,19 +35,9 @@ def test_a_record_of_another_form_is_refused(version: object) -> None:
         fold(blank_record(), [value])
 
 
-@pytest.mark.parametrize("value", ["text", [1], 7])
-def test_a_channel_that_holds_no_record_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=type(value).__name__):
-        complete_record(value)
-
-
 @pytest.mark.parametrize("value", [None, {}, {"version": 1}, blank_record()])
 def test_a_part_of_a_record_is_completed(value: dict[str, Any] | None) -> None:
     assert complete_record(value) == blank_record()
-
-
-def test_keys_that_are_missing_are_completed() -> None:
-    assert complete_record({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
 
 
 Event = dict[str, Any]
@@ -342,26 +322,6 @@ def plainly(record: MemoryRecord) -> dict[str, Any]:
     return {**record, "attempts": attempts}
 
 
-def test_the_first_seen_time_stays() -> None:
-    later = counted({"m0": ["d1", 9]})
-    later["stamps"] = {"m0": "2030-01-01T00:00:00+00:00"}
-    record = fold(None, [counted({"m0": ["d0", 5]}), later])
-    assert record["stamps"] == {"m0": "2026-03-02T09:00:00+00:00"}
-    assert record["token_cache"]["counts"] == {"m0": ["d1", 9]}
-
-
-def test_the_log_weighs_what_its_groups_weigh() -> None:
-    assert log_tokens(blank_record()) == 0
-    assert log_tokens(fold(None, [observed(None, 0, 0), observed("m0", 1, 1)])) == 20
-
-
-@pytest.mark.parametrize("kind", ["observation-end", "stepped", "counted", "tripped", "opened"])
-def test_events_that_change_memory_are_worth_a_checkpoint(kind: str) -> None:
-    assert is_folded({"type": kind})
-    assert not is_folded({"type": "status"})
-    assert not is_folded({"type": "observation-start"})
-
-
 # --- What is refused -----------------------------------------------------------------------------
 
 
@@ -386,22 +346,6 @@ def test_junk_is_refused_by_name_and_changes_nothing(junk: object, named: str) -
     assert named in str(caught.value)
     assert "`om`" in str(caught.value)
     assert record == before
-
-
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        ({"log": "hello"}, "`om.log` is 'hello' (Input should be a valid list)"),
-        ({"turn": []}, "`om.turn` is []"),
-        ({"generation": True}, "`om.generation` is True"),
-        ({"chunks": [{"id": "c"}]}, "`om.chunks[0]['cycle_id']` is missing"),
-        ({"stamps": {"m1": 5}}, "`om.stamps['m1']` is 5"),
-    ],
-)
-def test_a_record_that_cannot_be_read_names_the_part(edit: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        fold(blank_record(), [{**blank_record(), **edit}])
-    assert said in str(caught.value)
 
 
 # --- Laws over random histories ------------------------------------------------------------------

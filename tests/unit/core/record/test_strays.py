@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import check_observed
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples
-from support.groups import group
 from support.words import Words
 
 NOTE = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said it\n</observations>"
@@ -103,25 +100,6 @@ def test_history_that_is_loaded_late_is_shown_and_then_observed() -> None:
     assert talk.result.record["observed"]["strays"] == []
 
 
-def test_a_stray_answer_is_not_shown_directly_before_calls_of_tools() -> None:
-    talk = Talk()
-    talk.say(20)
-    at = [message.id for message in talk.messages].index(talk.result.record["cursor"][-1]) + 1
-    called = {"name": "look", "args": {}, "id": "call"}
-    talk.messages[at:at] = [
-        AIMessage("", id="calls", tool_calls=[called]),
-        ToolMessage("Found.", id="found", tool_call_id="call"),
-    ]
-    talk.messages[:0] = [*late("old0"), AIMessage("Noted.", id="old1")]
-    talk.say()
-    shown = talk.result.messages
-    ids = [message.id for message in shown]
-    assert ids[ids.index("old1") : ids.index("found") + 1 : 2] == ["old1", "calls"]
-    between = shown[ids.index("old1") + 1]
-    assert isinstance(between, HumanMessage), "as a provider demands before calls of tools"
-    assert "observations" in between.text
-
-
 def test_their_observation_counts_once_also_after_a_reflection_replaced_it() -> None:
     talk = Talk()
     talk.say(20)
@@ -145,26 +123,6 @@ def test_their_observation_counts_once_also_after_a_reflection_replaced_it() -> 
     assert fold(replaced, [event])["log"] == replaced["log"]
 
 
-def test_a_long_history_is_observed_in_batches() -> None:
-    talk = Talk()
-    talk.say(20)
-    talk.messages[:0] = late(*(f"old{at}" for at in range(40)))
-    talk.say()
-    talk.check()
-    talk.say(20)
-    talk.check()
-    assert talk.covered()["old39"] == 1
-
-
-def test_with_buffering_too() -> None:
-    talk = Talk(observation={"message_tokens": 300, "buffer_tokens": 0.2})
-    talk.say(20)
-    talk.messages[:0] = late("old0")
-    talk.say(30)
-    talk.check()
-    assert talk.covered()["old0"] == 1
-
-
 def test_what_cannot_be_found_among_the_observed_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -176,18 +134,6 @@ def test_what_cannot_be_found_among_the_observed_is_told_once(
     told = [each.getMessage() for each in caplog.records]
     assert len(told) == 1
     assert "1 message(s) were put among those that are observed" in told[0]
-
-
-def test_what_cannot_be_found_among_the_observed_is_shown_to_people() -> None:
-    talk = Talk()
-    talk.say(20)
-    talk.messages[3:3] = late("inside")
-    talk.say(5)
-    talk.messages[1:1] = late("more")
-    talk.say(5)
-    told = "2 messages stand among observed ones and were not read"
-    view = talk.memory.view({"messages": talk.messages, "om": talk.result.record})
-    assert told in str(view)
 
 
 @pytest.mark.parametrize("buffer_tokens", [False, 0.2])
@@ -209,22 +155,6 @@ def test_what_is_put_among_the_newest_observed_is_shown_and_then_observed(
     assert caplog.records == []
 
 
-def test_what_cannot_be_found_is_archived(caplog: pytest.LogCaptureFixture) -> None:
-    talk = Talk(archive="sqlite://")
-    talk.say(20)
-    talk.messages[3:3] = late("inside")
-    talk.say(2)
-    archive: Any = talk.memory.archive
-    assert [each.key for each in archive.messages("t", limit=5)] == [
-        "u0",
-        "a0",
-        "u1",
-        "inside",
-        "a1",
-    ]
-    assert "lacks" not in caplog.text
-
-
 @pytest.mark.parametrize("place", [0, 2])
 def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(archive="sqlite://", evict=True)
@@ -244,50 +174,6 @@ def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptu
     archive: Any = talk.memory.archive
     assert archive.contains("t", ["old0", "old1"]) == {"old0", "old1"}
     assert caplog.records == []
-
-
-def test_what_may_be_removed_and_is_kept_is_no_stray(caplog: pytest.LogCaptureFixture) -> None:
-    kept, removed = (Talk(archive="sqlite://", evict=True) for _ in range(2))
-    for _ in range(40):
-        kept.say()
-        removed.say()
-        removed.evict()
-    assert len(kept.messages) == 80
-    assert len(removed.messages) < 40
-    told, expected = kept.result.record, removed.result.record
-    for key in ("log", "cursor", "evicted", "evicted_tokens"):
-        assert told[key] == expected[key]
-    assert told["observed"]["count"] == expected["observed"]["count"]
-    assert caplog.records == []
-
-
-def test_what_is_removed_or_no_part_of_the_conversation_is_no_stray(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    talk = Talk()
-    talk.say(20)
-    talk.messages.insert(0, SystemMessage("be kind", id="s"))
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk.say()
-        del talk.messages[2:6]
-        talk.say(10)
-    assert caplog.records == []
-    assert talk.result.record["observed"]["strays"] == []
-
-
-def test_a_message_in_front_is_found_though_the_ranges_behind_it_are_in_another_order() -> None:
-    """An older stray was observed after the ones before it, and a reflection joined them."""
-    ranges = [["old1", "old1"], ["old0", "old0"], ["m0", "m1"]]
-    messages = [HumanMessage(key, id=key) for key in ("new", "old0", "old1", "m0", "m1")]
-    observed = {"last": "m1", "index": 3, "count": 4, "strays": []}
-    record: Any = {
-        **blank_record(),
-        "log": [{**group("g", "* said"), "ranges": ranges}],
-        "observed": observed,
-    }
-    found, overlooked = check_observed(record, messages, len(messages))
-    assert found is not None
-    assert (found["strays"], overlooked) == (["new"], 0)
 
 
 @examples(25)

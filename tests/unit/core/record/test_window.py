@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -20,11 +20,9 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import (
-    Entry,
     Window,
-    choose_chunks,
     find_chunk_end,
     find_safe_cuts,
     open_window,
@@ -87,15 +85,6 @@ def test_the_window_starts_behind_what_is_left_of_the_observed(
 def test_of_a_rewritten_conversation_nothing_is_known_to_be_observed() -> None:
     messages = [HumanMessage("new", id=f"n{at}") for at in range(3)]
     assert keys(look(remembering(["m4"], ("m0", "m4")), messages)) == ["n0", "n1", "n2"]
-
-
-def test_an_empty_conversation_has_an_empty_window() -> None:
-    window = look(blank_record(), [])
-    assert window.entries == ()
-    assert window.tokens == 0
-    assert window.request is None
-    assert window.last_key is None
-    assert look(remembering(["m0"], ("m0", "m0")), talk(1)).tokens == 0
 
 
 def test_messages_without_ids_are_known_by_their_content() -> None:
@@ -182,12 +171,6 @@ def test_a_message_that_was_edited_is_counted_again() -> None:
     assert look(other, messages).tokens == 3 + OVERHEAD, "another counter's estimates are not"
 
 
-def test_only_the_window_is_counted() -> None:
-    counter = Words()
-    open_window(remembering(["m96", "m97"], ("m0", "m97")), talk(100), counter)
-    assert counter.counted == ["m98", "m99"]
-
-
 # --- The live request ----------------------------------------------------------------------------
 
 
@@ -207,41 +190,10 @@ def test_the_live_request_is_found_in_and_before_the_window(
     assert window.last_key == "m3"
 
 
-def test_the_reminder_is_no_request() -> None:
-    messages = [*talk(2), HumanMessage(load("continuation"), id=CONTINUATION_ID)]
-    assert look(blank_record(), messages).request == "m0"
-    only = [AIMessage("hello", id="a")]
-    assert look(blank_record(), only).request is None
-
-
 @pytest.mark.parametrize("role", ["system", "developer", "System"])
 def test_a_message_in_the_role_of_the_system_is_no_part_of_the_window(role: str) -> None:
     messages = [*talk(2), ChatMessage(content="be kind", role=role, id="c"), *talk(4)[2:]]
     assert keys(look(blank_record(), messages)) == ["m0", "m1", "m2", "m3"]
-
-
-def test_a_users_message_with_the_id_of_the_reminder_is_in_the_window() -> None:
-    messages = [*talk(2), HumanMessage("pay bob", id=CONTINUATION_ID)]
-    window = look(blank_record(), messages)
-    assert keys(window) == ["m0", "m1", CONTINUATION_ID]
-    assert window.request == CONTINUATION_ID
-
-
-def test_a_thread_seen_for_the_first_time_is_new_from_its_request_on() -> None:
-    assert look(blank_record(), talk(5)).fresh_from == 4
-    assert look(blank_record(), [AIMessage("hello", id="a")]).fresh_from == 1
-
-
-# --- The cursor ----------------------------------------------------------------------------------
-
-
-def test_the_cursor_keeps_a_short_tail() -> None:
-    messages = talk(60)
-    window = look(blank_record(), messages)
-    assert window.cursor_after(3) == ["m0", "m1", "m2"]
-    assert window.cursor_after(40) == [f"m{at}" for at in range(40 - CURSOR_TAIL, 40)]
-    later = look(remembering(window.cursor_after(40), ("m0", "m39")), messages)
-    assert later.cursor_after(1) == [f"m{at}" for at in range(41 - CURSOR_TAIL, 41)]
 
 
 # --- Where it may be cut -------------------------------------------------------------------------
@@ -325,74 +277,11 @@ def test_no_cut_splits_an_exchange(messages: list[BaseMessage]) -> None:
                 assert went_on, "an open call at the end is never cut off"
 
 
-@given(tool_talks())
-def test_every_boundary_of_whole_exchanges_is_a_cut(messages: list[BaseMessage]) -> None:
-    cuts = find_safe_cuts(entries(messages))
-    last = max((at for at, m in enumerate(messages) if not isinstance(m, ToolMessage)), default=-1)
-    seen = len(messages) if last in (-1, len(messages) - 1) else last
-    for cut in range(1, seen + 1):
-        head = messages[:cut]
-        called = {call["id"] for m in head if isinstance(m, AIMessage) for call in m.tool_calls}
-        if called <= {m.tool_call_id for m in head if isinstance(m, ToolMessage)}:
-            assert cut in cuts
-
-
-def test_cuts_of_a_long_window_are_found_in_time() -> None:
-    messages: list[BaseMessage] = []
-    for at in range(3000):
-        messages += [H, calls(f"c{at}"), result(f"c{at}")]
-    window = tuple(Entry(str(at), message, "", 1) for at, message in enumerate(messages))
-    assert len(find_safe_cuts(window)) == 5999
-
-
 def test_results_that_the_actor_has_not_seen_are_not_cut_off() -> None:
     messages = [H, calls("a"), result("a"), calls("b", "c"), result("b"), result("c")]
     assert find_safe_cuts(entries(messages)) == [1, 3]
     assert find_safe_cuts(entries([*messages, AIMessage("Seen.")])) == [1, 3, 6, 7]
     assert find_safe_cuts(entries([*messages, H])) == [1, 3, 6, 7]
-
-
-K = 1000
-
-
-@pytest.mark.parametrize(
-    ("sizes", "window", "keep", "force_at", "activated"),
-    [
-        pytest.param([6200, 6100, 6400, 5900, 3300], 31 * K, 6 * K, 36 * K, 5, id="normal"),
-        pytest.param(
-            [6200, 6100, 6400, 5900, 6100], 31 * K, 6 * K, 36 * K, 4, id="too little would remain"
-        ),
-        pytest.param([29_500], 30 * K, 6 * K, 36 * K, 1, id="a single big chunk"),
-        pytest.param([2000], 31 * K, 6 * K, 36 * K, 1, id="less than the goal"),
-        pytest.param([3000], 5 * K, 6 * K, 36 * K, 1, id="below the floor"),
-        pytest.param([10 * K, 9 * K, 39_800], 60 * K, 30 * K, 72 * K, 2, id="95 % guard"),
-        pytest.param([10 * K, 9 * K, 39_800], 60 * K, 30 * K, 60 * K, 3, id="the guard, forced"),
-        pytest.param([1000, 1000], 2000, 0, 2400, 2, id="nothing is to be kept"),
-        pytest.param([6000, 6000, 6000, 6000], 30 * K, 6 * K, 36 * K, 4, id="exactly the goal"),
-    ],
-)
-def test_number_of_chunks_that_an_activation_takes(
-    sizes: list[int], window: int, keep: int, force_at: int, activated: int
-) -> None:
-    assert choose_chunks(sizes, window, keep=keep, force_at=force_at) == activated
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.integers(1, 9000), min_size=1, max_size=12),
-    st.integers(0, 20_000),
-    st.integers(0, 12_000),
-)
-def test_enough_remains_unless_every_boundary_takes_too_much(
-    sizes: list[int], rest: int, keep: int
-) -> None:
-    window = sum(sizes) + rest
-    count = choose_chunks(sizes, window, keep=keep, force_at=10**9)
-    assert 1 <= count <= len(sizes)
-    remaining = window - sum(sizes[:count])
-    if remaining < min(1000, keep):
-        # Only when one chunk fewer would be none at all, or would not leave enough either.
-        assert count == 1 or window - sum(sizes[: count - 1]) < min(1000, keep)
 
 
 def window_of(messages: list[BaseMessage]) -> Window:
@@ -409,11 +298,6 @@ def test_chunk_ends_before_a_human_message_where_that_is_cheap() -> None:
     turn: list[BaseMessage] = [HumanMessage(words(45)), AIMessage(words(45))]
     window = window_of([*turn, *[m.model_copy() for m in turn], HumanMessage(words(2))])
     assert find_chunk_end(window, 0, interval=100, most=1000) == 4
-
-
-def test_chunk_takes_all_where_the_human_boundary_is_far() -> None:
-    window = window_of([HumanMessage(words(20)), HumanMessage(words(90)), AIMessage(words(20))])
-    assert find_chunk_end(window, 0, interval=100, most=1000) == 3
 
 
 def test_tool_call_waits_until_the_actor_has_seen_its_result() -> None:

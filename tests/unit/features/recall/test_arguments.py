@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om.features.recall.arguments import UserArguments
 from support.examples import examples
-from support.recall_talk import TALK, ask, entries_of, hit_of, keys_in, look, read_talk, shelf
+from support.recall_talk import TALK, ask, entries_of, hit_of, look, read_talk, shelf
 
 
 @pytest.mark.parametrize(("written", "used"), [(1, 1), (20, 20), (999, 20)])
@@ -59,10 +59,6 @@ def test_what_is_wrong_is_named_with_what_to_write(
         assert word in answer["error"]
 
 
-def test_conversations_are_counted_from_0() -> None:
-    assert "0 or more" in look(shelf(), {"mode": "threads", "page": -1}, "resource")["error"]
-
-
 # --- Laws ----------------------------------------------------------------------------------------
 
 
@@ -71,10 +67,6 @@ junk = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-
-
-def test_empty_arguments_count_as_left_out() -> None:
-    assert ask(TALK, query="", cursor=None, before="") == ask(TALK)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +83,6 @@ def test_range_as_cursor_gets_a_hint(written: str, ids: list[str]) -> None:
     answer = look(read_talk([*entries_of(TALK), *more]), {"cursor": written})
     assert set(answer) == {"hint"}
     assert re.findall(r'"([^"]+)" with page', answer["hint"]) == ids
-
-
-def test_range_that_is_an_id_is_an_id() -> None:
-    source = read_talk([*entries_of(TALK), ("m1:m4", HumanMessage("x"), None)])
-    assert keys_in(look(source, {"cursor": "m1:m4"})) == ["m1:m4"]
 
 
 # --- Laws ----------------------------------------------------------------------------------------

@@ -15,14 +15,11 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.features.recall import answer as answering
 from langgraph_om.features.recall.answer import Asker, recall
-from support.counters import COUNTER, COUNTERS, Quarters
+from support.counters import COUNTER, COUNTERS
 from support.examples import examples
 from support.recall_talk import (
     BUDGET,
-    NOON,
     TALK,
-    WHOLE,
-    Entry,
     ask,
     call,
     keys_in,
@@ -86,56 +83,7 @@ def test_a_page_that_is_cut_says_where_to_go_on_and_nothing_is_left_out(directio
     assert cuts
 
 
-def test_reading_back_is_told_where_the_conversation_begins() -> None:
-    start = "(the conversation begins here)"
-    assert ask(TALK, page=-3, limit=3)["messages"].startswith(start)
-    assert ask(TALK, cursor="m2", page=-1)["messages"].startswith(start)
-    assert start not in ask(TALK, cursor="m8", page=-1, limit=3)["messages"]
-    assert start not in ask(TALK)["messages"]
-    first = ask(TALK, cursor="m1", detail="high", page=-1)
-    assert first["messages"].endswith("\nThe conversation begins with this message.")
-
-
-def test_a_page_behind_either_end_names_the_last_one() -> None:
-    assert "begins on page -3" in ask(TALK, page=-9, limit=3)["messages"]
-    assert "begins on page -1" in ask(TALK, cursor="m3", page=-2, limit=3)["messages"]
-    assert "ends on page 3" in ask(TALK, page=4, limit=3)["messages"]
-    for nothing in ({"cursor": "m0", "page": -1}, {"cursor": "m0", "page": -2}):
-        assert ask(TALK, **nothing)["messages"] == "(no messages on this page)"
-
-
-def test_pages_back_from_the_end_hold_still_while_the_turn_goes_on() -> None:
-    said = [HumanMessage(f"fact {at}") for at in range(6)]
-    turn = [call(("recall", {"page": -1}, "c1")), ToolMessage("...", tool_call_id="c1"), said[0]]
-    for steps in (0, 1, 2):
-        source, turn_of = read_talk([*said, *turn[:steps]]), {"request": "m5", "is_answered": True}
-        back = [look(source, {"page": page, "limit": 2}, **turn_of) for page in (-1, -2, -3)]
-        assert [*map(keys_in, back)] == [["m4", "m5"], ["m2", "m3"], ["m0", "m1"]]
-        assert [answer["has_next_page"] for answer in back] == [False, True, True]
-        assert [answer["cursor"] for answer in back] == ["m5"] * 3
-    # Messages of the turn are found all the same by their ids.
-    assert keys_in(look(source, {"cursor": "m7"}, **turn_of)) == ["m7"]
-
-
 # --- Detail --------------------------------------------------------------------------------------
-
-
-def test_high_detail_shows_one_part_and_where_to_go_on() -> None:
-    answer = ask(TALK, cursor="m2", detail="high", limit=5)
-    assert answer["messages"] == (
-        "**assistant (2026-03-15 12:02)** [m2]:\n"
-        "  [p0] Wait.\n"
-        "Next part: cursor m2, part_index 1 (of 0 to 2).\n"
-        "Next message: page 2, or cursor m3."
-    )
-    assert (answer["count"], answer["limit"]) == (1, 1)
-    back = ask(TALK, cursor="m8", detail="high", page=-2)
-    assert keys_in(back) == ["m7"]
-    assert back["messages"].endswith("\nMessage before: page -3, or cursor m6.")
-    last = ask(TALK, cursor="m8", detail="high")
-    assert last["messages"].endswith("[p0] A beach.")
-    arguments = ask([call(("f", {"a": [1, 2]}, "c9"))], detail="high")
-    assert '[p0] tool call f [c9]: {"a":[1,2]}' in arguments["messages"]
 
 
 def test_high_detail_of_a_long_part_goes_on_by_part_and_offset() -> None:
@@ -246,57 +194,7 @@ def test_following_the_offsets_gives_the_exact_text(text: str, counter: TokenCou
     assert "".join(follow(call(("f", {"x": text}, "c")), counter)) == arguments
 
 
-def test_control_characters_and_surrogates_do_not_shift_the_rest() -> None:
-    text = ("a\x00b\ud83d\ude00\udc00" * 3000) + "end"
-    joined = "".join(follow(HumanMessage(text), Quarters()))
-    assert joined == ("a\ufffdb😀\ufffd" * 3000) + "end"
-    for lead in ("", "a"):
-        pairs = "".join(follow(HumanMessage(lead + "\ud83d\ude00" * 9000), Quarters()))
-        assert pairs == lead + "😀" * 9000
-
-
-def test_five_megabytes_are_read_to_the_end() -> None:
-    text = "".join(f"line {n} of the log\n" for n in range(250_000))
-    message = ToolMessage(text, tool_call_id="c")
-    overview = ask([message, HumanMessage("x")])
-    assert overview["count"] == 2
-    windows = 0
-    source = read_talk([("m0", message, None)])
-    for offset in (0, len(text) // 2, len(text) - 100):
-        arguments = {"cursor": "m0", "part_index": 0, "char_offset": offset}
-        answer = look(source, arguments)
-        assert text.startswith(answer["text"], offset)
-        windows += len(answer["text"])
-    assert windows > 5000
-    assert answer["text"] == text[-100:]
-    assert not answer["truncated"]
-
-
-def test_overview_shows_the_whole_small_conversation() -> None:
-    assert ask(TALK) == {
-        "messages": WHOLE,
-        "count": 7,
-        "cursor": "m1",
-        "page": 1,
-        "limit": 20,
-        "has_next_page": False,
-        "has_prev_page": False,
-    }
-
-
 # --- Detail --------------------------------------------------------------------------------------
-
-
-def test_cut_parts_say_how_to_see_the_rest() -> None:
-    long = " ".join(f"w{n}" for n in range(3000))
-    answer = ask([HumanMessage(long), ToolMessage(long, tool_call_id="c")], limit=2)
-    marks = re.findall(
-        r"… \(\+([\d,]+) characters, part_index 0\)$", answer["messages"], re.MULTILINE
-    )
-    shown = re.findall(r"(w0 .*)…", answer["messages"])
-    lost = [int(mark.replace(",", "")) for mark in marks]
-    assert [len(text) + left for text, left in zip(shown, lost, strict=True)] == [len(long)] * 2
-    assert answer["truncated"] is True
 
 
 def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
@@ -328,31 +226,6 @@ def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out(
     assert 0.5 < answer["token_offset"] / lost < 2
 
 
-def test_message_of_many_parts_shows_the_first_and_counts_the_rest() -> None:
-    calls = [("look_up", {"n": n}, f"call_{n}") for n in range(500)]
-    answer = ask([call(*calls), HumanMessage("x")])
-    assert keys_in(answer) == ["m0", "m1"]
-    rest = re.search(r"\(\+(\d+) parts: part_index (\d+) to 499\)", answer["messages"])
-    assert rest is not None
-    assert int(rest[1]) + int(rest[2]) == 500
-    assert answer["truncated"] is True
-    last = ask([call(*calls)], cursor="m0", part_index=499)
-    assert last["text"] == '{"n":499}'
-
-
-@pytest.mark.parametrize("page", [1, -1])
-def test_ids_too_long_for_the_page_leave_the_farthest_out(page: int) -> None:
-    entries: list[Entry] = [(f"{n:03}" + "界" * 190, HumanMessage("hi"), NOON) for n in range(20)]
-    answer = look(read_talk(entries), {"page": page})
-    keys = [key for key, _, _ in entries]
-    count = answer["count"]
-    assert 0 < count < 20
-    assert keys_in(answer) == (keys[:count] if page == 1 else keys[-count:])
-    assert answer["has_next_page" if page == 1 else "has_prev_page"]
-    assert not answer["has_prev_page" if page == 1 else "has_next_page"]
-    assert f"({20 - count} more of this page" in answer["messages"]
-
-
 # --- Laws ----------------------------------------------------------------------------------------
 
 
@@ -365,11 +238,3 @@ def test_overview_keeps_to_the_budget(
         answer = ask(messages * 3, limit=limit, page=page, counter=counter)
         assert answer["count"] == len(keys_in(answer))
         assert ("token_offset" in answer) is (answer.get("truncated") is True)
-
-
-@pytest.mark.parametrize("page", [1, -1])
-def test_a_page_whose_labels_leave_no_room_for_texts_is_answered(page: int) -> None:
-    name = "😀" * 120
-    for count in (8, 14, 20):
-        answer = ask([call((name, {"x": 1}, name))] * count, page=page)
-        assert answer["count"] == len(keys_in(answer)) > 0
