@@ -153,7 +153,7 @@ async def test_a_log_that_is_too_long_is_refused_a_few_times_and_no_more(door: s
         return StatusError(400, "refusé") if size > 1000 else AIMessage("ok")
 
     _, graph = build(door, actor(answer, []))
-    assert await talk(graph, 60, is_async=False) == ["ok"] * 60
+    assert await talk(graph, 30, is_async=False) == ["ok"] * 30
     assert 1 <= len(refused) <= 8
 
 

@@ -62,11 +62,3 @@ def test_every_extra_for_users_is_told_of() -> None:
     page = (ROOT / "docs" / "index.md").read_text("utf-8")
     told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert sorted(told) == sorted(extras - {"bench", "dev", "docs", "test"})
-
-
-def test_the_changelog_tells_of_this_version_and_how_to_upgrade_to_it() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    newest, *_ = re.findall(r"^## \[(\d\S*)\] - \d{4}-\d\d-\d\d$", text, re.MULTILINE)
-    assert newest == PROJECT["project"]["version"]
-    assert text.index("## [Unreleased]") < text.index(f"## [{newest}]")
-    assert f"## [{newest}]" in text.split("### Upgrading from 0.1")[0]

@@ -210,7 +210,7 @@ def test_observations_in_sight_are_named_and_take_no_place() -> None:
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) -> None:
     titles = {f"thread-{n}": f"{n}" + "長い題" * 60 for n in range(20)}
-    hits = [hit_of(key, key, 0.5, "word of it " * 900, f"m{key}") for key in titles]
+    hits = [hit_of(key, key, 0.5, "word of it " * 90, f"m{key}") for key in titles]
     source = Shelf(*(read_talk(TALK, key, title) for key, title in titles.items()), hits=hits)
     asked = {"mode": "search", "query": "x", "limit": 20}
     listed = look(source, {"mode": "threads"}, "resource", counter)
