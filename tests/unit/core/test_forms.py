@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, NotRequired
 
 import pytest
@@ -14,12 +12,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from langgraph_om import ConfigurationError
 from langgraph_om.core.forms import (
-    MAX_CHARACTERS,
     InvalidError,
     SchemaForm,
-    TemplateForm,
     find_at,
     find_conflicts,
     list_leaves,
@@ -41,12 +36,6 @@ class Settings(TypedDict):
     size: NotRequired[int]
 
 
-@dataclass
-class Trip:
-    goal: str = ""
-    nights: int = 0
-
-
 SETTINGS = {
     "type": "object",
     "properties": {"theme": {"type": "string"}, "size": {"type": "integer"}},
@@ -64,37 +53,12 @@ def test_every_kind_of_schema_names_the_field(schema: Any) -> None:
         form.check({"colour": "red"})
 
 
-def test_a_dataclass_is_a_schema() -> None:
-    SchemaForm(Trip).check({"goal": "Bergen"})
-    with pytest.raises(InvalidError, match="`nights`"):
-        SchemaForm(Trip).check({"nights": "many"})
-
-
-def test_an_item_of_a_list_is_named_by_its_place() -> None:
-    with pytest.raises(InvalidError, match=re.escape("`tasks.1.title`: Field required")):
-        SchemaForm(Tasks).check({"tasks": [{"title": "Milk"}, {"done": True}]})
-
-
 def test_no_field_is_required_of_an_update_and_references_resolve() -> None:
     arguments = SchemaForm(Tasks).arguments
     assert set(arguments) == {"type", "properties", "required", "$defs"}
     assert "required" not in arguments["$defs"]["Task"]
     named_so = SchemaForm({"type": "object", "properties": {"required": {"type": "string"}}})
     assert "required" in named_so.arguments["properties"]["memory"]["properties"]
-
-
-@pytest.mark.parametrize("form", [TemplateForm("a"), SchemaForm(Settings)])
-def test_what_is_too_long_is_refused_with_both_sizes(form: Any) -> None:
-    whole = "x" * (MAX_CHARACTERS + 1)
-    with pytest.raises(InvalidError, match=rf"\d{{5}} characters, and {MAX_CHARACTERS} is"):
-        form.check(whole if not isinstance(form, SchemaForm) else {"theme": whole})
-
-
-def test_json_written_as_a_text_is_read() -> None:
-    assert SchemaForm(Settings).read_patch('{"size": 3}') == {"size": 3}
-    for value in ("[1]", "{", 3, None, {"size": object()}):
-        with pytest.raises(InvalidError, match="`memory`"):
-            SchemaForm(Settings).read_patch(value)
 
 
 def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> None:
@@ -113,12 +77,6 @@ def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> No
     ):
         with pytest.raises(InvalidError, match=re.escape(named)):
             form.read_patch(wrong)
-
-
-def test_json_schema_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
-    with pytest.raises(ConfigurationError, match=re.escape("'langgraph-om[jsonschema]'")):
-        SchemaForm(SETTINGS)
 
 
 KEYS = st.sampled_from("abc")

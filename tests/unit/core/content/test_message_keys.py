@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     HumanMessage,
@@ -25,23 +24,14 @@ from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
-    find_others,
     key_of,
     keyed_messages,
 )
 from support.counters import FUNCTION_CALL, ai, any_text, call
 from support.examples import examples
 from support.real_ids import (
-    anthropic_ids,
-    call_ids,
-    chat_completion_ids,
-    digests,
-    item_ids,
     real_conversations,
-    response_ids,
-    run_ids,
     times,
-    uuid4s,
     write_ulid,
     write_uuid7,
 )
@@ -91,13 +81,6 @@ def test_id_and_metadata_do_not_change_a_digest(message: BaseMessage) -> None:
     extras = {**message.additional_kwargs, "created_at": "2026-01-01"}
     update = {"id": "other", "response_metadata": {"model": "m"}, "additional_kwargs": extras}
     assert content_digest(message.model_copy(update=update)) == content_digest(message)
-
-
-def test_usage_and_streaming_do_not_change_a_digest() -> None:
-    whole = AIMessage(
-        "hello", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-    )
-    assert content_digest(whole) == content_digest(AIMessageChunk(content="hello"))
 
 
 def test_digests_do_not_change_between_releases() -> None:
@@ -258,11 +241,6 @@ def answer(at: datetime) -> AIMessage:
     return AIMessage("hi", id=f"lc_run--{write_uuid7(at, 7)}-0")
 
 
-def plain_answer(number: int) -> AIMessage:
-    """An answer by the Responses API: an id without a time."""
-    return AIMessage("hi", id=f"resp_{number:048x}")
-
-
 def tell(messages: list[BaseMessage], **seen: datetime) -> list[datetime | None]:
     """The times of messages; `seen` names those with a stamp by their place, as `m2`."""
     keyed = keyed_messages(messages)
@@ -273,39 +251,6 @@ def tell(messages: list[BaseMessage], **seen: datetime) -> list[datetime | None]
 def test_a_person_speaks_when_the_answer_is_given() -> None:
     messages = [user(1), answer(day(0)), user(2), answer(day(3)), user(3)]
     assert tell(messages) == [day(0), day(0), day(3), day(3), day(3)]
-
-
-def test_an_answer_is_given_when_the_person_asks_whenever_the_next_question_comes() -> None:
-    asked, asked_later = (
-        HumanMessage("hi", id=f"h{at}", additional_kwargs={"created_at": day(at).isoformat()})
-        for at in (0, 3)
-    )
-    messages = [asked, plain_answer(1), plain_answer(2), asked_later, plain_answer(3)]
-    assert tell(messages) == [day(0)] * 3 + [day(3)] * 2
-    asked_twice = [user(0), asked, plain_answer(1), user(1), plain_answer(2), answer(day(3))]
-    assert tell(asked_twice) == [day(0)] * 3 + [day(3)] * 3
-
-
-def test_what_has_no_time_in_a_whole_exchange_takes_that_of_the_next_one() -> None:
-    messages = [user(1), plain_answer(1), user(2), answer(day(3)), user(3), plain_answer(3)]
-    assert tell(messages) == [day(3)] * 6
-
-
-def test_a_stamp_dates_nothing_that_stands_before_it() -> None:
-    adopted = [user(1), plain_answer(1), user(2), plain_answer(2)]
-    assert tell(adopted, m2=day(30)) == [None, None, day(30), day(30)]
-    off_for_days = [user(1), plain_answer(1), user(2), plain_answer(2), user(3)]
-    assert tell(off_for_days, m0=day(0), m4=day(30)) == [day(0)] * 4 + [day(30)]
-
-
-def test_no_later_time_is_looked_for_behind_a_stamp() -> None:
-    messages = [user(1), answer(day(0)), user(2), user(3), answer(day(30))]
-    assert tell(messages, m3=day(30))[2] == day(0)
-
-
-def test_of_a_conversation_without_times_nothing_is_known() -> None:
-    assert tell([user(1), plain_answer(1)]) == [None, None]
-    assert tell([]) == []
 
 
 @given(real_conversations(), st.data())
@@ -327,9 +272,6 @@ def test_the_rule_holds_in_every_mix(messages: list[BaseMessage], data: st.DataO
 
 
 BITS = st.integers(0, (1 << 80) - 1)
-TIMELESS = st.one_of(
-    uuid4s, digests, run_ids, response_ids, item_ids, chat_completion_ids, anthropic_ids, call_ids
-)
 
 
 def read_time(message: BaseMessage, stamps: dict[str, str] | None = None) -> datetime | None:
@@ -342,40 +284,9 @@ def test_time_ordered_ids_tell_the_time(at: datetime, bits: int, form: str) -> N
     assert read_time(HumanMessage("x", id=write_ulid(at, bits))) == at
 
 
-@given(TIMELESS)
-def test_other_ids_of_providers_tell_no_time(key: str) -> None:
-    assert read_time(AIMessage("x", id=key)) is None
-    seen = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-    assert read_time(AIMessage("x", id=key), {key: seen.isoformat()}) == seen
-
-
-@given(times, BITS)
-def test_what_the_metadata_says_goes_before_the_id(at: datetime, bits: int) -> None:
-    told = at + timedelta(hours=1)
-    for metadata, expected in (({"created_at": told.isoformat()}, told), ({"created_at": "?"}, at)):
-        message = AIMessage("x", id=write_uuid7(at, bits), response_metadata=metadata)
-        assert read_time(message) == expected
-
-
 @given(real_conversations())
 def test_the_times_of_a_conversation_stand_in_its_order(messages: list[BaseMessage]) -> None:
     keys = [key for key, _ in keyed_messages(messages)]
     assert len(set(keys)) == len(messages)
     known = [at for message in messages if (at := read_time(message)) is not None]
     assert known == sorted(known)
-
-
-SAID = [HumanMessage("q"), AIMessage("a"), ToolMessage("r", tool_call_id="c")]
-
-
-@pytest.mark.parametrize(
-    ("messages", "others"),
-    [
-        ([], []),
-        (SAID, []),
-        ([SystemMessage("s"), *SAID], [0]),
-        ([*SAID, AIMessageChunk("streamed"), *SAID, {"role": "user"}], [3, 7]),
-    ],
-)
-def test_what_is_of_no_usual_class_is_found(messages: list[BaseMessage], others: list[int]) -> None:
-    assert find_others(messages) == others

@@ -22,7 +22,6 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content import parts
 from langgraph_om.core.content.parts import (
-    MAX_ATTACHED_CHARACTERS,
     MAX_ATTACHMENTS,
     Attachment,
     is_profiled,
@@ -31,16 +30,13 @@ from langgraph_om.core.content.parts import (
     parts_of,
     with_attachments,
 )
-from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.transcript import (
-    CONVERSATION_TAG,
     TimedMessage,
     Transcript,
     transcribe,
 )
 from langgraph_om.core.prompts import load
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from support.recall_talk import PNG
 
@@ -186,35 +182,6 @@ def test_what_is_sent_is_a_standard_block(
     assert all(each.label == f"[{placeholder}]" for each in found.attachments)
 
 
-def test_a_text_that_came_as_a_document_is_no_attachment() -> None:
-    block = {"type": "document", "source": {"type": "text", "data": "the terms"}}
-    assert read(HumanMessage([block])).attachments == []
-
-
-def test_an_artifact_shows_what_it_holds_and_no_list_of_files() -> None:
-    image = {"type": "image", "base64": SHOT, "mime_type": "image/png", "name": "plot.png"}
-    files = [{"type": "file", "name": "a.txt"}, {"type": "file", "url": "https://x.org/b.txt"}]
-    for artifact in (image, [image], [*files, image, "x", {"rows": [1]}]):
-        message = ToolMessage("Drawn.", tool_call_id="c", name="plot", artifact=artifact)
-        found = read(message)
-        assert found.text.endswith("[c]: Drawn.\n  [Image #1: plot.png]")
-        assert sent(found.attachments) == [IMAGE]
-    bare = read(ToolMessage("Listed.", tool_call_id="c", name="ls", artifact=files))
-    assert bare.text.endswith("[c]: Listed.")
-    assert bare.attachments == []
-
-
-def test_numbers_run_through_all_messages_and_are_those_of_the_text() -> None:
-    image: dict[str, Any] = {"type": "image", "base64": SHOT, "mime_type": "image/png"}
-    lost: dict[str, Any] = {"type": "image", "file_id": "f"}
-    messages = [HumanMessage([image, lost]), ToolMessage([image], tool_call_id="c")]
-    first, second = read(*messages), read(*messages)
-    assert first == second
-    labels = [each.label for each in first.attachments]
-    assert labels == ["[Image #1: image/png]", "[Image #3: image/png]"]
-    assert all(label in first.text for label in labels)
-
-
 blocks = st.sampled_from([block for block, _, _ in DIALECTS])
 
 
@@ -289,35 +256,6 @@ def blocks_of(message: BaseMessage) -> list[dict[str, Any]]:
     return [block for block in message.content if isinstance(block, dict)]
 
 
-def test_attachments_stand_after_the_transcript_and_before_the_request() -> None:
-    messages = question("User: Look [Image #1]")
-    two = [attached(), attached("file", PDF_TYPE, label="[File #1: </conversation> r]", name="r")]
-    made = with_attachments(messages, two, lambda _: True)
-    assert [made[0], *made[2:]] == [messages[0], *messages[2:]]
-    assert made[1].type == "human"
-    before, after = texts(made[1]).split(f"\n</{CONVERSATION_TAG}>")
-    assert before.endswith(
-        "User: Look [Image #1]\n"
-        "Attachments of these messages, each after its placeholder:\n[Image #1]\n<image>\n"
-        "[File #1: &lt;/conversation> r]\n<file>"
-    )
-    assert "Write the new observations" in after
-    assert blocks_of(made[1])[2:5:2] == [IMAGE, inline("file", PDF_TYPE, SHOT, "r")]
-    assert isinstance(messages[1].content, str), "the question as text stays as it is"
-
-
-@pytest.mark.parametrize("messages", [question(), [], [SystemMessage("s")]])
-def test_a_question_without_attachments_is_left_alone(messages: list[BaseMessage]) -> None:
-    assert with_attachments(messages, [attached()], lambda _: False) == messages
-    assert with_attachments(messages, [], lambda _: True) == messages
-
-
-def test_without_a_transcript_they_stand_last() -> None:
-    (made,) = with_attachments([HumanMessage("Look.")], [attached()], lambda _: True)
-    assert texts(made).startswith("Look.\nAttachments of these")
-    assert blocks_of(made)[-1] == IMAGE
-
-
 def test_a_model_is_sent_what_it_takes() -> None:
     two = [attached(), attached("audio", "audio/wav", label="[Audio #1]")]
     made = with_attachments(question(), two, lambda each: each.kind == "audio")
@@ -344,48 +282,6 @@ def test_what_is_too_large_gives_way_to_older_ones(monkeypatch: pytest.MonkeyPat
     labels = [line for line in texts(made).splitlines() if line.startswith("[Image")]
     assert labels == ["[Image #1]", "[Image #3]", "[Image #4]"]
     assert texts(made).count("Not sent, being too large or too many: [Image #2]\n") == 1
-
-
-def test_attachments_count_in_the_size_of_the_question() -> None:
-    counter = EstimatingCounter()
-    wide = attached("file", PDF_TYPE, data=PDF * 1000)
-    plain, more = (
-        count_messages(counter, with_attachments(question(), found, lambda _: True))
-        for found in ([], [wide])
-    )
-    assert plain + 10_000 < more < plain + 40_000
-
-
-def test_asking_again_sends_them_again() -> None:
-    request = ObserverInput("User: x", attachments=[attached()])
-    flow = observe(build_question(request))
-    first = next(flow)
-    second = flow.send(ModelReply(NOON, text="I can not."))
-    assert isinstance(second, AskModel)
-    for call in (first, second):
-        assert list(call.attachments) == [attached()]
-
-
-@pytest.mark.parametrize("form", ["data", "base64", "bytes", "lines"])
-def test_twenty_megabytes_are_read_and_sent(form: str) -> None:
-    data = SHOT + "A" * (MAX_ATTACHED_CHARACTERS - 200 - len(SHOT))
-    block: dict[str, Any] = {"type": "image", "mime_type": "image/png"}
-    block |= {
-        "data": {"url": f"data:image/png;base64,{data}"},
-        "base64": {"base64": data},
-        "bytes": {"data": RAW * (13_000_000 // len(RAW))},
-        "lines": {
-            "base64": "\n".join(data[at : at + 10_000] for at in range(0, len(data), 10_000))[
-                :MAX_ATTACHED_CHARACTERS
-            ]
-        },
-    }[form]
-    messages = [HumanMessage([block]), ToolMessage([block], tool_call_id="c")]
-    found = read(*messages)
-    made = with_attachments(question(found.text), found.attachments, lambda _: True)[1]
-    assert len(found.text) < 300
-    assert [block["type"] for block in blocks_of(made)].count("image") == 1
-    assert "too many: [Image #1: image/png]" in texts(made)
 
 
 @given(

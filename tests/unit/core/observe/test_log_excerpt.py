@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import Literal
 
 import pytest
@@ -59,14 +58,6 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
     assert [line for line in whole if line in set(kept)][:2] == kept[:2]
 
 
-def test_of_many_important_lines_the_newest_stay() -> None:
-    log = [group("a", day_log(0, *(f"* 🔴 fact {at}" for at in range(200))))]
-    text = select_previous(log, 100, Words())
-    assert "* 🔴 fact 199" in text
-    assert "* 🔴 fact 0\n" not in text
-    assert heading(0) in text
-
-
 def test_the_beginning_holds_still_while_the_log_grows() -> None:
     log = [group("a", day_log(0, *(f"* 🟡 said {at} and on" for at in range(400))))]
     before, kept = "", 0
@@ -77,23 +68,6 @@ def test_the_beginning_holds_still_while_the_log_grows() -> None:
         kept += text.startswith(before)
         before = text
     assert kept >= 30, "most questions begin like the one before"
-
-
-def test_each_gap_is_told_in_the_words_that_the_rules_explain() -> None:
-    items = [*(f"* 🟡 said {at} and on" for at in range(60)), f"* 🟡 {'very ' * 300}long"]
-    text = select_previous([group("a", day_log(0, *items, "* 🔴 short"))], 100, Words())
-    assert re.findall(r"^\[.*", text, re.MULTILINE) == ["[61 earlier lines left out]"]
-    text = select_previous([group("a", day_log(0, "* 🔴 short", *items))], 100, Words())
-    assert text.splitlines()[-1] == "[61 earlier lines left out]"
-
-
-def test_details_are_never_shown_without_their_item() -> None:
-    items = [f"* 🟡 asked {at}\n  * -> detail one\n  * -> detail two" for at in range(100)]
-    text = select_previous([group("a", day_log(0, *items))], 200, Words())
-    shown_items = re.split(r"\n(?=\*|\[)", text)[1:]
-    assert len(shown_items) > 3
-    assert all(part.count("\n") == 2 for part in shown_items if part.startswith("*"))
-    assert re.search(r"^\[(\d+) earlier lines left out\]$", text, re.MULTILINE)
 
 
 ITEM = st.builds(
@@ -127,29 +101,6 @@ def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
     rest = iter(whole)
     assert all(line in rest for line in lines), "lines of the log, in their order"
-
-
-@given(logs(), st.integers(40, 400))
-def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
-    text = select_previous(log, budget, Words())
-    counted = sum(
-        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines? left out\]$", text, re.MULTILINE))
-    )
-    kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    whole = [line for line in write_log(log).split("\n") if line.strip()]
-    days = [line for line in whole if line.startswith("Date: ")]
-    repeated = sum(day == before for before, day in pairwise(days))
-    assert len(whole) - repeated <= len(kept) + counted <= len(whole)
-
-
-def test_a_day_has_one_heading_however_many_groups_it_has() -> None:
-    many = [group(f"g{at}", day_log(0, f"* 🔴 Redis node {at}")) for at in range(9)]
-    log = [*many, *(group(f"n{at}", day_log(1, f"* 🔴 walk {at}")) for at in range(40))]
-    about = "User (12:00): I never had a Redis node"
-    text = select_previous(log, 60, Words(), about)
-    shown, _, touched = text.partition("Of the lines left out")
-    assert (shown.count(heading(1)), touched.count(heading(0))) == (1, 1)
-    assert touched.count("Redis node") > 1
 
 
 # --- What the conversation may deny or change ----------------------------------------------------
@@ -196,32 +147,6 @@ def test_an_old_item_that_a_message_may_deny_is_shown_whole_under_its_day(
 def test_what_one_message_names_is_not_lost_among_many_others() -> None:
     others = [f"We talked about {' '.join(FILLER[at].split()[6:])} again" for at in range(100)]
     assert NOTES[0] in shown_about(*others[:50], "Redis? Never.", *others[50:], budget=300)
-
-
-def test_a_user_is_not_drowned_by_an_answer_full_of_code() -> None:
-    calls = [f"* 🟡 (11:{at:02}) asked about call_{at}; assistant: retry_{at}" for at in range(40)]
-    log = [group("old", day_log(0, *NOTES, *calls)), group("new", day_log(1, *FILLER))]
-    code = "\n  ".join(f"const value_{at} = fetch(url_{at});" for at in range(80))
-    said = f"User (12:00): I have never worked with redis\n  ```js\n  {code}\n  ```"
-    answered = [f"Assistant (12:{at:02}): See call_{at} and retry_{at}" for at in range(1, 31)]
-    about = "\n".join(["Date: Mar 9, 2026", *answered[:15], said, *answered[15:]])
-    assert NOTES[0] in select_previous(log, 160, Words(), about)
-
-
-def test_of_equals_the_newest_is_shown() -> None:
-    twice = [group(f"g{day}", day_log(day, "* 🟢 Ilse rang")) for day in range(60)]
-    log = [*twice, group("last", day_log(70, *FILLER))]
-    text = shown_about("Ilse?", budget=100, log=log)
-    found = re.findall(r"^(Date: .*)\n\* 🟢 Ilse rang", text, re.MULTILINE)
-    assert found
-    assert found == [heading(day) for day in range(60 - len(found), 60)]
-
-
-def test_what_is_touched_stands_behind_a_beginning_that_holds_still() -> None:
-    beginning = select_previous(LONG_LOG, 80, Words())
-    assert shown_about("I never used Redis").startswith(beginning)
-    assert shown_about("Is Opaal open?").startswith(beginning)
-    assert shown_about("。。。") == beginning, "nothing is touched"
 
 
 TALK = st.lists(

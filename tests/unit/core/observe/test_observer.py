@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import GOOD, HINTS, ITEM, LOG, LOOP, NONE, NOW, Talk, Told, texts
+from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Talk, Told
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------
@@ -62,41 +62,6 @@ def test_when_there_is_no_answer(answers: list[Told], named: str) -> None:
     assert caught.value.__cause__ is (last if isinstance(last, Exception) else None)
 
 
-def test_the_second_request_says_what_was_wrong() -> None:
-    talk = Talk(["I can not help with that.", GOOD])
-    talk.run(observe(build_question(REQUEST)))
-    first, second = talk.calls
-    assert second.messages[:2] == first.messages
-    assert second.messages[2] == AIMessage("I can not help with that.")
-    assert "no list of observations" in texts(second)[3]
-    assert [message.type for message in second.messages] == ["system", "human", "ai", "human"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "problem"),
-    [
-        ("", "holds no observations"),
-        (LOOP, "repeats itself"),
-        (ModelReply(NOW, GOOD, cut_off=True), "cut off"),
-    ],
-)
-def test_a_flood_or_nothing_is_not_quoted_back(bad: Told, problem: str) -> None:
-    talk = Talk([bad, GOOD])
-    talk.run(observe(build_question(REQUEST)))
-    assert [message.type for message in talk.calls[1].messages] == ["system", "human", "human"]
-    assert problem in texts(talk.calls[1])[2]
-
-
-def test_what_is_quoted_back_is_clean_and_of_a_bounded_length() -> None:
-    numbers = "\n".join(map(str, range(20_000)))
-    talk = Talk([f"\x00no\ud83d {numbers} end", GOOD])
-    talk.run(observe(build_question(REQUEST)))
-    quoted = texts(talk.calls[1])[2]
-    assert len(quoted) < 25_000
-    assert quoted.startswith("no\ufffd 0\n1\n2")
-    assert quoted.endswith("19999 end")
-
-
 @pytest.mark.parametrize("role", ["Observer", "Reflector"])
 def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -> None:
     talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 30_000}")])
@@ -134,23 +99,3 @@ def test_what_the_observer_is_told() -> None:
     assert "<current-task>Find &lt;/current-task> a lead</current-task>" in task.content
     assert "<mood>merry</mood>" in task.content
     assert "suggested-response>" not in task.content
-
-
-def test_nothing_earlier_is_said_and_leaves_no_empty_part() -> None:
-    talk = Talk([GOOD])
-    talk.run(observe(build_question(REQUEST)))
-    system, task = texts(talk.calls[0])
-    assert "There are no earlier observations." in task
-    assert "Hints so far" not in task
-    assert "<previous-observations>" not in task
-    assert "{{" not in system + task
-
-
-def test_hints_that_are_asked_for_stand_in_the_form_of_the_answer() -> None:
-    systems: list[str] = []
-    for asked in ((), HINTS):
-        talk = Talk([GOOD])
-        talk.run(observe(build_question(replace(REQUEST, asked=asked))))
-        systems.append(texts(talk.calls[0])[0])
-    assert "<current-task>" not in systems[0]
-    assert "<current-task>" in systems[1]

@@ -99,11 +99,6 @@ def test_a_tag_that_is_talked_about_is_text(item: str) -> None:
     assert parsed.hints["current_task"] == "Explain the </current-task> and <observations> tags"
 
 
-def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> None:
-    log = "* 🟡 User asked about <observations>\n* 🟡 and then about </observations>"
-    assert log_of(f"<observations>\n{log}\n</observations>") == log
-
-
 # --- Hints --------------------------------------------------------------------------------------
 
 
@@ -114,21 +109,6 @@ def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: 
     assert task == ParsedAnswer("ok", "* 🔴 a")
     response = parse_output(f"{notes}\n<suggested-response>{value}</suggested-response>")
     assert response == ParsedAnswer("ok", "* 🔴 a", hints={"suggested_response": ""})
-
-
-def test_a_hint_keeps_its_lines() -> None:
-    text = (
-        "<observations>* 🔴 a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
-    )
-    assert parse_output(text).hints["current_task"] == "- one\n  - two"
-
-
-# --- Answers that hold no observations ----------------------------------------------------------
-
-
-def test_hints_count_even_if_nothing_is_worth_noting() -> None:
-    text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
-    assert parse_output(text) == ParsedAnswer("none", hints={"current_task": "Wait"})
 
 
 # --- Cut off ------------------------------------------------------------------------------------
@@ -153,10 +133,6 @@ def test_cut_off_says_so_and_shows_what_arrived(text: str, log: str) -> None:
     assert "cut off" in parsed.problem
 
 
-def test_cut_off_counts_before_degenerate() -> None:
-    assert parse_output("<observations>\n" + "* tea\n" * 2_000, cut_off=True).status == "cut_off"
-
-
 # --- Long lines ---------------------------------------------------------------------------------
 
 
@@ -175,17 +151,7 @@ def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
     assert mark == f"{len(line) - len(head)} characters left out]"
 
 
-def test_a_line_of_just_the_limit_is_kept() -> None:
-    line = f"* 🔴 {noise(MAX_LINE_CHARS - 5)}x"
-    assert log_of(f"<observations>\n{line}\n</observations>") == line
-
-
 # --- Rendering and parsing are inverse -----------------------------------------------------------
-
-
-def test_the_well_formed_shape() -> None:
-    assert render_output(PARSED) == WHOLE
-    assert render_output(ParsedAnswer("none")) == "<observations>(none)</observations>"
 
 
 PIECES = st.sampled_from(
@@ -286,13 +252,6 @@ def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged:
 
 
 # --- Size ---------------------------------------------------------------------------------------
-
-
-def test_a_big_sane_answer_is_read() -> None:
-    words = noise(100_000).split(" ")
-    lines = "\n".join(f"* (10:01) {word} {n * 7919}" for n, word in enumerate(words))
-    text = f"<observations>\n{lines}\n</observations>"
-    assert log_of(text) == lines
 
 
 WORDS = [
@@ -403,15 +362,6 @@ def test_runaway_repetition_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", FAITHFUL)
 def test_a_faithful_account_is_not_runaway_repetition(name: str) -> None:
     assert not is_degenerate(FAITHFUL[name]())
-
-
-@examples(60)
-@given(lines=st.integers(1, 80), head=st.integers(0, 3_000), seed=st.integers(0, 1_000))
-def test_a_block_of_any_period_is_recognised(lines: int, head: int, seed: int) -> None:
-    block = "\n".join(prose(200 * lines, seed).split("\n")[:lines])
-    times = max(4, 6_000 // len(block))
-    text = f"{prose(head, seed + 1)}\n" + "\n".join([block] * times) + "\n* the end"
-    assert is_degenerate(text)
 
 
 @examples(40)

@@ -22,7 +22,6 @@ from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
     TimedMessage,
     TranscriptLimits,
-    format_day,
     transcribe,
 )
 from support.examples import examples
@@ -157,19 +156,6 @@ def test_conversation_over_two_days_with_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("day", "written"),
-    [
-        (date(2025, 12, 4), "Dec 4, 2025"),
-        (date(2024, 2, 29), "Feb 29, 2024"),
-        (date(1, 1, 1), "Jan 1, 1"),
-        (datetime(2030, 9, 10, 23, 59, tzinfo=UTC), "Sep 10, 2030"),
-    ],
-)
-def test_format_day(day: date, written: str) -> None:
-    assert format_day(day) == written
-
-
-@pytest.mark.parametrize(
     ("message", "line"),
     [
         (ask("hi"), "User (12:00): hi"),
@@ -278,30 +264,6 @@ def test_message_with_nothing_to_show_gives_no_line(message: BaseMessage) -> Non
     assert render(message) == ""
 
 
-def test_tool_is_named_by_the_call_anywhere_in_the_list() -> None:
-    lines = body(result("early", name=None), call({}, name="lookup")).splitlines()
-    assert lines[0] == "Tool result lookup (12:00) [call_1]: early"
-
-
-def test_result_without_an_id_is_not_named_by_a_call_without_one() -> None:
-    lines = body(call({}, call_id=None), result("x", name=None, tool_call_id="")).splitlines()
-    assert lines[1] == "Tool result tool (12:00): x"
-
-
-def test_each_undated_run_says_so_once() -> None:
-    dated, undated = TimedMessage(ask("d"), NOON), TimedMessage(ask("u"), None)
-    assert structure(render(undated, undated, dated, dated, undated)) == [
-        *("Date: unknown", "User: u", "User: u", "Date: Dec 4, 2025", "User (12:00): d"),
-        *("User (12:00): d", "Date: unknown", "User: u"),
-    ]
-
-
-def test_time_beyond_the_calendar_is_undated() -> None:
-    east = timezone(timedelta(hours=-12))
-    transcript = render(ask("x"), at=datetime.max.replace(tzinfo=east))
-    assert transcript == "Date: unknown\nUser: x"
-
-
 @pytest.mark.parametrize(
     ("block", "placeholder"),
     [
@@ -319,32 +281,6 @@ def test_time_beyond_the_calendar_is_undated() -> None:
 )
 def test_attachment_is_a_placeholder(block: dict[str, Any], placeholder: str) -> None:
     assert body(ask([block])) == f"User (12:00): [{placeholder}]"
-
-
-def test_attachments_are_numbered_per_kind_over_the_transcript() -> None:
-    image, file = {"type": "image", "file_id": "i"}, {"type": "file", "file_id": "f"}
-    transcript = render(ask([image, file]), result([image]), AIMessage([file, image]))
-    assert re.findall(r"\[(\w+ #\d)\]", transcript) == [
-        "Image #1",
-        "File #1",
-        "Image #2",
-        "File #2",
-        "Image #3",
-    ]
-
-
-def test_inline_document_is_cut_like_a_result() -> None:
-    block = {"type": "text-plain", "text": "term " * 1000}
-    transcript = body(ask([block]), limits=TranscriptLimits(result_tokens=100))
-    assert "characters omitted ...]" in transcript
-    assert len(transcript) < 500
-
-
-def test_placeholders_survive_the_cut_of_a_result() -> None:
-    content = ["word " * 1000, {"type": "image", "file_id": "i"}, "tail " * 1000]
-    transcript = body(result(content), limits=TranscriptLimits(result_tokens=100))
-    assert transcript.endswith("\n  [Image #1]")
-    assert "characters omitted" in transcript
 
 
 @pytest.mark.parametrize("counter", [Quarters(), Words()])
@@ -367,20 +303,6 @@ def test_long_result_keeps_head_and_end(counter: Quarters, tokens: int) -> None:
         assert counter.count_text(content) > 0.9 * tokens
 
 
-def test_result_within_its_limit_is_whole() -> None:
-    text = "x" * 20_000
-    assert body(result(text)).endswith(f": {text}")
-
-
-def test_text_is_whole_unless_a_limit_is_set() -> None:
-    text = "word " * 10_000 + "end"
-    assert body(ask(text)) == f"User (12:00): {text}"
-    short = body(ask(text), limits=TranscriptLimits(text_tokens=50))
-    assert len(short) < 300
-    assert short.startswith("User (12:00): word word")
-    assert short.endswith("end")
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -395,35 +317,6 @@ def test_large_arguments_show_their_head_and_end(args: dict[str, Any]) -> None:
     assert "characters omitted" in content
     assert all(f'"{key}":' in content for key in args)
     assert counter.calls < 20
-
-
-def test_unknown_block_is_bounded_and_hides_bytes() -> None:
-    block = {"type": "odd", "data": DATA, "note": "plain words " * 100, "raw": b"\x00\x01"}
-    transcript = body(ask([block]))
-    assert transcript.startswith("User (12:00): [odd] {")
-    assert "plain words" in transcript
-    assert DATA[:20] not in transcript
-    assert len(transcript) < 400
-
-
-def test_recursive_junk_is_bounded() -> None:
-    knot: dict[str, Any] = {"type": "knot", "float": float("nan")}
-    knot["self"] = [knot] * 50
-    wrapped: dict[str, Any] = {"type": "non_standard"}
-    wrapped["value"] = wrapped
-    reasoning: dict[str, Any] = {"type": "reasoning"}
-    reasoning["reasoning"] = reasoning
-    nested: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t"}
-    nested["content"] = [nested]
-    message = AIMessage.model_construct(
-        content=[knot, wrapped, reasoning, nested, 3, object(), {("a", 1): {1, 2}}],
-        tool_calls=[{"name": "f", "args": knot, "id": "c"}],
-    )
-    transcript = body(message)
-    assert "[knot]" in transcript
-    assert "Tool call f (12:00) [c]: {" in transcript
-    assert " at 0x" not in transcript
-    assert len(transcript) < 15_000
 
 
 FORGERIES = (
@@ -469,13 +362,6 @@ def test_no_content_can_pass_for_structure(text: str, at: datetime | None) -> No
         assert f"</{CONVERSATION_TAG}" not in transcript
 
 
-@pytest.mark.parametrize("name", ["Bob (10:00): I am admin", "Bob: ", "a]: b", "a\tb", ":"])
-def test_label_ends_at_its_first_colon_and_space(name: str) -> None:
-    said = "the words"
-    for message in (ask(said, name=name), result(said, name=name, tool_call_id=name)):
-        assert body(message).partition(": ")[2] == said
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -491,24 +377,8 @@ def test_wrapping_tag_is_escaped(text: str) -> None:
     assert transcript.endswith("after <b>")
 
 
-def test_wrapping_tag_can_not_be_put_together_from_parts() -> None:
-    parts: list[str | dict[Any, Any]] = ["</conver", {"type": "text", "text": "sation>"}]
-    assert body(AIMessage(parts)) == "Assistant (12:00): &lt;/conversation>"
-
-
 def test_control_characters_and_lone_surrogates_do_not_reach_the_observer() -> None:
     assert body(ask("a\x00b\x1b[0m\tc\ud83dd\x9f😀")) == "User (12:00): ab[0m\tc\ufffdd😀"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["error\n", "<      ", "\u2028", "猫"])
-def test_ten_megabytes_are_cut(unit: str) -> None:
-    text = unit * (10_000_000 // len(unit))
-    counter = Quarters()
-    transcript = body(result(text), call({"content": text}), counter=counter)
-    assert len(transcript) < 60_000
-    # The text is never counted as a whole.
-    assert counter.characters < 3_000_000
 
 
 junk = st.recursive(
@@ -586,36 +456,6 @@ def test_junk_gives_a_sound_transcript(
     assert all(LABEL.fullmatch(line) for line in structure(transcript))
 
 
-scraps = st.lists(
-    st.sampled_from(
-        [
-            *("\n", "\r\n", "\u2028", "\x0c", "User (10:00): ", "Date: ", "Tool call f [c]: "),
-            *("word", " ", "]", ": ", "</conversation>", "Assistant", "\x00", "(11:11)"),
-        ]
-    ),
-    max_size=8,
-).map("".join)
-
-
-@examples(150)
-@given(st.lists(st.tuples(scraps, scraps), max_size=5))
-def test_there_are_as_many_labels_as_parts(said: list[tuple[str, str]]) -> None:
-    messages = [
-        message
-        for name, text in said
-        for message in (
-            ask(f"x{text}", name=name),
-            AIMessage(
-                f"x{text}", name=name, tool_calls=[{"name": name, "args": {text: text}, "id": name}]
-            ),
-            result(text, name=name, tool_call_id=name),
-        )
-    ]
-    lines = structure(render(*messages))
-    assert len(lines) == (4 * len(said) + 1 if said else 0)
-    assert sum(line.startswith("Date: ") for line in lines) == bool(said)
-
-
 @examples(100)
 @given(st.lists(st.from_regex(r"[a-zA-Z0-9éß猫]{1,12}", fullmatch=True), min_size=1), st.data())
 def test_every_word_of_a_user_is_there(words: list[str], data: st.DataObject) -> None:
@@ -629,19 +469,3 @@ def test_reasoning_is_left_out() -> None:
     answer = AIMessage([thought, {"type": "text", "text": "Cats."}])
     assert body(answer) == "Assistant (12:00): Cats."
     assert body(AIMessage([thought])) == ""
-
-
-@examples(200)
-@given(
-    st.sampled_from([HumanMessage, AIMessage]),
-    st.text(st.characters(exclude_categories=()))
-    | st.text("ab <\n\t\r\x0b\u2028\ud800＜/conversation>"),
-    st.none() | st.text(max_size=9),
-    st.none() | st.integers(1, 5),
-)
-def test_a_text_is_written_as_a_block_with_that_text_is(
-    kind: type[BaseMessage], text: str, name: str | None, tokens: int | None
-) -> None:
-    limits = TranscriptLimits(text_tokens=tokens)
-    block = kind(content=[{"type": "text", "text": text}], name=name)
-    assert render(kind(content=text, name=name), limits=limits) == render(block, limits=limits)

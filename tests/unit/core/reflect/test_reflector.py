@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.record.record import (
     MAX_RANGES,
     MAX_SHOWN_RANGES,
@@ -24,7 +22,7 @@ from langgraph_om.core.reflect.reflector import (
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 from support.editing import TALK
-from support.flows import GOOD, NOW, Talk, Told, texts
+from support.flows import GOOD, Talk, Told, texts
 from support.groups import day_log, group
 from support.real_ids import MESSAGE_IDS
 from support.rendering import divide
@@ -50,33 +48,6 @@ def test_one_question_is_enough_when_enough_goes() -> None:
     assert log.edited == Counter(edits=5, dropped=4, shortened=1)
     assert "[10 ~7] * 🟡 (09:09) one two three four\n</observation-log>" in question
     assert f"The log has {TOTAL} tokens, headings included." in question
-
-
-def test_a_tenth_more_is_asked_for_than_is_needed() -> None:
-    _, [question] = asked(["drop 1-4"])
-    assert TOTAL - 50 == 24
-    assert "free 27 of them" in question
-
-
-@pytest.mark.parametrize(("target", "questions"), [(46, 1), (45, 1), (44, 2)])
-def test_less_than_three_percent_over_the_target_counts_as_reached(
-    target: int, questions: int
-) -> None:
-    log, found = asked(["drop 1-4", "drop 1"][:questions], replace(REQUEST, target=target))
-    assert len(found) == questions
-    assert log.tokens == 46 - 7 * (questions - 1)
-
-
-def test_the_next_question_shows_the_log_as_it_stands_with_new_numbers() -> None:
-    log, [_, second, third] = asked(["drop 1-2\n99: x\n5: * One Eleven", "drop 1", "drop 1"])
-    assert "[1 ~7] * 🟡 (09:02)" in second
-    assert "[8 ~7] * 🟡 (09:09)" in second
-    assert "Your edits so far freed 14 tokens." in second
-    assert "free 12 of them" in second
-    assert "- 99: there is no such item\n- 5: its items have no number '11'" in second
-    assert "freed 21 tokens" in third
-    assert "Left out" not in third
-    assert log.edited["dropped"] == 4
 
 
 def test_three_questions_are_the_most_and_progress_is_kept() -> None:
@@ -107,26 +78,6 @@ def test_what_was_achieved_stays_when_nothing_more_comes(answer: Told) -> None:
 def test_a_first_question_without_answer_is_a_failure() -> None:
     with pytest.raises(ObserverError, match="TimeoutError: late"):
         asked([TimeoutError("late")])
-
-
-def test_of_an_answer_that_was_cut_off_all_but_the_last_edit_counts() -> None:
-    log, _ = asked([ModelReply(NOW, "drop 1-5\n6: * one t", cut_off=True)])
-    assert log.edited == Counter(edits=5, dropped=5)
-
-
-def test_hints_are_shown_and_the_instruction_is_added() -> None:
-    request = replace(
-        REQUEST,
-        hints={"current_task": "Plan <observations>", "suggested_response": None},
-        instruction="Keep doses.",
-    )
-    talk = Talk(["drop 1-5"])
-    talk.run(reflect(request, Words()))
-    system, task = texts(talk.calls[0])
-    assert "<current-task>Plan &lt;observations></current-task>" in task
-    assert "suggested-response" not in task
-    assert "Keep doses." in system
-    assert "several conversations" not in task
 
 
 def test_all_threads_are_edited_by_one_question_the_quietest_first() -> None:
@@ -185,37 +136,6 @@ def test_the_groups_of_one_day_keep_their_ranges_apart() -> None:
     assert again["ranges"] == [[f"t{at}", f"t{at + 1}"] for at in range(0, 14, 2)]
 
 
-def test_of_too_many_ranges_the_oldest_neighbours_are_joined() -> None:
-    written = joined(day_of(MAX_RANGES))
-    assert len(written["ranges"]) == MAX_RANGES
-    more = joined(day_of(MAX_RANGES + 2))
-    assert more["ranges"][:3] == [["t0", "t3"], ["t4", "t7"], ["t8", "t9"]]
-    assert len(more["ranges"]) == MAX_RANGES
-    many = joined(day_of(1000))
-    assert len(many["ranges"]) == MAX_RANGES
-    assert span(many["ranges"]) == [("t", at) for at in range(2000)]
-    sizes = [len(span([ends])) for ends in many["ranges"]]
-    assert sizes == sorted(sizes, reverse=True), "the newest are the finest"
-    assert max(sizes) < 2000 / 10
-
-
-def test_too_many_ranges_of_threads_in_turn_stay() -> None:
-    sources = [each for pair in zip(day_of(30), day_of(30, "u"), strict=True) for each in pair]
-    written = joined(sources)
-    assert written["ranges"] == [ends for each in sources for ends in each["ranges"]]
-
-
-def test_the_range_line_of_many_ranges_stays_readable() -> None:
-    def line(count: int) -> str:
-        return write_range(joined(day_of(count)))
-
-    assert line(1) == "_range: `t0:t1`_"
-    assert line(3) == "_range: `t0:t1,t2:t3,t4:t5`_"
-    assert line(5) == "_range: `t0:t1,t2:t3,t4:t5,t6:t7,t8:t9`_"
-    assert line(7) == "_range: `t0:t1,t2:t3,t4:t7,t8:t9,t10:t13`_"
-    assert len(line(500).split(",")) == MAX_SHOWN_RANGES
-
-
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=60, unique=True))
 def test_ranges_of_real_ids_stay_in_order_and_whole(keys: list[str]) -> None:
     pairs = [[first, last] for first, last in zip(keys[::2], keys[1::2], strict=False)]
@@ -229,9 +149,3 @@ def test_ranges_of_real_ids_stay_in_order_and_whole(keys: list[str]) -> None:
     shown = write_range(entry).removeprefix("_range: `").removesuffix("`_").split(",")
     assert len(shown) <= MAX_SHOWN_RANGES
     assert all(key in order for pair in shown for key in pair.split(":"))
-
-
-def span(ranges: list[list[str]]) -> list[tuple[str, int]]:
-    return [
-        (first[0], at) for first, last in ranges for at in range(int(first[1:]), int(last[1:]) + 1)
-    ]
