@@ -11,16 +11,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.shown import _collect_exchanges
 from langgraph_om.core.content.dates import annotate, read_phrase
-from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, escape, sanitize
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, collect_ranges
 from langgraph_om.core.wire import Group
+from langgraph_om.features.recall.answer import Asker, recall
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support import groups
 from support.counters import COUNTER
@@ -28,6 +26,7 @@ from support.examples import examples
 from support.growth import MOST, check_growth
 from support.material import deep
 from support.real_ids import Naming
+from support.recall_talk import read_talk
 from support.simulation import look, settings
 from support.views import assemble
 
@@ -100,37 +99,6 @@ def test_a_look_takes_time_in_proportion_to_the_messages(name: str) -> None:
     check_growth(prepare, 1500)
 
 
-def call_of_many(count: int) -> list[BaseMessage]:
-    calls: list[Any] = [{"name": "f", "args": {}, "id": "c0"}]
-    return [AIMessage("", tool_calls=calls), *[ToolMessage("r", tool_call_id="c0")] * count]
-
-
-@pytest.mark.parametrize("make", [call_of_many, open_calls])
-def test_bringing_back_calls_takes_time_in_proportion_to_the_messages(
-    make: Callable[[int], list[BaseMessage]],
-) -> None:
-    everything = make(40_000)
-
-    def prepare(count: int) -> Callable[[], object]:
-        messages, called = everything[:count], {f"c{at}" for at in range(count)}
-
-        def work() -> None:
-            assert _collect_exchanges(called, messages) == messages, "in their order"
-
-        return work
-
-    check_growth(prepare, 20_000)
-
-
-def test_keys_of_doubled_ids_are_found_in_time() -> None:
-    def prepare(count: int) -> Callable[[], object]:
-        names = [*(f"a#{at}" for at in range(count)), *("a" for _ in range(count))]
-        messages = [HumanMessage("x", id=name) for name in names]
-        return lambda: keyed_messages(messages)
-
-    check_growth(prepare, 3000)
-
-
 def test_very_many_messages_pass_through_memory() -> None:
     def observer(_: Any) -> str:
         return "<observations>\n* 🔴 User wrote x\n</observations>"
@@ -173,23 +141,6 @@ def test_archiving_takes_time_in_proportion_to_the_messages() -> None:
     check_growth(prepare, 1000)
 
 
-def test_folding_takes_time_in_proportion_to_the_events() -> None:
-    def prepare(count: int) -> Callable[[], object]:
-        events = [
-            {
-                "type": "counted",
-                "counter": "c",
-                "counts": {f"m{at}": ["d", 1]},
-                "stamps": {},
-                "gone": [f"m{at - 9}"],
-            }
-            for at in range(count)
-        ]
-        return lambda: fold(None, [events])
-
-    check_growth(prepare, 10_000)
-
-
 # --- Long texts ----------------------------------------------------------------------------------
 
 BIG = 10_000_000
@@ -213,6 +164,9 @@ UNITS = {
     "colons": ": ",
     "items": "* a\n",
     "speech": "User (10:00): x\n",
+    "open tags": "<observations>\n",
+    "thoughts": "<think></think>\n",
+    "code fences": "```\n",
 }
 READERS: dict[str, Callable[[str], object]] = {
     "escape": escape,
@@ -264,6 +218,24 @@ def test_ten_megabytes_pass_through_memory(unit: str) -> None:
     state = {"messages": messages, "om": result.record}
     answer = memory.recall(state, {"configurable": {"thread_id": "t"}})
     assert answer["count"] >= len(messages) - 1, "a message of blanks shows nothing"
+
+
+def test_a_long_result_is_recalled() -> None:
+    def prepare(lines: int) -> Callable[[], object]:
+        text = "".join(f"line {number} of the log\n" for number in range(lines))
+        source = read_talk([("m0", ToolMessage(text, tool_call_id="c"), None)])
+        asker = Asker(source=source, counter=COUNTER)
+        places = (0, len(text) // 2, len(text) - 100)
+
+        def work() -> None:
+            recall({}, asker)
+            for place in places:
+                asked = {"cursor": "m0", "part_index": 0, "char_offset": place}
+                assert text.startswith(recall(asked, asker)["text"], place)
+
+        return work
+
+    check_growth(prepare, 125_000)
 
 
 # --- The log -------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """How many examples of each law are tried.
 
-By default as many as one waits for at work. `OM_EXAMPLES=1` is what CI tries, 50 a soak.
+By default as many as one waits for at work. `OM_EXAMPLES=1` is what CI tries, 50 a
+long run.
 """
 
 from __future__ import annotations

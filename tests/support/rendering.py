@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from langgraph_om.core.content.text import escape_attribute
 from langgraph_om.core.observe.parse_answer import LOG, ParsedAnswer, tag_of
-from langgraph_om.core.record.record import write_range
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.wire import Group
 
 
 def render_output(parsed: ParsedAnswer) -> str:
@@ -20,11 +18,6 @@ def render_output(parsed: ParsedAnswer) -> str:
         body = f"\n{value}\n" if "\n" in value else value
         blocks.append(f"<{name}>{body}</{name}>")
     return "\n".join(blocks)
-
-
-def with_range(group: Group) -> str:
-    """Render a group for the log: its text, and below it the line with its ranges."""
-    return "\n".join(filter(None, (group["text"], write_range(group)))) if group["text"] else ""
 
 
 def divide(name: Callable[[str], str] = str) -> Division:
