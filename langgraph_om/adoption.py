@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
@@ -11,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import keyed_conversation
-from langgraph_om.core.effects import Requests
+from langgraph_om.core.effects import EffectFlow, Requests
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
@@ -19,7 +20,7 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import GraphThread, choose_node
-from langgraph_om.runtime.flows import RunFlow, Work, supervise
+from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
@@ -86,7 +87,7 @@ class Adoption:
         self._before = self.record
         self._observed = self._total = 0
 
-    def flow(self) -> RunFlow[Outcome]:
+    def flow(self) -> EffectFlow[Outcome]:
         """Observe, batch by batch, until what is left fits the window, or nothing is left."""
         outcome, is_stuck = Outcome(self.record, list(self.messages)), False
         while self.is_on:
@@ -99,7 +100,9 @@ class Adoption:
             if is_stuck or decision.kind in ("proceed", "abort", "buffer"):
                 return outcome
             before = outcome.record
-            outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+            events = yield self.runner.work(outcome.record, outcome.messages, decision)
+            outcome.fold(events)
+            self._tell(events, outcome.record)
             forget_wait(outcome.record)  # no Actor waits
             if self.reflection is not None:
                 return outcome
@@ -116,15 +119,13 @@ class Adoption:
         decide = self.runner.decide_rest if self.everything else self.runner.decide
         return decide(outcome.record, outcome.messages)
 
-    def watch(self, event: Event) -> None:
-        """Tell of a batch that was observed."""
-        if event["type"] != "observation-end" or event["operation"] != "observation":
-            return
-        self._observed += event["tokens"]
-        if self.progress is not None:
-            log = log_tokens(self.record) + event["observation_tokens"]
-            self.record = {**self.record, "log": [*self.record["log"], *event["groups"]]}
-            self.progress(AdoptProgress(self._observed, self._total, log))
+    def _tell(self, events: Sequence[Event], record: MemoryRecord) -> None:
+        """Tell of what was observed."""
+        for event in events:
+            if event["type"] == "observation-end" and event["operation"] == "observation":
+                self._observed += event["tokens"]
+                if self.progress is not None:
+                    self.progress(AdoptProgress(self._observed, self._total, log_tokens(record)))
 
     def report(self, outcome: Outcome) -> AdoptReport:
         """Say what it came to."""
@@ -161,8 +162,7 @@ def observe(
         record = {**record, "stamps": (yield from _find_first_seen(thread, messages))}
     identity = runner.identity(config)
     adoption = Adoption(runner, record, messages, identity, progress, everything, reflection, is_on)
-    context = replace(runner.context(config), emit=adoption.watch)
-    outcome = (yield from supervise(adoption.flow(), context)).result
+    outcome = (yield from supervise(adoption.flow(), runner.context(config))).result
     if outcome.record != record or outcome.removed:
         update: dict[str, Any] = {"om": outcome.record}
         if outcome.removed:
@@ -202,14 +202,16 @@ def _find_first_seen(
         return {}  # answers date their requests
     first, waiting = dict[str, str](), {*undated}
 
+    runs = count(1)
+
     def note(state: Any) -> bool:
         """Take what is not there yet as a run begins, and is there as the next one does."""
         held = {each.id for each in thread.runner.conversation(state)}
         first.update(dict.fromkeys(waiting - held, state.created_at))
         waiting.intersection_update(held)
-        return bool(waiting)
+        return bool(waiting) and next(runs) < MOST_RUNS
 
-    yield from thread.walk(note, filter={"source": "input"}, limit=MOST_RUNS)
+    yield from thread.walk(note, filter={"source": "input"})
     requests = [first.get(key) for key, each in keyed if isinstance(each, HumanMessage)]
     return {key: at for key, at in first.items() if at and requests.count(at) == 1}
 

@@ -6,20 +6,18 @@ that the same call can be made again: checkpoints go first, as the archive knows
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from langgraph_om.archive import IN_STORE, StoreUse
-from langgraph_om.core.effects import Requests, call_function
+from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.working.storage import delete_stored
 from langgraph_om.runtime.acting import GraphThread
-from langgraph_om.runtime.drivers import aperform
 from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
-from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.telemetry import record_deletion
 
@@ -27,49 +25,37 @@ PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
 
 
-async def afulfil_in_thread(flow: Requests[list[str]]) -> list[str]:
-    """Fulfil what a flow asks of the checkpointer; the flow itself blocks, so it has a thread."""
-
-    def go_on(reply: Any) -> tuple[Any, list[str]]:
-        """Return what the flow asks for next, or its end."""
-        try:
-            return flow.send(reply), []
-        except StopIteration as end:
-            return None, end.value
-
-    reply: Any = None
-    while True:
-        request, left = await asyncio.to_thread(go_on, reply)
-        if request is None:
-            return left
-        reply = await aperform(request)
-
-
 def delete_thread(
     runner: StepRunner, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
 ) -> Requests[list[str]]:
     """Delete a thread; return the threads whose checkpoints are left."""
-    owner, began = resource_id, time.time_ns()
-    _check_reach(runner, ["index"], store, checkpointer)
+    check = partial(_check_reach, runner, ["index"], store, checkpointer)
+    yield from call_function(check, "om_delete")
     if checkpointer is not None:
         yield from call_graph(checkpointer, "delete_thread", thread_id)
-    archiving = runner.settings.parts.archive
-    if archiving is not None:
-        owner = archiving.erase_thread(thread_id, resource_id, runner.clock)
+    erase = partial(_erase_thread, runner, thread_id, resource_id, store)
+    others: list[str] = yield from call_function(erase, "om_delete")
+    return others if checkpointer is not None else [thread_id, *others]
+
+
+def _erase_thread(
+    runner: StepRunner, thread_id: str, resource_id: str | None, store: Any
+) -> list[str]:
+    """Delete a thread but for its checkpoints; return the threads that may hold words of it."""
+    owner, began, parts = resource_id, time.time_ns(), runner.settings.parts
+    if parts.archive is not None:
+        owner = parts.archive.erase_thread(thread_id, resource_id, runner.clock)
     if store is not None:
-        (runner.settings.parts.meaning or Meaning()).delete_thread(thread_id, owner, store)
+        (parts.meaning or Meaning()).delete_thread(thread_id, owner, store)
     runner.forget([thread_id])
     record_deletion(thread_id, owner, began)
-    others = _list_archived(runner, owner) if owner and _is_shown_in_others(runner, owner) else []
-    return others if checkpointer is not None else [thread_id, *others]
+    return _list_archived(runner, owner) if owner and _is_shown_in_others(runner, owner) else []
 
 
 def delete_from_graph(thread: GraphThread) -> Requests[list[str]]:
     """Delete a thread, with its checkpoints where its graph has a checkpointer."""
-    saver, owner = (
-        getattr(thread.graph, "checkpointer", None),
-        thread.runner.runs.find_resource(thread.config),
-    )
+    owner = thread.runner.runs.find_resource(thread.config)
+    saver = getattr(thread.graph, "checkpointer", None)
     checkpointer = saver if hasattr(saver, "delete_thread") else None
     return delete_thread(thread.runner, thread.id, owner, thread.store, checkpointer)
 
@@ -78,25 +64,33 @@ def delete_resource(
     runner: StepRunner, resource_id: str, store: Any, checkpointer: Any
 ) -> Requests[list[str]]:
     """Delete all threads of a resource; return the threads whose checkpoints are left."""
-    began = time.time_ns()
-    _check_reach(runner, ["index", "working"], store, checkpointer)
-    threads, left = _list_archived(runner, resource_id), list[str]()
+    check = partial(_check_reach, runner, ["index", "working"], store, checkpointer)
+    yield from call_function(check, "om_delete")
+    archived = partial(_list_archived, runner, resource_id)
+    threads: list[str] = yield from call_function(archived, "om_delete")
+    left = [*threads]
     if checkpointer is not None:
         for thread_id in threads:
             yield from call_graph(checkpointer, "delete_thread", thread_id)
         found, left = yield from _delete_unarchived(runner, resource_id, checkpointer)
         threads += found
-    else:
-        left = [*threads]
-    if runner.settings.parts.archive is not None:
-        runner.settings.parts.archive.erase_resource(resource_id)
+    erase = partial(_erase_resource, runner, resource_id, threads, store)
+    yield from call_function(erase, "om_delete")
+    return left
+
+
+def _erase_resource(
+    runner: StepRunner, resource_id: str, threads: Sequence[str], store: Any
+) -> None:
+    """Delete a resource but for its checkpoints."""
+    began, parts = time.time_ns(), runner.settings.parts
+    if parts.archive is not None:
+        parts.archive.erase_resource(resource_id)
     if store is not None:
-        meaning = runner.settings.parts.meaning or Meaning()
-        meaning.delete_resource(resource_id, threads, store)
+        (parts.meaning or Meaning()).delete_resource(resource_id, threads, store)
         delete_stored(store, resource_id)
     runner.forget(threads, resource_id)
     record_deletion(None, resource_id, began)
-    return left
 
 
 def _delete_unarchived(
@@ -104,22 +98,32 @@ def _delete_unarchived(
 ) -> Requests[tuple[list[str], list[str]]]:
     """Delete threads that only the checkpointer knows; return these, and those that stay."""
     done, left, limit = list[str](), list[str](), PAGE
+    wanted = {"resource_id": resource_id}
     while True:
-        listed = yield from _list_threads(checkpointer, resource_id, limit)
+        found = yield from call_graph(checkpointer, "list", None, filter=wanted, limit=limit)
+        listed = [str(each.config["configurable"]["thread_id"]) for each in found]
         new = [key for key in dict.fromkeys(listed) if key not in done and key not in left]
         if not new and len(listed) < limit:
             return done, left
         limit *= 1 if new else 2  # those that stay are listed again
         for thread_id in new:
-            known = runner.archive.thread(thread_id) if runner.archive is not None else None
-            if known is not None and known.resource_id not in {None, resource_id}:
+            free = partial(_erase_if_free, runner, thread_id, resource_id)
+            if not (yield from call_function(free, "om_delete")):
                 left.append(thread_id)
                 continue
             yield from call_graph(checkpointer, "delete_thread", thread_id)
             done.append(thread_id)
-            archiving = runner.settings.parts.archive
-            if known is not None and archiving is not None:  # it is nobody's there
-                archiving.erase_thread(thread_id, None, runner.clock)
+
+
+def _erase_if_free(runner: StepRunner, thread_id: str, resource_id: str) -> bool:
+    """Return whether a thread is nobody else's; delete it from the archive if it is nobody's."""
+    known = runner.archive.thread(thread_id) if runner.archive is not None else None
+    if known is None:
+        return True
+    archiving = runner.settings.parts.archive
+    if archiving is not None and known.resource_id is None:
+        archiving.erase_thread(thread_id, None, runner.clock)
+    return known.resource_id in {None, resource_id}
 
 
 def _is_shown_in_others(runner: StepRunner, resource_id: str) -> bool:
@@ -171,20 +175,3 @@ def _check_reach(
             "`checkpointer=...`"
         )
         raise ConfigurationError(msg)
-
-
-def _list_threads(checkpointer: Any, resource_id: str, limit: int) -> Requests[list[str]]:
-    """Return the threads of a resource's newest checkpoints."""
-    wanted = {"filter": {"resource_id": resource_id}, "limit": limit}
-
-    def read() -> list[str]:
-        return [_thread_of(each) for each in checkpointer.list(None, **wanted)]
-
-    async def aread() -> list[str]:
-        return [_thread_of(each) async for each in checkpointer.alist(None, **wanted)]
-
-    return call_function(read, "om_graph", aread)
-
-
-def _thread_of(checkpoint: Any) -> str:
-    return str(checkpoint.config["configurable"]["thread_id"])

@@ -416,4 +416,4 @@ class ThreadMemory:
         """
         return deletion.delete_from_graph(self._thread)
 
-    amove_to, adelete = awaited(move_to), awaited(delete, deletion.afulfil_in_thread)
+    amove_to, adelete = awaited(move_to), awaited(delete)

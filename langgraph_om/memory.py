@@ -692,8 +692,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return deletion.delete_resource(self._runner, resource_id, store, checkpointer)
 
     amove_thread = threaded(move_thread)
-    adelete_thread = awaited(delete_thread, deletion.afulfil_in_thread)
-    adelete_resource = awaited(delete_resource, deletion.afulfil_in_thread)
+    adelete_thread = awaited(delete_thread)
+    adelete_resource = awaited(delete_resource)
 
     # --- Background work -------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from langgraph_om.inspection import (
 )
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.acting import GraphThread
-from langgraph_om.runtime.drivers import fulfil
+from langgraph_om.runtime.flows import fulfil
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 

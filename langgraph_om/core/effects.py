@@ -1,9 +1,8 @@
-"""Effects, which a flow asks for, and requests, which a driver fulfils: values, none of them waits.
+"""The effects that a flow asks for: values, none of which waits.
 
-A flow is a generator. It yields effects: questions to models, calls of hooks, calls of the storage,
-waits, flows side by side, and the events of a cycle as they happen. It is sent the reply of each; a
-failure is a reply too. `runtime/flows.py` turns effects into requests of three kinds. Two drivers
-fulfil these: one waits, the other awaits.
+A flow is a generator. It yields effects, such as a question to a model, a call of the storage, a
+pause, or an event as it happens, and is sent the reply to each; a failure is a reply too.
+`runtime/flows.py` does what they say, once for callers that wait and once for callers that await.
 """
 
 from __future__ import annotations
@@ -178,13 +177,29 @@ class WaitForJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """Flows that go on side by side. The reply has what each of them returned.
+class Submit:
+    """A job to give to the executor. The reply says whether it was taken."""
 
-    They ask models and hooks, and nothing else.
-    """
+    function: Callable[[], bool]
 
-    flows: Sequence[Generator[Any, Any, Any]]
+
+# --- Events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A cycle with a deadline and costs of its own. The reply has its events."""
+
+    flow: EffectFlow[None]
+    waited: float
+    """Seconds that its turn has waited already, which are taken off the deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Events to show that are not of a cycle of this flow."""
+
+    events: Sequence[Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,29 +212,7 @@ class Warn:
     """With an error, the line is logged as one, with its traceback."""
 
 
-Effect = (
-    AskModel
-    | ReadTally
-    | CallHook
-    | CallWithConfig
-    | FindPart
-    | Storage
-    | PeekJobs
-    | WaitForJob
-    | Together
-    | Warn
-    | Event
-)
-"""What a flow yields."""
-
-EffectFlow = Generator[Effect, Any, ResultT]
-"""Yields effects, is sent what they say the reply is, returns a result; driven by `runtime`."""
-
-Flow = Generator[AskModel, ModelReply, ResultT]
-"""A flow that asks a model and nothing else."""
-
-
-# --- Requests: what a driver can do ---------------------------------------------------------------
+# --- What needs no memory -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +224,19 @@ class Call:
     name: str
     seconds: float | None = None
     """How long to wait at most, before it is left behind; `None`: as long as it takes."""
-    awaited: Callable[[], Any] | None = None
-    """Does the same for a driver that awaits; `None`: `function` does, in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """A call of a compiled graph or a checkpointer. The reply is a `CallReply`, an iterator a list.
+
+    The method that is awaited has the same name behind an `a`.
+    """
+
+    owner: Any
+    method: str
+    arguments: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +263,23 @@ class CallReply:
         return self.value
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to let pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Flows that go on side by side. The reply has what each of them returned.
+
+    They ask models and hooks, and nothing else.
+    """
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
 class LateError(TimeoutError):
     """A call did not end in its time."""
 
@@ -268,32 +289,50 @@ def stops_run(error: BaseException) -> bool:
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
-def call_function(
-    function: Callable[[], Any], name: str, awaited: Callable[[], Any] | None = None
-) -> Requests[Any]:
+def call_function(function: Callable[[], Any], name: str) -> Requests[Any]:
     """Call a function, and return what it returns.
 
     Raises:
         Exception: What it raises.
     """
-    reply: CallReply = yield Call(function, name, awaited=awaited)
+    reply: CallReply = yield Call(function, name)
     return reply.unwrap()
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Time to let pass."""
+def call_graph(owner: Any, method: str, *arguments: Any, **options: Any) -> Requests[Any]:
+    """Call a method of a compiled graph or a checkpointer by its sync name.
 
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class SideBySide:
-    """Requests of several flows, which go on at the same time. The reply has their results."""
-
-    flows: Sequence[Generator[Any, Any, Any]]
+    Raises:
+        Exception: What it raises.
+    """
+    reply: CallReply = yield CallGraph(owner, method, arguments, options)
+    return reply.unwrap()
 
 
-Request = Call | Pause | SideBySide
+Request = Call | CallGraph | Pause | Together
 Requests = Generator[Request, Any, ResultT]
-"""Yields requests, is sent their replies, returns a result."""
+"""A flow that needs no memory to be done."""
+
+Effect = (
+    Request
+    | AskModel
+    | ReadTally
+    | CallHook
+    | CallWithConfig
+    | FindPart
+    | Storage
+    | PeekJobs
+    | WaitForJob
+    | Submit
+    | Work
+    | Show
+    | Warn
+    | Event
+)
+"""What a flow yields."""
+
+EffectFlow = Generator[Effect, Any, ResultT]
+"""Yields effects, is sent what they say the reply is, and returns a result."""
+
+Flow = Generator[AskModel, ModelReply, ResultT]
+"""A flow that asks a model and nothing else."""

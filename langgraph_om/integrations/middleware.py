@@ -30,6 +30,7 @@ from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Command
 
 from langgraph_om.core.content.parts import is_summary
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import StateKey, Step
@@ -41,11 +42,10 @@ from langgraph_om.integrations.channels import (
     messages_reducer,
     typed_dict,
 )
-from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer, emit
+from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer
 from langgraph_om.memory import NO_TOOLS, ObservationalMemory, bind_recall, check_memory, runner_of
 from langgraph_om.models.providers import name_actor
-from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.flows import RunFlow
+from langgraph_om.runtime.flows import adrive, drive
 from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
@@ -476,12 +476,12 @@ class _Turns:
     def take(self, state: Any) -> _Taken:
         """Take a turn, and carry out what is due."""
         flow = _prepare_model(self._runner, state)
-        return drive(flow, self._runner.context(emit=emit)).result
+        return drive(flow, self._runner.context(streams=True)).result
 
     async def atake(self, state: Any) -> _Taken:
         """Do the same as `take` without blocking the event loop."""
         flow = _prepare_model(self._runner, state)
-        return (await adrive(flow, self._runner.context(emit=emit))).result
+        return (await adrive(flow, self._runner.context(streams=True))).result
 
 
 def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
@@ -494,7 +494,7 @@ def _to_update(taken: _Taken) -> _Update | None:
     return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
 
-def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> RunFlow[_Taken]:
+def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> EffectFlow[_Taken]:
     access = runner.runs.access()
     if access == "none":
         return _Taken()

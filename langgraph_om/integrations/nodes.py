@@ -19,15 +19,13 @@ from langchain_core.runnables.config import (
     set_config_context,
     var_child_runnable_config,
 )
-from langgraph.config import get_stream_writer
 from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
-from langgraph_om.core.events import to_part
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.drivers import adrive, drive, in_thread
-from langgraph_om.runtime.flows import ResultT, RunFlow, Work
+from langgraph_om.runtime.flows import ResultT, adrive, drive, in_thread
 from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 
@@ -143,15 +141,15 @@ class MemoryNodes:
     actor: Any = None
     """The model of this graph's agent, where it is known before a run."""
 
-    def drive(self, flow: RunFlow[ResultT]) -> ResultT:
+    def drive(self, flow: EffectFlow[ResultT]) -> ResultT:
         """Run a flow in a node of this graph."""
         with acting(self.actor):
-            return drive(flow, self.runner.context(emit=emit)).result
+            return drive(flow, self.runner.context(streams=True)).result
 
-    async def adrive(self, flow: RunFlow[ResultT]) -> ResultT:
+    async def adrive(self, flow: EffectFlow[ResultT]) -> ResultT:
         """Do the same without blocking the event loop."""
         with acting(self.actor):
-            return (await adrive(flow, self.runner.context(emit=emit))).result
+            return (await adrive(flow, self.runner.context(streams=True))).result
 
     def status(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count, collect, decide, and state both windows when the Actor is next."""
@@ -169,7 +167,7 @@ class MemoryNodes:
         """Count and archive the Actor's last answer without blocking the event loop."""
         return await self.adrive(self.finish_flow(state))
 
-    def _status(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+    def _status(self, state: Mapping[str, Any]) -> EffectFlow[StateUpdate]:
         runner = self.runner
         access = runner.runs.access()
         if access == "none":
@@ -189,7 +187,7 @@ class MemoryNodes:
         update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
         return {**update, **scope.changes}
 
-    def finish_flow(self, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+    def finish_flow(self, state: Mapping[str, Any]) -> EffectFlow[StateUpdate]:
         """Inspect the state behind the Actor's last answer."""
         runner = self.runner
         if not runner.runs.may_write():
@@ -228,7 +226,7 @@ class MemoryNodes:
         """Carry out the decision without blocking the event loop."""
         return await self.adrive(self._work(kind, state))
 
-    def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[StateUpdate]:
+    def _work(self, kind: str, state: Mapping[str, Any]) -> EffectFlow[StateUpdate]:
         runner, decision = self.runner, self._decide(state)
         if decision.kind != kind or not runner.runs.is_on():
             return {}
@@ -236,7 +234,7 @@ class MemoryNodes:
         if kind == "buffer" and runner.buffers_in_background:
             events = [(yield from runner.start_job(record, messages, decision))]
         else:
-            events = yield Work(record, messages, decision)
+            events = yield runner.work(record, messages, decision)
         return {"om": only_folding(events)}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
@@ -260,10 +258,3 @@ class MemoryNodes:
 def _must_proceed(state: Mapping[str, Any]) -> bool:
     remaining = state.get("remaining_steps")
     return remaining is not None and remaining <= RESERVED_STEPS
-
-
-def emit(event: Event) -> None:
-    """Show an event on the run's custom stream."""
-    part = to_part(event)
-    if part is not None:
-        get_stream_writer()(part)

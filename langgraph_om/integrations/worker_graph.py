@@ -22,8 +22,7 @@ from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.flows import RunContext
+from langgraph_om.runtime.flows import RunContext, adrive, drive
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

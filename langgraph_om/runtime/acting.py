@@ -19,17 +19,19 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.effects import Pause, Requests, call_function
+from langgraph_om.core.effects import Pause, Requests, call_function, call_graph
 from langgraph_om.core.record.record import select_own_groups
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
-from langgraph_om.runtime.drivers import afulfil, fulfil
-from langgraph_om.runtime.flows import call_graph
+from langgraph_om.runtime.flows import afulfil, fulfil
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.telemetry import record_act
 
 logger = logging.getLogger("langgraph_om")
+
+PAGE: Final = 20
+"""How many states of a thread are read at once."""
 
 Update = list[dict[str, Any]]
 """An update of `om`: events, each a mapping of JSON values; the first has the `id` of the act."""
@@ -89,35 +91,29 @@ class GraphThread:
 
     def call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
         """Call a method of the graph."""
-        return call_graph(self.graph, method, *arguments, as_node=as_node)
+        options = {} if as_node is None else {"as_node": as_node}
+        return call_graph(self.graph, method, *arguments, **options)
 
     def walk(self, take: Callable[[Any], bool], **options: Any) -> Requests[None]:
         """Read the thread's states, newest first, as long as a function takes more."""
-
-        def read() -> None:
-            for state in self.graph.get_state_history(self.config, **options):
-                if not take(state):
-                    break
-
-        async def aread() -> None:
-            async for state in self.graph.aget_state_history(self.config, **options):
-                if not take(state):
-                    break
-
-        yield from call_function(read, "om_graph", aread)
+        before: RunnableConfig | None = None
+        while True:
+            read = partial(call_graph, self.graph, "get_state_history", self.config)
+            page = yield from read(before=before, limit=PAGE, **options)
+            if not all(map(take, page)) or len(page) < PAGE:
+                return
+            before = page[-1].config
 
     def list_generations(self, limit: int) -> Requests[list[Any]]:
         """Return the newest state of each generation; no more are read than are needed."""
-        found: list[Any] = []
+        found: dict[int, Any] = {}
 
         def take(state: Any) -> bool:
-            numbers = [self.runner.stored_record(each)["generation"] for each in (*found, state)]
-            if numbers[-1] not in numbers[:-1]:
-                found.append(state)
+            found.setdefault(self.runner.stored_record(state)["generation"], state)
             return len(found) <= limit
 
         yield from self.walk(take)
-        return found
+        return [*found.values()]
 
     def read(self, also_of: str | None = None) -> Requests[Any]:
         """Return the thread's state, where it is the user's whom `config` names.

@@ -1,6 +1,8 @@
-"""Turn the effects of a flow into requests that a driver fulfils (`core/effects.py`).
+"""Do what flows ask for (`core/effects.py`): one interpreter waits, the other awaits.
 
-Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
+`supervise` knows the memory that a flow runs for. It asks models, calls hooks and the storage,
+shows events and counts costs, and leaves nothing but calls and pauses. `fulfil` makes these and
+waits, `afulfil` does the same without blocking an event loop, and nothing else differs.
 
 The cycles before one call of the Actor have one deadline together, for their questions and the
 hooks that change them. Outside of it are the lifecycle hooks, which have a limit of their own, and
@@ -9,93 +11,72 @@ the storage, which has none.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import inspect
 import logging
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ensure_config
 
-from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.effects import (
     AskModel,
     Call,
+    CallGraph,
     CallHook,
     CallReply,
     CallWithConfig,
+    EffectFlow,
     FindPart,
-    JobState,
-    ModelReply,
+    LateError,
+    Pause,
     PeekJobs,
     ReadTally,
+    Request,
     Requests,
-    SideBySide,
+    Show,
     Storage,
+    Submit,
     Tally,
     Together,
     WaitForJob,
     Warn,
-    call_function,
+    Work,
 )
-from langgraph_om.core.events import describe_cycle
-from langgraph_om.core.plan import Decision
-from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
-from langgraph_om.models.ask import Calls, ask
+from langgraph_om.core.events import describe_cycle, to_part
+from langgraph_om.core.wire import Event
+from langgraph_om.models.ask import Calls, ReadyQuestion, ask, only_blocks
 from langgraph_om.runtime.executors import Executor
 from langgraph_om.runtime.hooks import Hooks, read_hook_reply
-from langgraph_om.runtime.telemetry import record_cycle
+from langgraph_om.runtime.run import find_writer
+from langgraph_om.runtime.telemetry import log_cycles, log_failures, record_cycle
+
+logger = logging.getLogger("langgraph_om")
 
 ResultT = TypeVar("ResultT")
-ValueT = TypeVar("ValueT")
 
-RunFlow = Generator[Any, Any, ResultT]
-"""A flow that may also yield `Work` and `Show`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A decision to carry out. The reply has the events that it came to."""
-
-    record: MemoryRecord
-    messages: Sequence[BaseMessage]
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    """Events that no cycle of this flow is told of: those of an inspection, or a job's start."""
-
-    events: Sequence[Event]
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A job to be given to the executor. The reply says whether it was taken."""
-
-    function: Callable[[], bool]
+LIFECYCLE_SECONDS: Final = 5.0
+"""A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a driver needs to run a flow."""
+    """What a flow is run with."""
 
     calls: Calls
     hooks: Hooks
     jobs: Executor
-    carry_out: Callable[[Work], RunFlow[None]]
-    """Makes the cycle that carries out a decision."""
     storage: Sequence[object] = ()
-    """What has the methods that flows call; empty where no feature brings any."""
-    emit: Callable[[Event], None] | None = None
-    """Shows an event at the moment it happens; outside a graph `step` returns events instead."""
-    jobs_may_wait: bool = False
-    """Whether the executor may wait for an archive or a network, or raise."""
-    opening: Event | None = None
-    """The event that announced the flow before it was driven."""
+    """What has the methods that flows call."""
+    streams: bool = False
+    """Whether events go to the run's custom stream; outside a graph `step` returns them instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,97 +90,24 @@ class FlowResult(Generic[ResultT]):
     """What its questions cost, since the start of its cycle."""
 
 
-# What the log of the process says of cycles and failures, beside the stream.
+def drive(flow: EffectFlow[ResultT], context: RunContext) -> FlowResult[ResultT]:
+    """Run a flow to its end, waiting for each reply."""
+    return fulfil(supervise(flow, context))
 
 
-logger = logging.getLogger("langgraph_om")
+async def adrive(flow: EffectFlow[ResultT], context: RunContext) -> FlowResult[ResultT]:
+    """Run a flow to its end without blocking the event loop."""
+    return await afulfil(supervise(flow, context))
 
 
-def _clean(record: logging.LogRecord) -> bool:
-    """Take out of a line what would steer a terminal: errors quote what models and tools said."""
-    said = record.getMessage()
-    if (clean := for_terminal(said)) != said:
-        record.msg, record.args = clean, ()
-    if record.exc_info and not record.exc_text:
-        record.exc_text = for_terminal(logging.Formatter().formatException(record.exc_info))
-    return True
-
-
-logger.addFilter(_clean)
-
-
-def _log(line: Warn) -> None:
-    level = logging.WARNING if line.error is None else logging.ERROR
-    logger.log(level, line.text, *line.arguments, exc_info=line.error)
-
-
-def log_failures(events: Sequence[Event]) -> None:
-    """Log what failed, for those who run the agent."""
-    for event in events:
-        if event["type"] == "tripwire":
-            logger.warning(
-                "thread %r: the turn ends without an answer: %s",
-                event["thread_id"],
-                event["reason"],
-            )
-        elif (
-            event["type"] in ("observation-failed", "buffering-failed")
-            and event.get("failures")
-            and not event.get("discarded")
-        ):
-            logger.warning(
-                "thread %r: %s failed (%d in a row), its %s stay as they are: %s",
-                event["thread_id"],
-                event["operation"],
-                event["failures"],
-                "observations" if event["operation"] == "reflection" else "messages",
-                event["error"],
-            )
-
-
-def _log_cycles(events: Sequence[Event]) -> None:
-    """Log each cycle that ended well, on one line."""
-    for event in events:
-        if event["type"] == "activation":
-            logger.info(
-                "thread %r: background %s is in force: %d tokens read, the log has %d",
-                event["thread_id"],
-                event["operation"],
-                event["tokens"],
-                event["observation_tokens"],
-            )
-        elif event["type"] in ("observation-end", "buffering-end"):
-            usage = event["usage"]
-            logger.info(
-                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
-                "model calls: %d, %d tokens in, %d out",
-                event["thread_id"],
-                event["operation"],
-                event["tokens"],
-                " in the background" if event["type"] == "buffering-end" else "",
-                event["duration_ms"] / 1000,
-                event["observation_tokens"],
-                usage.get("calls", 0),
-                usage.get("input_tokens", 0),
-                usage.get("output_tokens", 0),
-            )
-            if left_out := event.get("left_out_tokens"):
-                logger.warning(
-                    "thread %r: about %d tokens inside an enormous message were not read; its "
-                    "beginning and its end were, and `recall` reads the rest",
-                    event["thread_id"],
-                    left_out,
-                )
-
-
-LIFECYCLE_SECONDS = 5.0
-"""A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
+# --- What needs a memory -------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Cycle:
     """How far a flow is."""
 
+    context: RunContext
     ends_at: float
     about: Mapping[str, Any] = field(default_factory=dict)
     """What its questions are about, since its start."""
@@ -208,28 +116,27 @@ class _Cycle:
     """The cycles that it said the start of."""
     events: list[Event] = field(default_factory=list)
 
-    def begin(self, event: CycleStarted) -> None:
-        self.begun.add(event["cycle_id"])
-        self.about, self.tally = describe_cycle(event), Tally()
-
     def seconds_left(self) -> float:
         return max(0.0, self.ends_at - time.monotonic())
 
+    def show(self, events: Sequence[Event]) -> None:
+        if self.context.streams:
+            write = find_writer()
+            for part in filter(None, map(to_part, events)):
+                write(part)
+
 
 def supervise(
-    flow: RunFlow[ResultT], context: RunContext, beside: _Cycle | None = None
+    flow: EffectFlow[ResultT], context: RunContext, beside: _Cycle | None = None
 ) -> Requests[FlowResult[ResultT]]:
-    """Turn what a flow wants into requests, and show its events.
+    """Run a flow for a memory, with nothing but calls and pauses left to do.
 
     Args:
         beside: The cycle of which it is a part, with others side by side.
     """
-    if beside is None:
-        cycle = _Cycle(time.monotonic() + context.calls.deadline)
-        if context.opening is not None:
-            yield from _tell(context.opening, context, cycle)
-    else:
-        cycle = _Cycle(beside.ends_at, beside.about)
+    cycle = _Cycle(context, time.monotonic() + context.calls.deadline)
+    if beside is not None:
+        cycle.ends_at, cycle.about = beside.ends_at, beside.about
     resume: Callable[[Any], Any] = flow.send
     reply: Any = None
     with closing(flow):
@@ -237,132 +144,98 @@ def supervise(
             try:
                 effect = resume(reply)
             except StopIteration as done:
-                if cycle.events:
-                    log_failures(cycle.events)
-                    _log_cycles(cycle.events)
+                log_failures(cycle.events)
+                log_cycles(cycle.events)
                 return FlowResult(done.value, cycle.events, cycle.tally)
-            perform: _Reply = _REPLIES.get(type(effect), _take_event)
             try:
-                reply = perform(effect, context, cycle)
-                if isinstance(reply, Generator):  # else there is nothing to wait for
-                    reply = yield from reply
+                reply = yield from _reply_to(effect, cycle)
             except Exception as error:  # noqa: BLE001 it is raised where the flow asked for it
                 resume, reply = flow.throw, error
             else:
                 resume = flow.send
 
 
-def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
-    call = replace(effect, about=cycle.about or effect.about)
-    reply = yield from ask(call, context.calls, cycle.seconds_left())
-    cycle.tally.note(reply)
-    return reply
+def _reply_to(effect: Any, cycle: _Cycle) -> Requests[Any]:  # noqa: C901, PLR0911, PLR0912 a case each
+    """Do what an effect says; anything unknown is an event."""
+    context = cycle.context
+    match effect:
+        case AskModel():
+            question = replace(effect, about=cycle.about or effect.about)
+            answer = yield from ask(question, context.calls, cycle.seconds_left())
+            cycle.tally.note(answer)
+            return answer
+        case ReadTally():
+            return cycle.tally
+        case CallHook(name, arguments):
+            call = partial(context.hooks.functions[name], *arguments)
+            return (yield from _call_hook(name, call, cycle.seconds_left()))
+        case CallWithConfig(name, function):
+            call = partial(function, ensure_config(context.calls.config))
+            return (yield from _call_hook(name, call, cycle.seconds_left()))
+        case FindPart(kind):
+            return next(part for part in context.storage if isinstance(part, kind))
+        case Storage(method, arguments, options):
+            began = time.monotonic()
+            done: CallReply = yield Call(partial(method, *arguments, **options), "om_archive")
+            cycle.ends_at += time.monotonic() - began
+            return done
+        case PeekJobs(cycle_ids):
+            peek = partial(_peek, context.jobs, cycle_ids)
+            return (yield from _ask_executor("peek", peek, dict.fromkeys(cycle_ids, "running")))
+        case WaitForJob(cycle_id):  # half of what is left; the other half is for asking instead
+            wait_for = partial(context.jobs.wait, cycle_id, cycle.seconds_left() / 2)
+            return (yield from _ask_executor("wait", wait_for, "running"))
+        case Submit(function):
+            return (yield from _ask_executor("submit", function, otherwise=False))
+        case Together(flows):
+            parts = yield Together([supervise(flow, context, cycle) for flow in flows])
+            for part in parts:
+                cycle.tally.add(part.tally)
+            return [part.result for part in parts]
+        case Work(flow, waited):
+            calls = replace(context.calls, deadline=max(0.0, context.calls.deadline - waited))
+            return (yield from supervise(flow, replace(context, calls=calls))).events
+        case Show(events):
+            cycle.show(events)
+        case Warn(text, arguments, error):
+            level = logging.WARNING if error is None else logging.ERROR
+            logger.log(level, text, *arguments, exc_info=error)
+        case Call() | CallGraph() | Pause():
+            return (yield effect)
+        case event:
+            cycle.events.append(event)
+            cycle.show([event])
+            yield from _tell(event, cycle)
+    return None
 
 
-def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
-    function = partial(context.hooks.functions[effect.name], *effect.arguments)
-    return _call_within(cycle.seconds_left(), effect.name, function)
-
-
-def _call_with_config(
-    effect: CallWithConfig, context: RunContext, cycle: _Cycle
-) -> Requests[CallReply]:
-    function = partial(effect.function, ensure_config(context.calls.config))
-    return _call_within(cycle.seconds_left(), effect.name, function)
-
-
-def _call_within(seconds: float, name: str, function: Callable[[], Any]) -> Requests[CallReply]:
+def _call_hook(name: str, function: Callable[[], Any], seconds: float) -> Requests[CallReply]:
     done: CallReply = yield Call(function, name, seconds)
     return read_hook_reply(name, done, seconds)
 
 
-def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[CallReply]:
-    began = time.monotonic()
-    done: CallReply = yield Call(
-        partial(effect.method, *effect.arguments, **effect.options), "om_archive"
-    )
-    cycle.ends_at += time.monotonic() - began  # the storage has no limit
-    return done
+def _peek(jobs: Executor, cycle_ids: Mapping[Any, str]) -> dict[Any, Any]:
+    return {name: jobs.peek(cycle_id) for name, cycle_id in cycle_ids.items()}
 
 
-def _find_part(effect: FindPart, context: RunContext, cycle: _Cycle) -> object:
-    return next(part for part in context.storage if isinstance(part, effect.kind))
-
-
-def _peek_jobs(
-    effect: PeekJobs, context: RunContext, cycle: _Cycle
-) -> Requests[dict[str, JobState]]:
-
-    def peek() -> dict[str, JobState]:
-        return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
-
-    if not context.jobs_may_wait:
-        return peek()
-    done: CallReply = yield Call(peek, "om_archive")
-    running: dict[str, JobState] = dict.fromkeys(effect.cycle_ids, "running")
-    return _read_executor("peek", done, running)
-
-
-def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
-    """Wait for half of what is left; the other half is for asking instead."""
-    wait = partial(context.jobs.wait, effect.cycle_id, cycle.seconds_left() / 2)
-    done: CallReply = yield Call(wait, "om_wait")
-    otherwise: JobState = "running"
-    return _read_executor("wait", done, otherwise)
-
-
-def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
-    if not context.jobs_may_wait:
-        return effect.function()
-    done: CallReply = yield Call(effect.function, "om_submit")
-    return bool(_read_executor("submit", done, otherwise=False))
-
-
-def _read_executor(method: str, done: CallReply, otherwise: ValueT) -> ValueT:
-    """Return what an executor's method returned, or something else where it failed."""
+def _ask_executor(method: str, function: Callable[[], Any], otherwise: Any) -> Requests[Any]:
+    """Call an executor, which may wait for an archive or a network; a failure costs no turn."""
+    done: CallReply = yield Call(function, f"om_{method}")
     if done.error is None:
-        return cast("ValueT", done.value)
+        return done.value
     logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, done.error)
     return otherwise
 
 
-def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
-    parts: list[FlowResult[Any]] = yield SideBySide(
-        [supervise(flow, context, cycle) for flow in effect.flows]
-    )
-    for part in parts:
-        cycle.tally.add(part.tally)
-    return [part.result for part in parts]
-
-
-def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
-    # What its turn has waited already is not there to wait any more.
-    waited = effect.record["turn"].get("waited_ms", 0) / 1000
-    calls = replace(context.calls, deadline=max(0.0, context.calls.deadline - waited))
-    within = replace(context, calls=calls)
-    return (yield from supervise(context.carry_out(effect), within)).events
-
-
-def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
-    if context.emit is not None:
-        for event in effect.events:
-            context.emit(event)
-
-
-def _take_event(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
-    cycle.events.append(event)
-    _show(Show([event]), context, cycle)
-    yield from _tell(event, context, cycle)
-
-
-def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
+def _tell(event: Event, cycle: _Cycle) -> Requests[None]:
     """Tell the user's callbacks of an event; the time that takes is not the cycle's.
 
     Only of cycles that began in this flow: whoever runs a background job tells of its end.
     """
-    began = time.monotonic()
+    began, context = time.monotonic(), cycle.context
     if event["type"] in ("observation-start", "buffering-start"):
-        cycle.begin(event)
+        cycle.begun.add(event["cycle_id"])
+        cycle.about, cycle.tally = describe_cycle(event), Tally()
     elif event.get("cycle_id") not in cycle.begun:
         return
     record_cycle(event)
@@ -371,40 +244,156 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     if call is not None:
         limit = min(LIFECYCLE_SECONDS, context.calls.deadline)
         function = partial(context.hooks.functions[call.name], *call.arguments)
-        yield from _call_within(limit, call.name, function)
+        yield from _call_hook(call.name, function, limit)
     cycle.ends_at += time.monotonic() - began
 
 
-_Reply = Callable[[Any, RunContext, _Cycle], Any]
-
-_REPLIES: Mapping[type, _Reply] = {
-    AskModel: _ask_model,
-    ReadTally: lambda _, __, cycle: cycle.tally,
-    CallHook: _call_hook,
-    CallWithConfig: _call_with_config,
-    FindPart: _find_part,
-    Storage: _call_storage,
-    PeekJobs: _peek_jobs,
-    WaitForJob: _wait_for_job,
-    Submit: _submit,
-    Together: _run_together,
-    Work: _do_work,
-    Warn: lambda warn, *_: _log(warn),
-    Show: _show,
-}
-"""What is done for each effect; anything else is an event."""
+# --- Waiting -------------------------------------------------------------------------------------
 
 
-def call_graph(
-    graph: Any, method: str, *arguments: Any, as_node: str | None = None
-) -> Requests[Any]:
-    """Call a method of a compiled graph by its sync name, for a thread outside of its runs.
+def fulfil(requests: Requests[ResultT]) -> ResultT:
+    """Make the calls of a flow one after the other, and return its result."""
+    reply: Any = None
+    with closing(requests):
+        while True:
+            try:
+                request = requests.send(reply)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            reply = _perform(request)
 
-    Raises:
-        Exception: What the graph raises.
-    """
-    options = {} if as_node is None else {"as_node": as_node}
-    sync, awaited = (
-        partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")
+
+def _perform(request: Request) -> Any:
+    """Make a call without a limit in place, one with a limit in a thread."""
+    if isinstance(request, Pause):
+        return time.sleep(request.seconds)
+    if isinstance(request, Together):
+        futures = [in_thread(partial(fulfil, flow), "om_batch") for flow in request.flows]
+        return [future.result() for future in futures]
+    if isinstance(request, CallGraph):
+        return _read_outcome(partial(_call_graph, request))
+    if request.seconds is None:
+        return _read_outcome(request.function)
+    future = in_thread(partial(_call, request), request.name)
+    done, _ = wait({future}, timeout=request.seconds)
+    return _read_outcome(future.result) if done else CallReply(error=LateError())
+
+
+def _call_graph(call: CallGraph) -> Any:
+    found = getattr(call.owner, call.method)(*call.arguments, **call.options)
+    return list(found) if isinstance(found, Iterator) else found
+
+
+def _call(call: Call) -> Any:
+    result = call.function()
+    if isinstance(result, ReadyQuestion):
+        result = result.invoke()
+    return (
+        asyncio.run(_await_within(call.seconds, result)) if inspect.isawaitable(result) else result
     )
-    return call_function(sync, "om_graph", awaited)
+
+
+async def _await_within(seconds: float | None, awaitable: Any) -> Any:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await awaitable
+    except TimeoutError as error:
+        if limit.expired():
+            raise LateError from error
+        raise
+
+
+# --- Awaiting ------------------------------------------------------------------------------------
+
+
+async def afulfil(requests: Requests[ResultT]) -> ResultT:
+    """Do the same as `fulfil` without blocking the event loop."""
+    reply: Any = None
+    with closing(requests):
+        while True:
+            try:
+                request = requests.send(reply)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            reply = await _aperform(request)
+
+
+async def _aperform(request: Request) -> Any:
+    """Make a call in a task where it can be awaited, else in a thread."""
+    if isinstance(request, Pause):
+        return await asyncio.sleep(request.seconds)
+    if isinstance(request, Together):
+        return list(await asyncio.gather(*(afulfil(flow) for flow in request.flows)))
+    work = _acall_graph(request) if isinstance(request, CallGraph) else _acall(request)
+    if isinstance(request, CallGraph) or request.seconds is None:
+        try:
+            return CallReply(await work)
+        except Exception as error:  # noqa: BLE001 a failure is a reply
+            return CallReply(error=error)
+    # In a task of its own, so that one that will not be cancelled can be left behind.
+    task = asyncio.create_task(work, name=request.name)
+    task.add_done_callback(_take_notice)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=request.seconds)
+    finally:
+        task.cancel()
+    return _read_outcome(task.result) if done else CallReply(error=LateError())
+
+
+def _take_notice(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining about the end of work that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _acall_graph(call: CallGraph) -> Any:
+    try:
+        found = getattr(call.owner, f"a{call.method}")(*call.arguments, **call.options)
+        return [each async for each in found] if isinstance(found, AsyncIterator) else await found
+    except NotImplementedError:  # a checkpointer may have methods that block alone
+        return await asyncio.wrap_future(in_thread(partial(_call_graph, call), "om_graph"))
+
+
+async def _acall(call: Call) -> Any:
+    if inspect.iscoroutinefunction(call.function):
+        return await call.function()
+    result = await asyncio.wrap_future(in_thread(call.function, call.name))
+    if isinstance(result, ReadyQuestion):
+        # In a thread of our own, which nobody else needs when the call is given up on.
+        asked = in_thread(result.invoke, call.name) if only_blocks(result.model) else None
+        result = result.ainvoke() if asked is None else asyncio.wrap_future(asked)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _read_outcome(get: Callable[[], Any]) -> CallReply:
+    """Return what came of a call; whatever it raises is an answer too."""
+    try:
+        return CallReply(get())
+    except asyncio.CancelledError:  # its own: when the turn is cancelled nobody is here
+        return CallReply(error=RuntimeError("the call was cancelled"))
+    except Exception as error:  # noqa: BLE001 whatever is raised is a reply
+        return CallReply(error=error)
+
+
+def in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
+    """Work in a thread of its own that keeps no process from ending.
+
+    Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except StopIteration as error:  # an awaited future cannot raise it
+            future.set_exception(RuntimeError(f"StopIteration: {error}"))
+        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
+    return future

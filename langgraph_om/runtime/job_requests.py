@@ -22,8 +22,7 @@ from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import OTHERS, JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.flows import RunContext
+from langgraph_om.runtime.flows import RunContext, drive
 
 VERSION = 1
 """Of the form of a request."""

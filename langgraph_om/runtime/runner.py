@@ -37,7 +37,7 @@ from langgraph_om.core.cycles.carry_out import (
     take_in_results,
 )
 from langgraph_om.core.cycles.cycle import waive
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.effects import EffectFlow, Show, Submit, Work
 from langgraph_om.core.observe.standing import set_apart
 from langgraph_om.core.page import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
@@ -58,14 +58,12 @@ from langgraph_om.models.providers import (
     name_actor,
     write_schema,
 )
-from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import (
-    BackgroundBuffering,
     Buffering,
     ForgettingExecutor,
     InlineBuffering,
 )
-from langgraph_om.runtime.flows import RunContext, RunFlow, Show, Submit, Work, log_failures
+from langgraph_om.runtime.flows import RunContext, drive
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
 from langgraph_om.runtime.run import ResourceId, Runs, find_acting
@@ -76,6 +74,7 @@ from langgraph_om.runtime.state import (
     record_seen_from_outside,
     values_of,
 )
+from langgraph_om.runtime.telemetry import log_failures
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -100,6 +99,7 @@ _LEAST_ROOM = 300
 _MOST_INSPECTED = 15
 """Threads that are between a step and the call of the Actor's model, at most; of more, the window
 is opened again."""
+_POLL_SECONDS = 0.02
 _MOST_LEARNED = 15
 """Threads for which it is kept how long a prompt was refused: their records have it soon."""
 
@@ -428,12 +428,6 @@ class StepRunner:
         return not isinstance(self.buffering, InlineBuffering)
 
     @property
-    def jobs_may_wait(self) -> bool:
-        """Whether the executor may wait for an archive or a network."""
-        is_ours = isinstance(self.buffering, BackgroundBuffering | InlineBuffering)
-        return not is_ours or self.archive is not None
-
-    @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
         parts = self.settings.parts
@@ -464,32 +458,18 @@ class StepRunner:
         self,
         config: RunnableConfig | None = None,
         *,
-        emit: Callable[[Event], None] | None = None,
+        streams: bool = False,
         actor: str = "",
     ) -> RunContext:
-        """Return what a flow is driven with.
+        """Return what a flow is run with.
 
         Args:
-            emit: Shows an event at the moment it happens.
+            streams: Whether events go to the run's custom stream as they happen.
             actor: The name of the Actor's model, outside of the agent's run.
         """
-        calls = Calls(
-            self.models,
-            self.clock,
-            self.deadline,
-            self.settings.counter,
-            config,
-            self.find_actor(actor),
-        )
-        return RunContext(
-            calls,
-            self.hooks,
-            self.buffering,
-            self.carry_out,
-            tuple(self._storage),
-            emit,
-            jobs_may_wait=self.jobs_may_wait,
-        )
+        model, counter = self.find_actor(actor), self.settings.counter
+        calls = Calls(self.models, self.clock, self.deadline, counter, config, model)
+        return RunContext(calls, self.hooks, self.buffering, tuple(self._storage), streams)
 
     # --- Flows -----------------------------------------------------------------------------------
 
@@ -502,7 +482,7 @@ class StepRunner:
         scope: RunScope | None = None,
         must_proceed: bool = False,
         is_final: bool = False,
-    ) -> RunFlow[Step]:
+    ) -> EffectFlow[Step]:
         """Inspect the conversation, log what failed, and show what happened."""
         around = RunScope(self) if scope is None else scope
         step = Step(
@@ -609,11 +589,14 @@ class StepRunner:
         settings = self.settings_in_force(record)
         return plan_the_rest(record, self._window(settings, record, messages), settings.thresholds)
 
-    def carry_out(self, work: Work) -> EffectFlow[None]:
+    def work(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
+    ) -> Work:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        settings = self.settings_in_force(work.record)
-        window = self._window(settings, work.record, work.messages)
-        return carry_out(settings, work.record, window, work.decision, self.clock())
+        settings = self.settings_in_force(record)
+        window = self._window(settings, record, messages)
+        flow = carry_out(settings, record, window, decision, self.clock())
+        return Work(flow, record["turn"].get("waited_ms", 0) / 1000)
 
     def start_job(
         self,
@@ -621,7 +604,7 @@ class StepRunner:
         messages: Sequence[BaseMessage],
         decision: Decision,
         config: RunnableConfig | None = None,
-    ) -> RunFlow[Event]:
+    ) -> EffectFlow[Event]:
         """Start a job in the background, and show that.
 
         Returns:
@@ -640,7 +623,7 @@ class StepRunner:
                     self.buffering.submit,
                     job.cycle_id,
                     job.key,
-                    partial(do_job, job, replace(context, opening=job.start)),
+                    partial(do_job, job, context),
                     thread_id=whose["thread_id"],
                     resource_id=whose["resource_id"],
                     about=job.about,
@@ -771,7 +754,7 @@ class StepRunner:
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         identity: Identity,
-    ) -> RunFlow[Step]:
+    ) -> EffectFlow[Step]:
         """Read the working memory for a run in which nothing is inspected or written."""
         settings = self.settings_for(record, messages, identity)
         step = Step(settings, record, messages, identity, self.clock(), scope=scope)
@@ -779,7 +762,7 @@ class StepRunner:
             yield from settings.parts.working.read(step)
         return step
 
-    def catch_up(self, step: Step) -> RunFlow[None]:
+    def catch_up(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read, outside of inspections."""
         if step.settings.parts.archive is not None:
             yield from step.settings.parts.archive.before_tool(step)
@@ -808,7 +791,7 @@ class StepRunner:
         while not await asyncio.to_thread(self.flush, 0):  # which may ask a server
             if timeout is not None and time.monotonic() - begun >= timeout:
                 return False
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return True
 
     def forget(self, thread_ids: Sequence[str], resource_id: str | None = None) -> None:

@@ -28,7 +28,7 @@ from langgraph_om.models.retries import (
     may_be_too_long,
     speaks_of_reasoning,
 )
-from langgraph_om.runtime.drivers import afulfil, fulfil
+from langgraph_om.runtime.flows import afulfil, fulfil
 from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of

@@ -1,6 +1,7 @@
-"""Spans and metrics of OpenTelemetry: one span for whatever changes, searches or deletes memory.
+"""What memory says of itself to those who run the agent: lines in the log, spans and metrics.
 
-Names follow the semantic conventions for memory of generative AI
+There is one span of OpenTelemetry for whatever changes, searches or deletes memory. Names follow
+the semantic conventions for memory of generative AI
 (https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md):
 `create_memory` for an observation and `remember`, `update_memory` for a reflection and for other
 changes of a person, `delete_memory` for `forget`, `search_memory` for a call of recall, and
@@ -11,6 +12,7 @@ conversation is in what is recorded.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -18,14 +20,69 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
 
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import find_spans
 from langgraph_om.core.wire import Event
+
+logger = logging.getLogger("langgraph_om")
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    """Take out of a line what would steer a terminal: errors quote what models and tools said."""
+    said = record.getMessage()
+    if (clean := for_terminal(said)) != said:
+        record.msg, record.args = clean, ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = for_terminal(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+logger.addFilter(_clean)
+
+
+def log_failures(events: Sequence[Mapping[str, Any]]) -> None:
+    """Log what failed."""
+    for told in events:
+        if told["type"] == "tripwire":
+            text = "thread %r: the turn ends without an answer: %s"
+            logger.warning(text, told["thread_id"], told["reason"])
+        elif told["type"] in _FAILURES and told.get("failures") and not told.get("discarded"):
+            operation = told["operation"]
+            kept = "observations" if operation == "reflection" else "messages"
+            text = "thread %r: %s failed (%d in a row), its %s stay as they are: %s"
+            about = (told["thread_id"], operation, told["failures"], kept, told["error"])
+            logger.warning(text, *about)
+
+
+def log_cycles(events: Sequence[Mapping[str, Any]]) -> None:
+    """Log each cycle that ended well, on one line."""
+    for told in events:
+        about = (told.get("thread_id"), told.get("operation"), told.get("tokens"))
+        if told["type"] == "activation":
+            text = "thread %r: background %s is in force: %d tokens read, the log has %d"
+            logger.info(text, *about, told["observation_tokens"])
+        elif told["type"] in ("observation-end", "buffering-end"):
+            where = " in the background" if told["type"] == "buffering-end" else ""
+            logger.info(
+                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
+                "model calls: %d, %d tokens in, %d out",
+                *(*about, where, told["duration_ms"] / 1000, told["observation_tokens"]),
+                *(told["usage"].get(key, 0) for key in ("calls", "input_tokens", "output_tokens")),
+            )
+            if left_out := told.get("left_out_tokens"):
+                text = (
+                    "thread %r: about %d tokens inside an enormous message were not read; its "
+                    "beginning and its end were, and `recall` reads the rest"
+                )
+                logger.warning(text, told["thread_id"], left_out)
+
 
 _OPERATIONS: Final = {"observation": "create_memory", "reflection": "update_memory"}
 _ACTS: Final = {"remember": "create_memory", "forget": "delete_memory"}
 """Any other act of a person updates memory."""
 _COUNT: Final = "gen_ai.memory.record.count"
-_ENDS: Final = ("observation-end", "observation-failed", "buffering-end", "buffering-failed")
+_FAILURES: Final = ("observation-failed", "buffering-failed")
+_ENDS: Final = ("observation-end", "buffering-end", *_FAILURES)
 _SCOPE: Final = "langgraph_om"
 
 

@@ -9,12 +9,12 @@ from typing import Final
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.flows import RunFlow, Work
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
 
@@ -60,7 +60,7 @@ def turn(
     scope: RunScope,
     *,
     is_final: bool = False,
-) -> RunFlow[Outcome]:
+) -> EffectFlow[Outcome]:
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
     Args:
@@ -88,7 +88,7 @@ def turn(
             outcome.fold([started])
             return outcome
         inspected = outcome.record
-        outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+        outcome.fold((yield runner.work(outcome.record, outcome.messages, decision)))
         is_stuck = outcome.record == inspected  # the same would be due again, without an end
 
 
@@ -116,7 +116,7 @@ def take_step(
     scope: RunScope,
     *,
     is_final: bool,
-) -> RunFlow[StepResult]:
+) -> EffectFlow[StepResult]:
     """Run a turn outside of any graph, and end with the Actor's input.
 
     Args:

@@ -20,7 +20,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread
-from langgraph_om.runtime.drivers import afulfil
+from langgraph_om.runtime.flows import afulfil
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 

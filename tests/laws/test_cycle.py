@@ -11,13 +11,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import ObservationalMemory, ObserverError, StepResult
 from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.events import to_part
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows import adrive, drive
 from langgraph_om.testing import Reply, ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples
+from support.wire import streaming
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -126,18 +128,20 @@ def test_both_drivers_give_the_same_events_and_show_them_as_they_happen(observer
         runner = runner_of(remembering(model, "continue"))
         shown: list[tuple[str, int]] = []
 
-        def emit(
-            event: dict[str, Any],
+        def write(
+            part: Any,
             shown: list[tuple[str, int]] = shown,
             model: ScriptedChatModel = model,
         ) -> None:
-            shown.append((event["type"], len(model.calls)))
+            shown.append((part["type"], len(model.calls)))
 
         flow = observe_cycle(runner.settings, record, window, 2, NOW)
-        context = runner.context(emit=emit)
-        run = asyncio.run(adrive(flow, context)) if asynchronous else drive(flow, context)
+        context = runner.context(streams=True)
+        with streaming(write):
+            run = asyncio.run(adrive(flow, context)) if asynchronous else drive(flow, context)
         events = run.events
-        assert [event["type"] for event in events] == [kind for kind, _ in shown]
-        assert shown[0] == ("observation-start", 0), "shown before the model is asked"
+        parts = [part for event in events if (part := to_part(event))]
+        assert [part["type"] for part in parts] == [kind for kind, _ in shown]
+        assert shown[0] == ("data-om-observation-start", 0), "shown before the model is asked"
         outcomes.append((events, shown, model.calls))
     assert outcomes[0] == outcomes[1]

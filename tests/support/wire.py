@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.flows import drive
+from langgraph_om.runtime.run import RUNTIME
 from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.turn import Outcome, turn
 
@@ -44,3 +49,14 @@ def take_turn(
     runner = runner_of(memory)
     who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
     return drive(turn(runner, record, messages, who, RunScope(runner)), runner.context()).result
+
+
+@contextmanager
+def streaming(write: Callable[[Any], object]) -> Iterator[None]:
+    """A run around, whose custom stream a function is given."""
+    configurable = {RUNTIME: Runtime(stream_writer=write)}
+    token = var_child_runnable_config.set({"configurable": configurable})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)

@@ -313,7 +313,8 @@ def buffer_in_place(
 
 
 def run_job(job: Cycle) -> EffectFlow[None]:
-    """Do a job in the background; its only event is its result."""
+    """Do a job in the background; its last event is its result."""
+    yield job.start
     yield (yield from run_ahead(job))
 
 

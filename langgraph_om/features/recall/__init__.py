@@ -32,7 +32,7 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall.answer import Asker, InSight, read_answers, recall, write_guidance
 from langgraph_om.features.recall.arguments import ThreadArguments, UserArguments, describe_error
 from langgraph_om.reading import Source, read_archive, read_state
-from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.flows import drive
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
 from langgraph_om.runtime.telemetry import record_search

@@ -25,9 +25,8 @@ from langgraph_om.features.titles.title import (
     tell_title,
 )
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
-from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import BackgroundBuffering
-from langgraph_om.runtime.flows import RunFlow
+from langgraph_om.runtime.flows import drive
 from langgraph_om.runtime.runner import StepRunner
 
 
@@ -71,7 +70,7 @@ class Titles:
             return []
         return [Role("title", "thread_title.model", self._config.model, MODEL_SETTINGS)]
 
-    def ask(self, step: Step) -> RunFlow[None]:
+    def ask(self, step: Step) -> EffectFlow[None]:
         """Take in the thread's title, or have one made: in a thread beside the run, or else now.
 
         It is no job for another process, which an executor of the user's own may need.

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_store
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.core.effects import call_storage, find_part
+from langgraph_om.core.effects import EffectFlow, call_storage, find_part
 from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.features.working.memory import (
     SHOWN_KEY,
@@ -23,7 +23,6 @@ from langgraph_om.features.working.memory import (
     read_shown,
     take_last,
 )
-from langgraph_om.runtime.flows import RunFlow
 from langgraph_om.runtime.runner import RunScope, StepRunner
 
 
@@ -70,13 +69,13 @@ class KnownOfUser:
         """Return the block that a graph's state holds; empty for none."""
         return read_shown(state) or ""
 
-    def refresh(self, step: Step) -> RunFlow[None]:
+    def refresh(self, step: Step) -> EffectFlow[None]:
         """Read the memory where a turn begins."""
         is_in_graph = step.scope is not None and step.scope.state is not None
         if not (step.is_final and is_in_graph):
             yield from self.read(step)
 
-    def read(self, step: Step) -> RunFlow[None]:
+    def read(self, step: Step) -> EffectFlow[None]:
         """Read the memory, once in a run, and show it."""
         scope = step.scope
         if scope is None:  # a look alone

@@ -28,11 +28,11 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.flows import FlowResult, RunContext, Show
+from langgraph_om.runtime.flows import FlowResult, RunContext, Show, adrive, drive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
 from support.clock import Clock
+from support.wire import streaming
 
 START = {
     "type": "observation-start",
@@ -213,10 +213,10 @@ def test_a_warning_is_logged_and_events_of_elsewhere_are_only_shown(
 
     for is_async in (False, True):
         shown: list[Any] = []
-        given = context(hooks=hooks, emit=shown.append)
-        with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        given = context(hooks=hooks, streams=True)
+        with caplog.at_level(logging.WARNING, logger="langgraph_om"), streaming(shown.append):
             run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
-        assert (shown, run.events) == ([START], [])
+        assert ([part["type"] for part in shown], run.events) == (["data-om-observation-start"], [])
     assert caplog.messages == ["thread 't': odd"] * 2
     assert told == []
 
