@@ -38,7 +38,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process g
 EXAMPLE = Path(__file__).parents[2] / "examples" / "studio"
 NODES = {"agent": "agent", "own_graph": "desk", "middleware_agent": "model"}
 """The node that calls the Actor's model, per graph of the example."""
-MEMORY_NODES = {"om_status", "om_observe", "om_reflect", "om_activate", "om_buffer"}
 SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
 """What stands only in calls of the Observer and the Reflector."""
 
@@ -176,11 +175,6 @@ def custom(events: list[Any]) -> list[dict[str, Any]]:
     return [event.data for event in events if event.event == "custom"]
 
 
-async def schemas_of(client: LangGraphClient, graph: str) -> Any:
-    (assistant,) = await client.assistants.search(graph_id=graph, metadata={"created_by": "system"})
-    return await client.assistants.get_schemas(assistant["assistant_id"])
-
-
 async def new_thread(client: LangGraphClient) -> str:
     return (await client.threads.create())["thread_id"]
 
@@ -228,30 +222,6 @@ def test_detector_of_blocking_calls_is_at_work(server: Server, complaints_expect
     assert COMPLAINTS.search(server.log.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("graph", ["agent", "own_graph"])
-async def test_graph_shows_the_memory_nodes(server: Server, graph: str) -> None:
-    async with server.client() as client:
-        drawn = await client.assistants.get_graph(graph, xray=True)
-    assert {node["id"] for node in drawn["nodes"]} >= MEMORY_NODES | {NODES[graph], "tools"}
-    ways = {(edge["source"], edge["target"]) for edge in drawn["edges"]}
-    assert {("__start__", "om_status"), ("om_status", NODES[graph])} <= ways
-    assert {("om_status", "om_observe"), ("om_observe", "om_status")} <= ways
-    assert {("om_buffer", NODES[graph]), ("tools", "om_status")} <= ways
-
-
-@each_graph
-async def test_memory_is_in_the_state_and_not_asked_for(server: Server, graph: str) -> None:
-    async with server.client() as client:
-        schemas = await schemas_of(client, graph)
-    assert "messages" in schemas["input_schema"]["properties"]
-    assert "om" not in schemas["input_schema"]["properties"]
-    # A graph of one's own returns what its own schema names.
-    assert ("om" in schemas["output_schema"]["properties"]) == (graph != "own_graph")
-    assert "om" in schemas["state_schema"]["properties"]
-    record = schemas["state_schema"]["$defs"]["MemoryRecord"]["properties"]
-    assert {"log", "pending", "usage"} <= set(record)
-
-
 # --- What a turn streams -------------------------------------------------------------------------
 
 
@@ -271,38 +241,7 @@ def test_stream_shows_the_actor_and_not_the_observer(talks: dict[str, Talk], gra
     assert "card is number 20-11" in last.data["messages"][-1]["content"]
 
 
-@each_graph
-def test_stream_shows_memory_at_work(talks: dict[str, Talk], graph: str) -> None:
-    parts = talks[graph].parts()
-    kinds = {part["type"].removeprefix("data-om-") for part in parts}
-    assert {"status", "buffering-start", "buffering-end", "activation"} <= kinds
-    assert not [part for part in parts if part["type"].endswith("-failed")]
-    assert {part["data"]["threadId"] for part in parts} == {talks[graph].thread}
-    for turn in talks[graph].events:
-        assert custom(turn)[-1]["type"] in {"data-om-status", "data-om-buffering-start"}
-
-
 # --- What the state panel shows ------------------------------------------------------------------
-
-
-@each_graph
-async def test_state_holds_the_memory_as_json(
-    server: Server, talks: dict[str, Talk], graph: str
-) -> None:
-    async with server.client() as client:
-        state = await values(client, talks[graph].thread)
-        thread = await client.threads.get(talks[graph].thread)
-    record = state["om"]
-    assert record["thread_id"] == talks[graph].thread
-    assert record["log"]
-    assert "Noor" in json.dumps(record["log"])
-    ids = [message["id"] for message in state["messages"]]
-    assert len([m for m in state["messages"] if m["type"] == "human"]) == len(SAID)
-    for group in record["log"]:
-        for first, last in group["ranges"]:
-            assert ids.index(first) <= ids.index(last)
-    assert json.loads(json.dumps(record)) == record
-    assert (thread["values"] or {})["om"] == record
 
 
 def after_turn(history: list[Any], number: int) -> Any:
@@ -348,38 +287,6 @@ async def test_fork_remembers_what_was_known_then(
     assert old_values == now
 
 
-@copyable_graph
-async def test_copied_thread_takes_its_memory_along(
-    server: Server, talks: dict[str, Talk], graph: str
-) -> None:
-    async with server.client() as client:
-        thread = await copied(client, talks[graph].thread)
-        events = await say(client, thread, graph, "What is the number of my card?")
-        state = await values(client, thread)
-    said = state["messages"][-1]["content"]
-    assert said.startswith("You told me: ")  # from observations: nothing else gives that answer
-    assert "card is number 20-11" in said
-    assert state["om"]["thread_id"] == thread
-    assert {part["data"]["threadId"] for part in custom(events)} == {thread}
-
-
-async def test_edited_memory_is_what_the_actor_is_told(server: Server) -> None:
-    async with server.client() as client:
-        thread = await new_thread(client)
-        await say(client, thread, "waiting", " ".join(SAID))
-        await say(client, thread, "waiting", "Thank you.")
-        record = (await values(client, thread))["om"]
-        text = "* The user is an astronaut."
-        told = [{**group, "text": text, "tokens": 8} for group in record["log"]]
-        edit = {"om": {**record, "log": told, "current_task": "Fly to the moon"}}
-        await client.threads.update_state(thread, edit)
-        await say(client, thread, "waiting", "Show")
-        shown = (await values(client, thread))["messages"][-1]["content"]
-    assert "The user is an astronaut." in shown
-    assert "Fly to the moon" in shown
-    assert record["log"][0]["text"] not in shown
-
-
 @each_graph
 async def test_wrong_edit_is_refused_with_a_reason(
     server: Server, graph: str, complaints_expected: None
@@ -418,52 +325,6 @@ async def test_background_work_is_taken_in_by_the_next_turn(server: Server) -> N
     assert ended[0]["data"]["cycleId"] == cycle
     assert "Noor" in ended[0]["data"]["observations"]
     assert [chunk["cycle_id"] for chunk in after["chunks"]] == [cycle]
-
-
-@pytest.mark.parametrize(
-    ("graph", "as_what"), [("agent", "config"), ("own_graph", "config"), ("own_graph", "context")]
-)
-async def test_assistants_with_settings_of_their_own(
-    server: Server, graph: str, as_what: str
-) -> None:
-    def settings(**given: Any) -> Any:
-        return {"config": {"configurable": given}} if as_what == "config" else {"context": given}
-
-    async with server.client() as client:
-        off = await client.assistants.create(graph, **settings(om_enabled=False))
-        ann = await client.assistants.create(graph, **settings(resource_id="ann"))
-        forgetful, personal = await new_thread(client), await new_thread(client)
-        silent, told = await asyncio.gather(
-            say(client, forgetful, off["assistant_id"], " ".join(SAID)),
-            say(client, personal, ann["assistant_id"], SAID[0]),
-        )
-        forgotten, known = await values(client, forgetful), await values(client, personal)
-    assert not any(forgotten.get("om", {}).get(key) for key in ("id", "log", "usage", "stamps"))
-    assert custom(silent) == []
-    assert custom(told) != []
-    assert forgotten["messages"][-1]["content"].startswith("Noted")
-    assert known["om"]["resource_id"] == "ann"
-
-
-async def test_threads_do_not_mix(server: Server) -> None:
-    names = ["Ada", "Bela", "Cleo", "Dora", "Emil"]
-    async with server.client() as client:
-
-        async def talk(name: str) -> dict[str, Any]:
-            thread = await new_thread(client)
-            for number in range(3):
-                text = f"{name} has read {number + 3} books about the harbours of the 7 seas, "
-                text += "and wants 2 more of them for the long winter, when the north is frozen."
-                await say(client, thread, "waiting", text)
-            return await values(client, thread)
-
-        states = await asyncio.gather(*map(talk, names))
-    assert len({state["om"]["id"] for state in states}) == len(names)
-    for name, state in zip(names, states, strict=True):
-        assert len(state["messages"]) == 6
-        log = json.dumps(state["om"]["log"])
-        assert name in log
-        assert not [other for other in names if other != name and other in log]
 
 
 async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(

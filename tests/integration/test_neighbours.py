@@ -23,10 +23,7 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
     TodoListMiddleware,
 )
-from langchain_anthropic import ChatAnthropic
-from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -250,27 +247,6 @@ def test_one_memory_in_an_agent_and_in_its_tool(door: str) -> None:
     assert covered[0][0] == "h0"
 
 
-@pytest.mark.parametrize("is_kept", [True, False], ids=["checkpointer=True", "no checkpointer"])
-@every_door
-def test_agent_as_a_node_remembers_where_its_state_is_kept(door: str, *, is_kept: bool) -> None:
-    agent = through(door, [search], scripted())
-    agent.graph.checkpointer = True if is_kept else None
-    builder = StateGraph(PlainState)
-    builder.add_node("inner", agent.graph)
-    builder.add_edge(START, "inner")
-    builder.add_edge("inner", END)
-    outer = builder.compile(checkpointer=InMemorySaver())
-    for message in turns(9):
-        outer.invoke({"messages": [message]}, CONFIG)
-    assert len(values(outer, CONFIG)["messages"]) == 18
-    assert refusals(agent.prompts()) == []
-    # A graph within another one forgets its state after each turn, unless it is told not to.
-    if is_kept:
-        assert agent.asked("observer") == 2
-    else:
-        assert agent.asked("observer") > 4
-
-
 # --- Lists, limits, redaction --------------------------------------------------------------------
 
 
@@ -355,48 +331,6 @@ async def test_a_model_that_is_called_several_times_in_a_step_has_one_turn_of_me
     assert len(often.prompts()) == 3 * len(once.prompts())
     assert often.asked("observer") == once.asked("observer") > 1
     assert remembers(often)
-
-
-class Claude(ChatAnthropic):
-    """Takes down what would be sent to the provider."""
-
-    def _generate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
-        del run_manager
-        SENT.append(self._get_request_payload(messages, stop=stop, **kwargs))
-        answer = AIMessage("Noted, I suggest 3 walks along the river and an early start.")
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-
-SENT: list[dict[str, Any]] = []
-
-
-@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
-def test_prompt_cache_marks_reach_the_provider(*, is_before: bool) -> None:
-    SENT.clear()
-    caching = AnthropicPromptCachingMiddleware(unsupported_model_behavior="raise")
-    model = Claude(model="claude-sonnet-5", api_key="none", disable_streaming=True)  # type: ignore[call-arg]
-    memory = remembering(scripted(), Clock(), messages=300, log=2000)
-    ours = ObservationalMemoryMiddleware(memory)
-    graph = create_agent(
-        model,
-        [search],
-        system_prompt=SYSTEM,
-        middleware=[caching, ours] if is_before else [ours, caching],
-        checkpointer=InMemorySaver(),
-    )
-    for message in turns(9):
-        graph.invoke({"messages": [message]}, CONFIG)
-    last = SENT[-1]
-    marked = [at for at, block in enumerate(last["system"]) if "cache_control" in block]
-    assert last["cache_control"]["type"] == "ephemeral"
-    # Before memory, the agent's own prompt is marked; behind it, the end of the observations.
-    assert marked == ([0] if is_before else [len(last["system"]) - 1])
-    assert "<observations>" in str(last["system"])
-    assert last["messages"][0]["role"] == "user"
-    marks = [block for message in last["messages"] for block in message["content"]]
-    assert len(marked) + sum("cache_control" in block for block in marks) <= 4
 
 
 # --- Summaries beside memory ---------------------------------------------------------------------

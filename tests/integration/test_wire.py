@@ -208,24 +208,6 @@ async def test_gemini_is_sent_what_it_takes(
 # --- What is committed ---------------------------------------------------------------------------
 
 
-@both_ways
-@pytest.mark.parametrize(
-    ("make", "options", "reply"),
-    [
-        pytest.param(openai, {"streaming": True}, openai_streams(NOTED[:40], NOTED[40:]), id="o"),
-        pytest.param(google, {"streaming": True}, gemini_streams(NOTED[:40], NOTED[40:]), id="g"),
-    ],
-)
-async def test_a_client_that_streams(
-    provider: Provider, make: Maker, options: Any, reply: Reply, *, is_async: bool
-) -> None:
-    provider.says(reply)
-    result = await observe(remembering(make(provider, **options)), is_async=is_async)
-    assert "Lisbon with Ana" in noted(result)[0]
-    (request,) = provider.requests
-    assert request.body.get("stream") is True or "streamGenerateContent" in request.path
-
-
 @pytest.mark.parametrize(
     ("make", "options", "reply"),
     [
@@ -366,28 +348,6 @@ async def test_what_no_retry_mends_fails_at_once(
     assert said in failure(await observe(remembering(name)))
     assert max(pauses, default=0.0) < 1
     assert len(provider.requests) == 1
-
-
-@pytest.mark.parametrize(("retries", "calls"), [(None, 3), (0, 1), (1, 2)])
-async def test_each_model_is_tried_so_often_and_no_client_retries(
-    provider: Provider, retries: int | None, calls: int
-) -> None:
-    reply = openai_fails(503, "Oops.", headers={"retry-after-ms": "10"})
-    provider.says(reply)
-    model: Any = OPENAI if retries is None else [{"model": OPENAI, "max_retries": retries}]
-    assert "Oops." in failure(await observe(remembering(model)))
-    assert len(provider.requests) == calls
-
-
-@both_ways
-async def test_an_answer_that_never_comes_ends_at_the_deadline(
-    provider: Provider, *, is_async: bool
-) -> None:
-    provider.says(Reply(hangs=True))
-    memory = remembering(openai(provider), deadline=3.0)
-    error = failure(await observe(memory, is_async=is_async))
-    assert "deadline of 3 seconds" in error
-    assert provider.hanging == 1, "the provider is still at it"
 
 
 # --- Fallbacks -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import cycle as endless
 from typing import Any, Literal
@@ -387,61 +386,3 @@ def test_after_a_pause_all_that_is_ready_is_activated(after: Any, passed: int, k
     decision = plan(record, window, limit, NOW + timedelta(seconds=passed))
     assert decision.kind == kind
     assert kind == "proceed" or (decision.why, decision.count) == ("idle", 1)
-
-
-def by(provider: str | None, key: str) -> AIMessage:
-    metadata = {} if provider is None else {"model_provider": provider}
-    return AIMessage("ok", id=key, response_metadata=metadata)
-
-
-@pytest.mark.parametrize(
-    ("providers", "kind"),
-    [
-        (["openai", "anthropic"], "activate"),
-        (["openai", None, "anthropic"], "activate"),
-        (["openai", "anthropic", "anthropic"], "proceed"),
-        (["anthropic"], "proceed"),
-        ([None, "anthropic"], "proceed"),
-        ([], "proceed"),
-    ],
-)
-def test_another_provider_begins_with_all_that_is_ready(
-    providers: list[str | None], kind: str
-) -> None:
-    limit = replace(BUFFERING, activate_after="auto")
-    answers = [by(provider, f"b{at}") for at, provider in enumerate(providers)]
-    record, window = made_ahead(*talk(10), *answers, HumanMessage("On.", id="h2"))
-    decision = plan(record, window, limit, NOW)
-    assert decision.kind == kind
-    assert kind == "proceed" or decision.why == "provider"
-    models = {"previous_model": "openai", "current_model": "anthropic"}
-    assert decision.cold == (None if kind == "proceed" else models)
-    assert plan(record, window, BUFFERING, NOW).kind == "proceed"
-
-
-@pytest.mark.parametrize(
-    ("provider", "model", "seconds"),
-    [
-        (None, "", 300),
-        ("anthropic", "claude-sonnet-5", 300),
-        ("xai", "grok-4", 300),
-        ("openai", "gpt-4o", 300),
-        ("openai", "gpt-5.4", 300),
-        ("openai", "gpt-5.2-mini", 300),
-        ("openai", "gpt-5.6", 3600),
-        ("azure", "o4-mini", 3600),
-        ("google_genai", "gemini-flash-latest", 86_400),
-        ("google_vertexai", "claude-sonnet-5", 300),
-        ("deepseek", "deepseek-chat", 3600),
-        ("groq", "openai/gpt-oss-120b", 7200),
-    ],
-)
-def test_auto_waits_as_long_as_the_provider_keeps_a_prompt(
-    provider: str | None, model: str, seconds: int
-) -> None:
-    limit = replace(BUFFERING, activate_after="auto")
-    metadata = {} if provider is None else {"model_provider": provider, "model_name": model}
-    answer = AIMessage("ok", id="b1", response_metadata=metadata)
-    record, window = made_ahead(*talk(10), answer, HumanMessage("On.", id="h2"))
-    at = [NOW + timedelta(seconds=seconds + more) for more in (0, 1)]
-    assert [plan(record, window, limit, now).kind for now in at] == ["proceed", "activate"]

@@ -9,8 +9,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -253,33 +251,6 @@ def test_a_late_result_brings_its_call_back() -> None:
     assert check_message_sequence(shown, "anthropic") == []
 
 
-# --- The prefix that a provider can cache --------------------------------------------------------
-
-
-@given(st.integers(1, 8), st.integers(0, 8), st.integers(1, 8))
-def test_appended_messages_change_nothing_before_them(
-    observed: int, shown: int, appended: int
-) -> None:
-    messages = talk(observed + shown + appended)
-    record = remembering("Date: Mar 1, 2026\n* 🔴 Rex", cursor=[f"m{observed - 1}"])
-    before = prompt(record, messages[: observed + shown], system="x")
-    after = prompt(record, messages, system="x")
-    assert before[0] == after[0]
-    assert before[0].model_dump_json() == after[0].model_dump_json()
-    window = [out for out in before[2:] if out.id not in {f"m{at}" for at in range(observed)}]
-    later = [out for out in after[2:] if out.id not in {f"m{at}" for at in range(observed)}]
-    assert all(a is b for a, b in zip(window, later, strict=False))
-    assert len(later) == shown + appended
-
-
-def test_a_new_group_changes_only_what_follows_it() -> None:
-    texts = ["Date: Mar 1, 2026\n* 🔴 Rex", "Date: Mar 2, 2026\n* 🟡 asked"]
-    before = content(prompt(remembering(*texts), talk(3), system="x"))
-    after = content(prompt(remembering(*texts, "Date: Mar 4, 2026\n* new"), talk(3), system="x"))
-    assert before[:4] == after[:4]
-    assert after[4:] == [block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"), block(END)]
-
-
 # --- The view has a limit ------------------------------------------------------------------------
 
 EXCHANGES = [
@@ -309,13 +280,6 @@ def test_the_view_leaves_out_whole_turns(limit: int | None, keys: list[str]) -> 
     assert [message.id for message in shown] == keys
     assert check_message_sequence(shown, "openai") == []
     assert check_message_sequence(shown, "anthropic") == []
-
-
-def test_the_newest_exchange_stays_however_large() -> None:
-    messages = [HumanMessage("live", id="m0"), called("m1", "c"), answered("m2", "c", 9000)]
-    shown = prompt(blank_record(), messages, max_input_tokens=10)
-    assert shown == messages
-    assert prompt(blank_record(), talk(1, 500), max_input_tokens=10) == talk(1, 500)
 
 
 NIGHT = datetime(2026, 3, 2, 23, 58, tzinfo=UTC)
@@ -371,21 +335,3 @@ def test_change_of_the_log_binds_all_reasoning_so_far() -> None:
     talk.edit(log=[group("g")])
     assert talk.say(answer, request)["after"] == request.id
     assert talk.say(thinking("More."), asked())["after"] == request.id
-
-
-def test_edited_message_binds_all_reasoning_so_far() -> None:
-    talk = Talk()
-    talk.say(asked("One"))
-    talk.say(thinking("Yes."), asked("Two"))
-    talk.messages[0] = HumanMessage("Another", id=talk.messages[0].id)
-    request = asked("Three")
-    assert talk.say(thinking("And."), request)["after"] == request.id
-
-
-def test_slow_tool_does_not_take_the_reasoning_that_called_it() -> None:
-    talk = Talk()
-    talk.edit(log=[group("g")])
-    first = talk.say(asked())
-    result = ToolMessage("r", tool_call_id="c", id="r")
-    late = talk.say(thinking("Wait.", "c"), result, after=timedelta(hours=8))
-    assert (late["as_of"], late["after"]) == (first["as_of"], first["after"])

@@ -57,42 +57,6 @@ def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_t
     assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
 
 
-def test_buffered_reflection_replaces_what_it_read_and_keeps_what_came_after() -> None:
-    simulation = Simulation(settings(message_tokens=600, observation_tokens=150), latency=9)
-    reflected: dict[str, Any] | None = None
-    for _ in range(400):
-        log_before = [group["id"] for group in simulation.record["log"]]
-        simulation.say(30)
-        events = [e for e in of_type(simulation, "activation") if e["operation"] == "reflection"]
-        if events:
-            reflected = events[0]
-            break
-    assert reflected is not None
-    after = [group["id"] for group in simulation.record["log"]]
-    later = [gid for gid in log_before if gid not in reflected["group_ids"]]
-    assert after[len(reflected["groups"]) :][: len(later)] == later
-    assert set(simulation.coverage()) == {1}
-
-
-def test_reflection_leaves_chunks_alone() -> None:
-    simulation = Simulation(settings(message_tokens=800, observation_tokens=60))
-    kept = 0
-    for _ in range(120):
-        before = [chunk["id"] for chunk in simulation.record["chunks"]]
-        generation = simulation.record["generation"]
-        simulation.say(30)
-        activated = {
-            chunk
-            for event in of_type(simulation, "activation")
-            for chunk in event.get("chunk_ids", [])
-        }
-        if simulation.record["generation"] > generation:
-            left = [chunk["id"] for chunk in simulation.record["chunks"]]
-            kept += 1
-            assert [c for c in before if c not in activated] == [c for c in left if c in before]
-    assert kept
-
-
 def test_failing_jobs_back_off_and_recover() -> None:
     state = {"down": True}
 
