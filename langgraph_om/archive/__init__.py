@@ -1,14 +1,15 @@
 """The archive: what is kept outside of LangGraph's checkpoints, shared by threads and workers.
 
-Raw messages, observation groups, the memory of resources, and the jobs of background observation.
-`SQLAlchemyArchive` keeps them in SQLite or PostgreSQL.
+`SQLAlchemyArchive` keeps it in SQLite or PostgreSQL. What it can do lies in one file each: `append`
+and `page` for messages, `search`, `groups` of observations, `jobs`, and `delete`. Every method is
+one transaction, and answers for the thread or resource that it is asked about.
 """
 
 from __future__ import annotations
 
 import typing
 
-from langgraph_om.archive.protocol import (
+from langgraph_om.archive.types import (
     IN_STORE,
     ArchivedHit,
     ArchivedMessage,
@@ -21,7 +22,7 @@ from langgraph_om.archive.protocol import (
 )
 
 if typing.TYPE_CHECKING:
-    from langgraph_om.archive.sql.archive import SQLAlchemyArchive
+    from langgraph_om.archive.archive import SQLAlchemyArchive
 
 __all__ = [
     "IN_STORE",
@@ -42,6 +43,6 @@ def __getattr__(name: str) -> typing.Any:
     if name != "SQLAlchemyArchive":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from langgraph_om.archive.sql.archive import SQLAlchemyArchive  # noqa: PLC0415 see above
+    from langgraph_om.archive.archive import SQLAlchemyArchive  # noqa: PLC0415 see above
 
     return SQLAlchemyArchive

@@ -23,7 +23,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import ArchivedHit, StoreUse
-from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     Keyed,

@@ -13,7 +13,7 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import IN_STORE
-from langgraph_om.archive.protocol import describe_shared_log
+from langgraph_om.archive.types import describe_shared_log
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.errors import ConfigurationError

@@ -16,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from langgraph_om.archive.protocol import CLAIM_SECONDS
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.cycles.carry_out import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult

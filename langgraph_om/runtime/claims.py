@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
 from langgraph_om.archive import Claim
-from langgraph_om.archive.protocol import CLAIM_SECONDS
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult

@@ -19,7 +19,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
+from langgraph_om.archive.forks import begin_anew_after_fork
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_count, check_number, check_seconds
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState

@@ -13,7 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langgraph_om.archive.protocol import CLAIM_SECONDS, begin_anew_after_fork
+from langgraph_om.archive.forks import begin_anew_after_fork
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.cycles.carry_out import RUN_OF, describe_run, fail_request
 from langgraph_om.core.effects import JobState

@@ -13,14 +13,9 @@ from typing import Any, NamedTuple
 from databases import copy_rows
 from sqlalchemy import text
 
-from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import (
-    message_rows,
-    put_index_in_order,
-    text_rows,
-    thread_rows,
-)
-from langgraph_om.archive.sql.texts import mark
+from langgraph_om.archive.database import Database
+from langgraph_om.archive.index import mark
+from langgraph_om.archive.tables import message_rows, text_rows, thread_rows
 
 BATCH = 10_000
 
@@ -91,20 +86,22 @@ def fill(url: str, threads: Iterable[Thread], lines: Iterator[Line]) -> float:
     with closing(Database(url)) as database:
         is_postgres = database.engine.dialect.name != "sqlite"
         if is_postgres:  # an index is built faster over all of it
-            with database.write("load") as connection:
+            with database._writing("load") as connection:
+                made = "SELECT indexdef FROM pg_indexes WHERE indexname = 'om_texts_keys'"
+                index = connection.execute(text(made)).scalar_one()
                 connection.execute(text("DROP INDEX om_texts_keys"))
         rows = (thread.row() for thread in threads)
         while batch := [*islice(rows, BATCH)]:
-            with database.write("load") as connection:
+            with database._writing("load") as connection:
                 copy_rows(connection, thread_rows, batch)
         while some := [*islice(lines, BATCH)]:
-            with database.write("load") as connection:
+            with database._writing("load") as connection:
                 copy_rows(connection, message_rows, [line.message() for line in some])
                 copy_rows(connection, text_rows, [line.text() for line in some])
         if is_postgres:
-            with database.write("load") as connection:
+            with database._writing("load") as connection:
                 connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
-                put_index_in_order(connection)
+                connection.exec_driver_sql(index)
             engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
             with engine.connect() as plain:
                 plain.execute(text("VACUUM ANALYZE"))

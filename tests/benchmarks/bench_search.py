@@ -19,7 +19,7 @@ from langchain_core.messages import HumanMessage
 from report import Report, text_table
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql import archive as sql_archive
+from langgraph_om.archive import append as sql_archive
 from langgraph_om.core.search import split_words
 
 PER_THREAD, THREADS_PER_USER = 50, 100

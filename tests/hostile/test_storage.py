@@ -183,9 +183,9 @@ def archive(
     with closing(SQLAlchemyArchive(url)) as archive:
         yield archive
         if request.param == "postgres":
-            from langgraph_om.archive.sql.schema import metadata  # noqa: PLC0415
+            from langgraph_om.archive.tables import metadata  # noqa: PLC0415
 
-            metadata.drop_all(archive._database.engine)
+            metadata.drop_all(archive.engine)
 
 
 def joined(text: str) -> str:

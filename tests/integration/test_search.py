@@ -15,7 +15,6 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import InlineBuffering, SearchHit
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql import schema
 from langgraph_om.core.items import list_items
 from support.agents import (
     on_thread,
@@ -281,7 +280,7 @@ def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) ->
     assert memory.threads("nobody") == []
 
 
-# --- Archives that cannot search, and SQLite without FTS5 -----------------------------------------
+# --- A store that cannot search ------------------------------------------------------------------
 
 
 def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_another(
@@ -299,20 +298,3 @@ def test_a_store_that_fails_leaves_what_words_find_and_tells_no_thread_from_anot
     for thread in ("b1", "nowhere"):  # Bob's, and none
         found = memory.search("gate", thread_id=thread, resource_id="ana", store=store)
         assert found == []
-
-
-def test_a_file_serves_with_and_without_fts5(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    url = f"sqlite:///{tmp_path / 'archive.db'}"
-
-    def add_and_find(key: str, *, has_fts5: bool) -> set[str]:
-        monkeypatch.setattr(schema, "has_fts5", lambda _: has_fts5)
-        with closing(SQLAlchemyArchive(url)) as archive:
-            said = [(key, HumanMessage(f"walnuts {key}"), True)]
-            archive.append(key, "ana", said, after=None, now=NOON)
-            return {hit.found.key for hit in archive.search("walnuts", resource_id="ana")}
-
-    assert add_and_find("a", has_fts5=True) == {"a"}
-    assert add_and_find("b", has_fts5=False) == {"a", "b"}
-    assert add_and_find("c", has_fts5=True) == {"a", "b", "c"}

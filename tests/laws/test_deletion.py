@@ -86,7 +86,7 @@ def overtake(url: str, rng: random.Random) -> list[str]:
             other_agent.invoke({"messages": [("user", said)]}, CONFIG)
         same.flush(), memory.flush()
         assert other.left <= 0
-        with memory.archive._database.engine.connect() as connection:
+        with memory.archive.engine.connect() as connection:
             jobs = connection.exec_driver_sql("SELECT result FROM om_jobs").all()
         texts = store.search(("langgraph_om",), limit=999)
         rows = memory.archive.messages("t", limit=99, visible_only=False)

@@ -199,11 +199,11 @@ def test_closed_worker_leaves_its_jobs_to_others(archive: SQLAlchemyArchive) -> 
 
 
 def test_old_jobs_are_pruned(archive: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_om.archive.sql.archive._KEPT_SECONDS", 0)
+    monkeypatch.setattr("langgraph_om.archive.jobs._KEPT_SECONDS", 0)
     first = worker(archive)
     submit(first, lambda: RESULT)
     assert first.flush(60)
-    reopened = SQLAlchemyArchive(str(archive._database.engine.url))
+    reopened = SQLAlchemyArchive(str(archive.engine.url))
     second = worker(reopened)
     second.submit("c2", "u:observation", lambda: RESULT)
     assert second.flush(60)

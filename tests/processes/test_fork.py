@@ -62,7 +62,7 @@ def hold():
     locks = [runner.buffering._lock]
     if archive:
         locks += [part._lock for part in runner._storage if hasattr(part, "_lock")]
-        locks += [runner.archive._database._lock]
+        locks += [runner.archive._lock]
     for lock in locks:
         lock.acquire()
     held.set()

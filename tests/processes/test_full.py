@@ -35,7 +35,7 @@ class Disk:
 def archive_on(disk: Disk, agent: Agent) -> Iterator[None]:
     """Keep an agent's archive on a disk."""
     archive: Any = agent.memory.archive
-    engine = archive._database.engine
+    engine = archive.engine
 
     def room(connection: Any, *_: Any) -> None:
         disk.apply(connection)

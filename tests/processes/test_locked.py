@@ -64,7 +64,7 @@ def watched(archive: SQLAlchemyArchive) -> Iterator[tuple[list[str], list[str]]]
     def refuse(_: Any) -> None:
         refused.append(threading.current_thread().name)
 
-    engine = archive._database.engine
+    engine = archive.engine
     event.listen(engine, "before_cursor_execute", ask)
     event.listen(engine, "handle_error", refuse)
     yield asking, refused
@@ -144,7 +144,7 @@ def test_writer_of_an_archive_on_a_server_does_not_wait_for_ever(
     postgres_sqlalchemy_url: str,
 ) -> None:
     archive = SQLAlchemyArchive(postgres_sqlalchemy_url)
-    with archive._database.write("look") as connection:
+    with archive._writing("look") as connection:
         shown = connection.exec_driver_sql("SHOW lock_timeout").scalar()
     assert shown == "30s"
     archive.close()

@@ -59,7 +59,7 @@ def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_pl
         set_evicts(agent, to=False)
         talk(agent, place, 0, 9)
         archive: Any = agent.memory.archive
-        with archive._database.write("lose a message") as connection:
+        with archive._writing("lose a message") as connection:
             connection.exec_driver_sql("DELETE FROM om_messages WHERE key = ?", (lost,))
         set_evicts(agent, to=True)
         talk(agent, place, 9, 14)
@@ -71,6 +71,6 @@ def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_pl
 def test_what_is_archived_outlasts_a_loss_of_power(sqlite_place: Place) -> None:
     with workers.worker(sqlite_place) as agent:
         archive: Any = agent.memory.archive
-        with archive._database.read("look") as connection:
+        with archive._reading("look") as connection:
             full = 2
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == full

@@ -40,7 +40,7 @@ CLOCK = re.compile(r"\b(?:datetime|date)\.(?:now|today|utcnow)\(")
 ALLOWED = {
     "langgraph": ("integrations", "cli", "web", "runtime.tools", "features"),
     "langchain": ("integrations.middleware", "models.providers"),
-    "sqlalchemy": ("archive.sql", "features.archive"),
+    "sqlalchemy": ("archive", "features.archive"),
 }
 """The only places that import what some users do without."""
 ALLOWED_IN_CORE = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive.protocol import CLAIM_SECONDS
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     is_conversation,

@@ -1,12 +1,10 @@
 """Writes a memory's threads into its archive, and remembers what a process wrote there.
 
-Messages become rows here, in a form that is JSON. What is archived when is decided by the flows of
-`archiving`.
+What is archived when is decided by the flows of `archiving`.
 """
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -14,17 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, ToolMessage
-
 from langgraph_om.archive import StoreUse
-from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.core.content.message_keys import Keyed, belongs_to, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.effects import EffectFlow, Warn, find_part
 from langgraph_om.core.record.sharing import without_thread
 from langgraph_om.core.wire import Group
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ArchiveError
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -59,11 +54,6 @@ class ThreadMemory:
     has_other_log: bool = False
     """Whether the archive was not told that these are the thread's log."""
 
-
-MAX_LEVELS = 50
-"""How deep values stay as they are in a message that is no JSON value."""
-OUTLINE_CHARACTERS = 2000
-"""About how much is told of a value that stands deeper."""
 
 MAX_KEYS_MISSED = 1000
 """How many messages of a thread are remembered as not archived; beyond, all of them are meant."""
@@ -164,7 +154,7 @@ class ArchiveWriter:
     def append_messages(
         self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
     ) -> str | None:
-        """Append messages to a thread; what of them is no JSON value is written as text.
+        """Append messages to a thread.
 
         Arguments, result and errors are those of the archive's `append`.
         """
@@ -172,13 +162,9 @@ class ArchiveWriter:
             for use in self.store_uses:
                 self.archive.note_store(use)
             self._has_noted_uses = True
-        rows = [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
+        rows = [(key, message, is_visible(message)) for key, message in entries]
         options["parent"] = find_parent_thread(thread_id)
-        try:
-            name = self.archive.append(thread_id, resource_id, rows, **options)
-        except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
-            plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
-            name = self.archive.append(thread_id, resource_id, plain, **options)
+        name = self.archive.append(thread_id, resource_id, rows, **options)
         self._is_away = False
         return name
 
@@ -259,56 +245,3 @@ class ArchiveWriter:
         for key, own in [*self._threads.items()]:
             if thread_id is None or belongs_to(key, thread_id):
                 own.is_known, own.log = False, None
-
-
-def _drop_artifact(message: BaseMessage) -> BaseMessage:
-    """Leave out an artifact that is no JSON value: it was made for the program, not to be read."""
-    if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
-        return message
-    return message.model_copy(update={"artifact": None})
-
-
-def _make_plain(message: BaseMessage) -> BaseMessage:
-    """Write what is no JSON value as text, and a class of somebody's own as the nearest known."""
-    kept = {"id", "name", "type"}
-    fields = {name: _to_json(value, frozenset()) for name, value in message if name not in kept}
-    fields["content"] = fields["content"] or ""
-    kinds: Any = type(message).__mro__
-    known = next(kind for kind in kinds if kind.__module__.startswith("langchain_core.messages."))
-    fields["type"] = known.model_fields["type"].default
-    if not isinstance(fields["type"], str):  # of no class but `BaseMessage`
-        fields |= {"type": "chat", "role": message.type}
-    return message.model_copy(update=fields)
-
-
-def _to_json(value: object, parents: frozenset[int]) -> Any:
-    """Return the JSON value nearest to a value; what is nested too deep is outlined as text."""
-    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
-        return "[large integer]"
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if not isinstance(value, dict | list | tuple):
-        return write_repr(value) if isinstance(value, bytes) else _to_text(value)
-    if len(parents) >= MAX_LEVELS or id(value) in parents:
-        return write_short_json(value, OUTLINE_CHARACTERS)
-    inside = parents | {id(value)}
-    if isinstance(value, dict):
-        return {_to_text(key): _to_json(each, inside) for key, each in value.items()}
-    return [_to_json(each, inside) for each in value]
-
-
-def _to_text(value: object) -> str:
-    """Return the text of a key or value that JSON does not have."""
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 a value of any type may refuse
-        return write_repr(value)
-
-
-def _is_json(message: ToolMessage) -> bool:
-    artifact: Any = message.artifact
-    try:
-        json.dumps(artifact)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True

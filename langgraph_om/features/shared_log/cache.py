@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakValueDictionary
 
 from langgraph_om.archive import ArchivedThread, ThreadEnd
-from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.core.record.sharing import complete_log
 from langgraph_om.core.wire import SharedLog
 

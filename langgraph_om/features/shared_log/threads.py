@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive.protocol import CLAIM_SECONDS
+from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation

@@ -8,7 +8,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +20,8 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import VERSION, metadata
+from langgraph_om.archive.database import Database
+from langgraph_om.archive.tables import VERSION, metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from support.agents import make_agent, on_thread, talk, turns
 from support.archive_checks import archive_conformance
@@ -55,25 +54,6 @@ def said(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
 
 def shown(archive: SQLAlchemyArchive, thread: str = "t") -> list[str]:
     return [each.key for each in archive.messages(thread, limit=1000)]
-
-
-# --- What it costs -------------------------------------------------------------------------------
-
-
-def test_a_message_at_the_end_of_a_thread_takes_five_statements(sqlite_file: Path) -> None:
-    with closing(SQLAlchemyArchive(f"sqlite:///{sqlite_file}")) as archive:
-        archive.append("t", "ana", said("a", "b"), after=None, now=NOW)
-        statements: list[str] = []
-
-        @event.listens_for(archive._database.engine, "before_cursor_execute")
-        def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-            statements.append(statement)
-
-        archive.append("t", "ana", said("c"), after="b", now=NOW + timedelta(seconds=1))
-        assert len([each for each in statements if not each.startswith("BEGIN")]) == 5
-        assert shown(archive) == ["a", "b", "c"]
-        archive.append("t", "ana", said("d"), after="a", now=NOW)
-        assert shown(archive) == ["a", "d"]
 
 
 # --- The suite -----------------------------------------------------------------------------------
@@ -323,14 +303,13 @@ def test_those_who_come_at_the_same_moment_wait_for_one(
     url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_have_looked = threading.Barrier(WORKERS, timeout=120)
-    is_set_up = Database._is_set_up
+    make_tables = Database._make_tables
 
-    def look_together(self: Database) -> bool:
-        found = is_set_up(self)
+    def look_together(self: Database, operation: str) -> None:
         all_have_looked.wait()
-        return found
+        make_tables(self, operation)
 
-    monkeypatch.setattr(Database, "_is_set_up", look_together)
+    monkeypatch.setattr(Database, "_make_tables", look_together)
 
     def set_up(_: int) -> None:
         with closing(SQLAlchemyArchive(url)) as archive:
@@ -474,7 +453,7 @@ def test_nothing_stays_in_a_connection_that_a_pooler_hands_to_others(
             "WHERE locktype = 'advisory' UNION ALL SELECT name FROM pg_settings "
             "WHERE source = 'session' AND name = 'lock_timeout'"
         )
-        with archive._database.engine.connect() as connection:
+        with archive.engine.connect() as connection:
             assert connection.exec_driver_sql(left).all() == []
 
 
@@ -571,7 +550,7 @@ def test_a_full_database_is_named_and_keeps_what_it_had(
     make: Callable[[str], Any], sqlite_file: Path
 ) -> None:
     archive = SQLAlchemyArchive(make(f"sqlite:///{sqlite_file}"))
-    engine = archive._database.engine
+    engine = archive.engine
     archive.append("t", None, said("a"), after=None, now=NOW)
 
     @event.listens_for(engine, "connect")
@@ -624,7 +603,7 @@ def test_an_archive_that_nobody_closes_leaves_no_connection_open(tmp_path: Path)
     archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/archive.db")
     archive.setup()
     closed: list[object] = []
-    event.listen(archive._database.engine, "close", lambda *about: closed.append(about))
+    event.listen(archive.engine, "close", lambda *about: closed.append(about))
     del archive
     gc.collect()
     assert closed
@@ -635,7 +614,7 @@ def test_a_database_that_fails_between_two_rows_is_an_error_of_the_archive(tmp_p
         keys = [f"k{at}" for at in range(200)]
         rows = [(key, HumanMessage("x" * 3000, id=key), True) for key in keys]
         archive.append("t", "r", rows, after=None, now=NOW)
-        raw: Any = archive._database.engine.raw_connection().dbapi_connection
+        raw: Any = archive.engine.raw_connection().dbapi_connection
         steps = iter(range(10_000))
         raw.set_progress_handler(lambda: next(steps) > 40, 50)
         with pytest.raises(ArchiveError, match="could not read messages: interrupted"):

@@ -127,7 +127,7 @@ def buffering_in(archive: SQLAlchemyArchive, buffering: BackgroundBuffering | No
 
 
 def results_in(archive: SQLAlchemyArchive) -> list[str]:
-    with archive._database.read("look") as connection:
+    with archive._reading("look") as connection:
         return list(connection.exec_driver_sql("SELECT result FROM om_jobs").scalars())
 
 
@@ -237,7 +237,7 @@ def test_what_a_job_of_another_thread_tells_of_a_deleted_thread_goes_too(tmp_pat
         assert memory.flush(120)
 
     def told_in_jobs() -> int:
-        with archive._database.read("look") as connection:
+        with archive._reading("look") as connection:
             query = "SELECT count(*) FROM om_jobs WHERE result LIKE '%trips-0%'"
             return int(connection.exec_driver_sql(query).scalar() or 0)
 

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, event, insert, select, text, update
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.schema import deletion_rows, job_rows, job_thread_rows
+from langgraph_om.archive.tables import deletion_rows, job_rows, job_thread_rows
 from support.clock import START
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Stopped:
         self, own: Callable[[SQLAlchemyArchive], Any], other: Callable[[SQLAlchemyArchive], Any]
     ) -> tuple[Any, Any]:
         """Do something up to the statement, something else beside it, and then the rest of both."""
-        engine = self.archive._database.engine
+        engine = self.archive.engine
         with (
             ThreadPoolExecutor(2) as pool,
             closing(SQLAlchemyArchive(engine.url.render_as_string(hide_password=False))) as second,
@@ -192,19 +192,19 @@ def test_what_is_pruned_waits_for_nobody_and_leaves_what_others_are_at(
             archive.claim(thread, "me", seconds=60, thread_id=f"of {thread}", resource_id=None)
 
         def count() -> int:
-            with archive._database.read("look") as connection:
+            with archive._reading("look") as connection:
                 return len(connection.execute(select(table)).all())
 
         def prune() -> None:
             archive.prune_jobs(older_than=0)
             archive.prune_deletions(older_than=0)
 
-        with archive._database.write("end jobs") as connection:
+        with archive._writing("end jobs") as connection:
             connection.execute(update(job_rows).values(ends=0))
             for job in ("a", "b"):
                 gone = insert(job_thread_rows).values(job_id=job, thread_id="t")
                 connection.execute(gone)
-        with other.archive._database.engine.begin() as connection:
+        with other.archive.engine.begin() as connection:
             connection.execute(select(table).limit(1).with_for_update())
             prune()
             assert count() == 1

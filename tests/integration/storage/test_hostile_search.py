@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.texts import mark
+from langgraph_om.archive.index import mark
 from langgraph_om.testing import ScriptedChatModel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)

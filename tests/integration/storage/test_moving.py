@@ -22,7 +22,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql.texts import mark
+from langgraph_om.archive.index import mark
 from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import actor, on_thread, say, scripted, search, turn, turns, values

@@ -111,13 +111,13 @@ def test_a_reader_sees_one_state(make: Callable[[str], Any], postgres_sqlalchemy
     with ExitStack() as stack:
         reader = stack.enter_context(closing(SQLAlchemyArchive(make(postgres_sqlalchemy_url))))
         writer = stack.enter_context(closing(SQLAlchemyArchive(postgres_sqlalchemy_url)))
-        with reader._database.read("look") as connection:
+        with reader._reading("look") as connection:
             assert connection.execute(count).scalar() == 0
             writer.append("t", None, [("a", HumanMessage("a"), True)], after=None, now=NOW)
             assert connection.execute(count).scalar() == 0
-        with reader._database.read("look") as connection:
+        with reader._reading("look") as connection:
             assert connection.execute(count).scalar() == 1
-        reader._database.engine.dispose()
+        reader.engine.dispose()
 
 
 def test_a_reader_of_an_archive_on_a_server_does_not_wait_for_ever(
@@ -125,9 +125,9 @@ def test_a_reader_of_an_archive_on_a_server_does_not_wait_for_ever(
 ) -> None:
     with closing(SQLAlchemyArchive(postgres_sqlalchemy_url)) as archive:
         for _ in range(20):  # a driver prepares what it is told often
-            with archive._database.read("look") as connection:
+            with archive._reading("look") as connection:
                 assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "30s"
-        with archive._database.write("look") as connection:
+        with archive._writing("look") as connection:
             # Writers look again at what they have locked.
             shown = connection.exec_driver_sql("SHOW transaction_isolation").scalar()
         assert shown == "read committed"
@@ -137,7 +137,7 @@ def test_what_failed_is_undone(postgres_sqlalchemy_url: str) -> None:
     with closing(SQLAlchemyArchive(postgres_sqlalchemy_url)) as archive:
 
         def fail() -> None:
-            with archive._database.write("fail") as connection:
+            with archive._writing("fail") as connection:
                 connection.exec_driver_sql("INSERT INTO om_threads VALUES ('t', '', '', 0, 0)")
                 raise KeyboardInterrupt
 

@@ -624,7 +624,7 @@ class World:
     def _list_jobs(self) -> set[str]:
         if self.archive is None:
             return set()
-        with self.archive.reached(), self.archive._database.read("look") as connection:
+        with self.archive.reached(), self.archive._reading("look") as connection:
             return {*connection.exec_driver_sql("SELECT id FROM om_jobs").scalars()}
 
     def _update(self, thread: Thread, worker: Worker, values: Mapping[str, Any]) -> None:
@@ -729,7 +729,7 @@ class World:
         if not self.gone:
             return problems
         if self.archive is not None:
-            with self.archive.reached(), self.archive._database.read("look") as connection:
+            with self.archive.reached(), self.archive._reading("look") as connection:
                 names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'om_%'"
                 for name in [*connection.exec_driver_sql(names).scalars()]:
                     rows = connection.exec_driver_sql(f"SELECT * FROM {name}").all()  # noqa: S608

@@ -168,7 +168,7 @@ def over(saver: Any, place: Place, come_to: Callable[[str], None], life: int) ->
 
     reflector: Any = scripted()._tape.scripts["reflector"][0]
     archive = SQLAlchemyArchive(place.archive)
-    engine = archive._database.engine
+    engine = archive.engine
     event.listen(engine, "commit", lambda _: come_to("before commit"))
     event.listen(engine, "checkin", lambda *_: come_to("after archive"))
     buffering = _executor(place)

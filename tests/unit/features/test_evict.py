@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.archive.protocol import ArchivedMessage
+from langgraph_om.archive.types import ArchivedMessage
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.fold import fold

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.archive.protocol import ThreadEnd
+from langgraph_om.archive.types import ThreadEnd
 from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.record import blank_record

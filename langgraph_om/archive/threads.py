@@ -1,9 +1,9 @@
-"""Threads: whose they are, how they are listed, and how all that they hold is deleted."""
+"""Threads: whose they are, how they are listed, and how they are locked by who writes to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -23,32 +23,17 @@ from sqlalchemy import (
     update,
 )
 
-from langgraph_om.archive.protocol import (
-    ArchivedThread,
-    Deleted,
-    ListedThread,
-    StoreUse,
-    ThreadEnd,
-    describe_shared_log,
-)
-from langgraph_om.archive.sql.database import Database, database_clock, insert_into
-from langgraph_om.archive.sql.schema import (
-    check_name,
-    check_span,
-    check_time,
+from langgraph_om.archive.database import Database, insert_into
+from langgraph_om.archive.index import give_to_resource
+from langgraph_om.archive.tables import (
     deletion_rows,
-    escape_text,
     group_rows,
-    history_rows,
     job_rows,
-    job_thread_rows,
     message_rows,
-    record_rows,
-    sweep_index,
-    text_rows,
     thread_rows,
 )
-from langgraph_om.archive.sql.texts import give_to_resource
+from langgraph_om.archive.types import ArchivedThread, Deleted, ListedThread, ThreadEnd
+from langgraph_om.archive.values import check_time, escape_text
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.errors import ArchiveLacksError, ConfigurationError
@@ -61,11 +46,6 @@ _SELECT: Final = select(thread_rows).where(_IS_THREAD)
 _LOCK: Final = _SELECT.with_for_update(key_share=True)
 _UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
 _NAME: Final = _UPDATE.values(title=bindparam("to_title"))
-
-_STORE: Final = "store"
-"""The kind of the notes of stores, which stand beside those of deletions."""
-
-_NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -115,7 +95,7 @@ def lock_thread(
                 f"another resource; write to it under its own, or to another thread"
             )
             raise ConfigurationError(msg)
-        _give(connection, thread_id, None, resource_id)
+        give_thread(connection, thread_id, None, resource_id)
     return found
 
 
@@ -160,7 +140,7 @@ def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool 
     connection.execute(select(lock(func.hashtextextended(name, 0))))
 
 
-def prune(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
+def delete_free(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
     """Delete rows but for those that somebody else is at, and return how many.
 
     It waits for nobody, so it is in nobody's way: no two transactions that hold several of these
@@ -171,7 +151,9 @@ def prune(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> 
     return connection.execute(delete(table).where(key.in_(free))).rowcount
 
 
-def _give(connection: Connection, thread_id: str, former: str | None, resource_id: str) -> None:
+def give_thread(
+    connection: Connection, thread_id: str, former: str | None, resource_id: str
+) -> None:
     """Give a locked thread and all that it holds to a resource."""
     for table, column in (
         (thread_rows, thread_rows.c.id),
@@ -227,15 +209,13 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
     connection.execute(_NAME, {"of_thread": locked.id, **values})
 
 
-class SQLThreads:
+class Threads(Database):
     """The threads of an archive in SQL."""
-
-    _database: Database
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
         """Name a thread; one that is not there is not made."""
         check_time("now", now)
-        with self._database.write("set a title") as connection:
+        with self._writing("set a title") as connection:
             is_it = thread_rows.c.id == thread_id
             query = select(thread_rows).where(is_it).with_for_update()
             row = connection.execute(query).one_or_none()
@@ -244,7 +224,7 @@ class SQLThreads:
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread."""
-        with self._database.read("read a thread") as connection:
+        with self._reading("read a thread") as connection:
             row = connection.execute(_SELECT, {"of_thread": thread_id}).one_or_none()
         return None if row is None else _read_thread(row)
 
@@ -275,7 +255,7 @@ class SQLThreads:
             query = query.where(thread_rows.c.created < before)
         if after is not None:
             query = query.where(thread_rows.c.created >= after)
-        with self._database.read("list threads") as connection:
+        with self._reading("list threads") as connection:
             found = [_read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit
 
@@ -293,7 +273,7 @@ class SQLThreads:
         query = _select_threads(resource_id, "position", "key").limit(limit)
         if behind is not None:
             query = query.where(_is_behind(behind.updated, behind.id))
-        with self._database.read("list threads") as connection:
+        with self._reading("list threads") as connection:
             return [
                 ThreadEnd(_read_thread(row), row.last_position, row.last_key)
                 for row in connection.execute(query)
@@ -324,137 +304,13 @@ class SQLThreads:
             query = query.where(or_(*[each.icontains(text, autoescape=True) for each in wanted]))
         if behind is not None:
             query = query.where(_is_behind(*behind))
-        with self._database.read("list threads") as connection:
+        with self._reading("list threads") as connection:
             return [
                 ListedThread(
                     _read_thread(row), 0 if row.last_position is None else row.last_position + 1
                 )
                 for row in connection.execute(query)
             ]
-
-    def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
-        """Return the positions on the current branch of those of these messages that it has."""
-        of_thread = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
-        query = select(message_rows.c.key, message_rows.c.position).where(*of_thread)
-        with self._database.read("find messages") as connection:
-            rows = fetch_in_chunks(connection, query, message_rows.c.key, [*dict.fromkeys(keys)])
-            return {row.key: row.position for row in rows}
-
-    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
-        """Give a thread to another resource, with its messages and groups; again is harmless.
-
-        From then on searches, lists and pages of the new resource have it, those of the former one
-        do not, and who still writes for the former one is refused. Threads that run within it go
-        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
-        about them, cannot finish.
-
-        Args:
-            resource_id: Whose it is; `None` for nobody's.
-            to_resource_id: Whose it is to be.
-
-        Raises:
-            ConfigurationError: When there is no such thread, it runs within another one, it is
-                neither the one's nor the other's, or one of them has a log that threads share.
-        """
-        check_name("to_resource_id", to_resource_id)
-        with self._database.write("move a thread") as connection:
-            threads = _lock_with_inner(connection, thread_id)
-            _check_move(threads, thread_id, resource_id, to_resource_id)
-            _refuse_shared_logs(connection, thread_id, resource_id, to_resource_id)
-            moved = [
-                row
-                for row in threads
-                if row.resource_id in {None, resource_id} and row.resource_id != to_resource_id
-            ]
-            _delete_jobs(connection, [row.id for row in moved])
-            for row in moved:
-                _give(connection, row.id, row.resource_id, to_resource_id)
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones cannot finish.
-
-        Threads that run within it are deleted too. The record of its resource gets a new revision,
-        so that whoever computed one from the former, not knowing of the deletion, cannot commit it.
-
-        That it was deleted stays known, by its id alone: see `deletions`.
-        """
-        with self._database.write("delete a thread") as connection:
-            _lock_name(connection, thread_id)
-            owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
-            owners.setdefault(thread_id, None)
-            _delete_threads(connection, [*owners])
-            for key, owner in owners.items():
-                _note_deletion(connection, "thread", key, owner)
-            _outdate_records(connection, [*owners])
-        self._database.wipe_deleted()
-
-    def delete_resource(self, resource_id: str) -> None:
-        """Delete a resource's threads with all they hold, its record and history, and its jobs.
-
-        That these were deleted stays known, by their ids alone: see `deletions`.
-        """
-        with self._database.write("delete a resource") as connection:
-            hold_name(connection, "resource", resource_id, deletes=True)
-            # In one order, so that two deletions never wait for each other.
-            query = (
-                select(thread_rows.c.id)
-                .where(thread_rows.c.resource_id == resource_id)
-                .order_by(thread_rows.c.id)
-                .with_for_update()
-            )
-            threads = list(connection.execute(query).scalars())
-            _delete_threads(connection, threads)
-            is_its = record_rows.c.resource_id == resource_id
-            reached = connection.execute(select(record_rows.c.revision).where(is_its)).scalar() or 0
-            for table in (job_rows, record_rows, history_rows):
-                connection.execute(delete(table).where(table.c.resource_id == resource_id))
-            for thread_id in threads:
-                _note_deletion(connection, "thread", thread_id, resource_id)
-            _note_deletion(connection, "resource", resource_id, resource_id, beyond=reached)
-        self._database.wipe_deleted()
-
-    def deletions(
-        self, resource_id: str | None, thread_ids: Sequence[str]
-    ) -> Mapping[tuple[Deleted, str], int]:
-        """Return numbers that grow with each deletion of a resource and threads; 1 at first.
-
-        Those that were never deleted are left out.
-
-        The thread of a deleted resource counts as deleted too. What is deleted may begin again;
-        the number tells on which side of a deletion a copy of it is.
-
-        Args:
-            resource_id: The resource to ask about; `None` for none.
-            thread_ids: The threads to ask about.
-        """
-        with self._database.read("read deletions") as connection:
-            return count_deletions(connection, resource_id, thread_ids)
-
-    def prune_deletions(self, *, older_than: float) -> int:
-        """Forget what was deleted more seconds ago than this; return how many ids that were.
-
-        A checkpoint from before a deletion that comes back afterwards is archived again.
-        """
-        check_span("older_than", older_than)
-        then = database_clock() - older_than
-        is_old = and_(deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
-        with self._database.write("prune deletions") as connection:
-            return prune(connection, deletion_rows, is_old)
-
-    def note_store(self, use: StoreUse) -> None:
-        """Note that a LangGraph store has something of threads, too.
-
-        Whoever deletes or moves a thread may not know of the store.
-        """
-        with self._database.write("note a store") as connection:
-            new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)
-            connection.execute(new.on_conflict_do_nothing())
-
-    def noted_stores(self) -> set[StoreUse]:
-        """Return for what a store was ever used."""
-        query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
-        with self._database.read("read which stores are used") as connection:
-            return set(connection.execute(query).scalars())
 
 
 def _select_threads(resource_id: str | None, *of_last: str) -> Select[Any]:
@@ -486,111 +342,6 @@ def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
     """Tell whether a thread comes behind one that was updated then and has this id."""
     is_as_old = and_(thread_rows.c.updated == updated, thread_rows.c.id > thread_id)
     return or_(thread_rows.c.updated < updated, is_as_old)
-
-
-def _lock_name(connection: Connection, thread_id: str) -> None:
-    """Lock a thread that is deleted, whether or not it has a row; one that is made here goes too.
-
-    Who writes to it first waits for that. In SQLite a writer is alone.
-    """
-    if connection.dialect.name == "sqlite":
-        return
-    hold_name(connection, "thread", thread_id, deletes=True)
-    new = insert_into(connection, thread_rows).values(id=thread_id, created=_NEVER, updated=_NEVER)
-    same = {"updated": thread_rows.c.updated}
-    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-
-
-def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
-    """Lock a thread and those that run within it, and return the rows of those that are there."""
-    within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
-    query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
-    return list(connection.execute(query))
-
-
-def _check_move(
-    locked: list[Row], thread_id: str, resource_id: str | None, to_resource_id: str
-) -> None:
-    """Refuse to give a thread, and those that run within it, to a resource."""
-    # Where only agents within the thread have memory, the thread itself has no row.
-    own = next((row for row in locked if row.id == thread_id), None)
-    owners = {row.resource_id for row in ([own] if own is not None else locked)}
-    if not owners:
-        msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
-    elif own is not None and own.parent is not None:
-        msg = (
-            f"the thread {thread_id!r} runs within {own.parent!r} and goes where that one goes; "
-            f"move {own.parent!r}"
-        )
-    elif owners.isdisjoint({resource_id, to_resource_id}):
-        whose = "nobody yet" if owners == {None} else "another resource"
-        msg = (
-            f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to {whose}; "
-            f"pass whose it is now"
-        )
-    else:
-        return
-    raise ConfigurationError(msg)
-
-
-def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
-    """Refuse to take a thread out of a log that threads share, or into one."""
-    whose = record_rows.c.resource_id
-    found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
-    for owner in found.scalars():
-        raise ConfigurationError(describe_shared_log(thread_id, owner))
-
-
-def _delete_jobs(connection: Connection, thread_ids: list[str]) -> None:
-    """Delete the jobs of threads, and those that are about them."""
-    for ids in split_into_chunks(thread_ids):
-        about = select(job_thread_rows.c.job_id).where(job_thread_rows.c.thread_id.in_(ids))
-        is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
-        # In one order, so that two deletions never wait for each other.
-        jobs = select(job_rows.c.id).where(is_about).order_by(job_rows.c.id).with_for_update()
-        connection.execute(delete(job_rows).where(job_rows.c.id.in_(jobs)))
-        connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
-
-
-def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
-    _delete_jobs(connection, thread_ids)
-    for ids in split_into_chunks(thread_ids):
-        for table in (text_rows, group_rows, message_rows):
-            connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
-        connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
-    if thread_ids:
-        sweep_index(connection)
-
-
-def _note_deletion(
-    connection: Connection, kind: Deleted, key: str, resource_id: str | None, beyond: int = 0
-) -> None:
-    """Note that a thread or a resource is deleted, once more if it was before.
-
-    Args:
-        beyond: The revision that its record had reached, which the number exceeds.
-    """
-    new = insert_into(connection, deletion_rows).values(
-        kind=kind, id=key, resource_id=resource_id, number=beyond + 1, at=database_clock()
-    )
-    counted = {
-        "number": deletion_rows.c.number + beyond + 1,
-        "at": new.excluded.at,
-        "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
-    }
-    connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))
-
-
-def _outdate_records(connection: Connection, thread_ids: list[str]) -> None:
-    """Give the records of deleted threads' resources a new revision.
-
-    Who computed one without knowing of the deletion cannot commit it.
-    """
-    whose = select(deletion_rows.c.resource_id).where(deletion_rows.c.kind == "thread")
-    found = fetch_in_chunks(connection, whose, deletion_rows.c.id, thread_ids)
-    for owner in sorted({row.resource_id for row in found} - {None}):
-        record = update(record_rows).where(record_rows.c.resource_id == owner)
-        connection.execute(record.values(revision=record_rows.c.revision + 1))
 
 
 def _read_thread(row: Any) -> ArchivedThread:

@@ -1,4 +1,4 @@
-"""What is searched and how: a row for each piece of a message or of a group, with its words.
+"""The index of words: a row for each piece of a message or of a group, and how they are found.
 
 The words begin with marks, which say whose the text is and who said it, so that the index itself
 looks at nothing else. They are digests: who asks for one resource meets no other's, and what is
@@ -17,8 +17,8 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, func, text, update
 
-from langgraph_om.archive.sql.database import insert_into, run_for_each
-from langgraph_om.archive.sql.schema import MARK, WORD_KEYS, has_word_triggers, text_rows
+from langgraph_om.archive.database import insert_into, run_for_each
+from langgraph_om.archive.tables import MARK, WORD_KEYS, text_rows
 from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search import (
     Kind,
@@ -84,17 +84,6 @@ def build_group_texts(
             place: tuple[str, Kind, str] = (thread_id, "observations", group["id"])
             rows += _build_rows(place, group["observed"], marks, text)
     return rows
-
-
-def date_texts(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
-    """Give the texts of messages the times that they lacked."""
-    for key, at in times.items():
-        is_it = (
-            text_rows.c.thread_id == thread_id,
-            text_rows.c.kind == "message",
-            text_rows.c.key == key,
-        )
-        connection.execute(update(text_rows).where(*is_it).values(at=at))
 
 
 def give_to_resource(
@@ -176,26 +165,14 @@ def find_matches(
     """
     if connection.dialect.name != "sqlite":
         queries = [_join_for_keys(word, marks) for word in words]
-        statement = _build_for_keys(limits, newest=newest)
-        rows = connection.execute(statement, {"queries": queries, **values}).all()
+        statement, values = _build_for_keys(limits, newest=newest), {**values, "queries": queries}
     else:
-        has_index = has_word_triggers(connection)
+        statement = _build_for_fts5(len(words), limits, newest=newest)
         for number, word in enumerate(words):
-            asked = (*marks, word)
-            if has_index:
-                bound = {f"query_{number}": " AND ".join(f'"{each}"' for each in asked)}
-            else:
-                bound = {f"query_{number}_{at}": f" {each} " for at, each in enumerate(asked)}
-            values = {**values, **bound}
-        statement = _build_statement(
-            len(words), len(marks), limits, has_index=has_index, newest=newest
-        )
-        rows = connection.execute(statement, values).all()
-    found: dict[int, str | None] = {row[0]: row[1] for row in rows}
-    return [
-        [*map(int, (found.get(n) or "").split(","))] if found.get(n) else []
-        for n in range(len(words))
-    ]
+            asked = " AND ".join(f'"{each}"' for each in (*marks, word))
+            values = {**values, f"query_{number}": asked}
+    found = {number: ids for number, ids in connection.execute(statement, values).all() if ids}
+    return [[*map(int, found[n].split(","))] if n in found else [] for n in range(len(words))]
 
 
 def _build_for_keys(limits: str, *, newest: bool) -> TextClause:
@@ -216,32 +193,15 @@ def _join_for_keys(word: str, marks: Sequence[str]) -> str:
     return " ".join((whose, *(mark for mark in marks if mark != whose), word))
 
 
-def _build_statement(
-    words: int, marks: int, limits: str, *, has_index: bool, newest: bool
-) -> TextClause:
+def _build_for_fts5(words: int, limits: str, *, newest: bool) -> TextClause:
     """Write SQLite's statement, which depends on the number of words alone."""
-    order = f"ORDER BY {'om_text_words.rowid' if has_index else 'id'} DESC" if newest else ""
-    select = _select_from_fts5 if has_index else _select_by_reading
-    selects = (
-        f"{select(number, marks, limits)} {order} LIMIT {MAX_MATCHES}" for number in range(words)
-    )
+    join = "JOIN om_texts ON om_texts.id = om_text_words.rowid" if limits else ""
+    end = f"{'ORDER BY om_text_words.rowid DESC' if newest else ''} LIMIT {MAX_MATCHES}"
     # A row for each word, as rows are what takes time.
     rows = (
-        f"SELECT {number}, group_concat(id) FROM ({select}) AS word_{number}"  # noqa: S608
-        for number, select in enumerate(selects)
+        f"SELECT {n}, group_concat(id) FROM ("  # noqa: S608
+        f"SELECT om_text_words.rowid AS id FROM om_text_words {join} "
+        f"WHERE om_text_words MATCH :query_{n} {limits} {end}) AS word_{n}"
+        for n in range(words)
     )
     return text(" UNION ALL ".join(rows))
-
-
-def _select_from_fts5(number: int, marks: int, limits: str) -> str:
-    join = "JOIN om_texts ON om_texts.id = om_text_words.rowid" if limits else ""
-    return (
-        f"SELECT om_text_words.rowid AS id FROM om_text_words {join} "  # noqa: S608
-        f"WHERE om_text_words MATCH :query_{number} {limits}"
-    )
-
-
-def _select_by_reading(number: int, marks: int, limits: str) -> str:
-    names = (f"query_{number}_{at}" for at in range(marks + 1))
-    holds = " AND ".join(f"instr(' ' || words || ' ', :{name}) > 0" for name in names)
-    return f"SELECT id FROM om_texts WHERE {holds} {limits}"  # noqa: S608

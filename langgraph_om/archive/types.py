@@ -1,24 +1,11 @@
-"""What an archive takes and returns; `sql.archive.SQLAlchemyArchive` is the archive.
-
-Its rules:
-
-1. Every method is synchronous, safe to call from several threads, and one transaction: it happens
-   wholly or not at all.
-2. Nothing is answered across resources, `list_threads` apart: who asks for one resource or thread
-   sees that one alone.
-3. Writing the same thing twice is writing it once.
-4. Times are aware `datetime`s and come back in UTC. Claims alone follow the archive's own clock, so
-   that workers whose clocks differ agree.
-"""
+"""What an archive returns. Times are aware `datetime`s, in UTC."""
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -127,33 +114,3 @@ def describe_shared_log(thread_id: str, owner: str) -> str:
         f"condensed across threads and cannot be parted; begin a new thread of the new owner with "
         f"its messages, and delete this one with `memory.delete_thread({thread_id!r})`"
     )
-
-
-# What holds locks or threads begins anew in a forked process.
-#
-# A fork copies memory, but of the threads only the one that forks: locks that another one held
-# are never let go, what another one was doing is never done, and connections are the parent's.
-
-
-class BeginsAnew(Protocol):
-    """What has to be set up again in a forked process."""
-
-    def begin_anew(self) -> None:
-        """Make new locks and forget what other threads were doing; called in the child."""
-
-
-_alive: weakref.WeakSet[BeginsAnew] = weakref.WeakSet()
-
-
-def begin_anew_after_fork(part: BeginsAnew) -> None:
-    """Have a part begin anew in every forked process, for as long as somebody else holds it."""
-    _alive.add(part)
-
-
-def _begin_all_anew() -> None:
-    for part in list(_alive):
-        part.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all_anew)

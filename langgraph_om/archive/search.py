@@ -32,20 +32,18 @@ from sqlalchemy import (
     select,
 )
 
-from langgraph_om.archive.protocol import ArchivedHit, check_scope
-from langgraph_om.archive.sql.branches import CURRENT, find_branch
-from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import (
+from langgraph_om.archive.database import Database
+from langgraph_om.archive.index import MAX_MATCHES, find_matches, mark
+from langgraph_om.archive.page import CURRENT, find_branch
+from langgraph_om.archive.tables import (
     MARK,
-    check_time,
-    decode_message,
     group_rows,
     message_rows,
-    store_moment,
     text_rows,
     thread_rows,
 )
-from langgraph_om.archive.sql.texts import MAX_MATCHES, find_matches, mark
+from langgraph_om.archive.types import ArchivedHit, check_scope
+from langgraph_om.archive.values import check_time, decode_message, store_moment
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import (
@@ -78,10 +76,8 @@ class _Scope:
     """By thread id, ids of the groups that are searched instead of those of the log."""
 
 
-class SQLSearch:
+class Search(Database):
     """The search of an archive in SQL."""
-
-    _database: Database
 
     def search(
         self,
@@ -133,7 +129,7 @@ class SQLSearch:
         names = {"thread": thread_id, "resource": resource_id, "role": role, "tool": tool_name}
         marks = [mark(kind, name) for kind, name in names.items() if name is not None]
         is_filtered = len(marks) > len(given) or bool(limits)
-        with self._database.read("search") as connection:
+        with self._reading("search") as connection:
             if resource_id is None:
                 marks += _mark_owner(connection, thread_id)
             scope = _Scope(given, marks, is_filtered, limits, values, branches or {}, groups or {})

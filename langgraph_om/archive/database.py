@@ -11,11 +11,10 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -37,18 +36,11 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
-from langgraph_om.archive.protocol import begin_anew_after_fork
-from langgraph_om.archive.sql.schema import (
-    VERSION,
-    is_index_in_order,
-    metadata,
-    put_index_in_order,
-    schema_rows,
-)
+from langgraph_om.archive.forks import begin_anew_after_fork
+from langgraph_om.archive.tables import VERSION, metadata, schema_rows
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
-# The engine that connects to the database, made from a URL and set up for several writers.
-
+# --- The engine that connects to the database, made from a URL and set up for several writers ----
 
 MAX_WAIT_SECONDS = 30
 """How long a writer waits for others before it gives up, and anybody for a connection."""
@@ -87,12 +79,12 @@ def make_engine(given: object) -> Engine:
 
 
 def _choose_server_options(url: URL) -> dict[str, Any]:
-    if url.get_driver_name() != "psycopg":
-        return {"pool_pre_ping": True}  # a server may have been started anew
-    # Behind a pooler such as PgBouncer, what one connection prepares another one would run.
-    wanted = {"connect_timeout": MAX_WAIT_SECONDS, "prepare_threshold": None}
-    arguments = {name: value for name, value in wanted.items() if name not in url.query}
-    return {"isolation_level": "AUTOCOMMIT", "connect_args": arguments}  # we begin ourselves
+    options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
+    if url.get_driver_name() == "psycopg":
+        # Behind a pooler such as PgBouncer, what one connection prepares another one would run.
+        wanted = {"connect_timeout": MAX_WAIT_SECONDS, "prepare_threshold": None}
+        options["connect_args"] = {k: value for k, value in wanted.items() if k not in url.query}
+    return options
 
 
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
@@ -157,24 +149,6 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor.close()
 
 
-_SETUP_LOCK = 0x6F6D5F736368656D
-"""The key of PostgreSQL's advisory lock for making the tables."""
-
-
-_NOT_ALLOWED = "42501"
-"""PostgreSQL's `insufficient_privilege`."""
-_NO_TABLES = (
-    "the archive's tables are not there, and this role cannot make them: {reason}; have them made "
-    "once by a role that may, with SQLAlchemyArchive(url).setup()"
-)
-_TRACES = (
-    "the archive has deleted the rows, and traces of their text are left in its file and in the "
-    "log beside it (`-wal`), which could not be written anew: {reason}; delete once more"
-)
-_READER_PATIENCE = 5_000
-"""Milliseconds that a deletion waits for readers of SQLite's log, while writers wait for it."""
-
-
 # --- Where the two databases differ --------------------------------------------------------------
 
 
@@ -210,44 +184,27 @@ def run_for_each(
         connection.execute(statement, rows)
 
 
-# --- Beginning -----------------------------------------------------------------------------------
+# --- Using ---------------------------------------------------------------------------------------
 
-
+_SETUP_LOCK = 0x6F6D5F736368656D
+"""The key of PostgreSQL's advisory lock for making the tables."""
+_NOT_ALLOWED = "42501"
+"""PostgreSQL's `insufficient_privilege`."""
+_NO_TABLES = (
+    "the archive's tables are not there, and this role cannot make them: {reason}; have them made "
+    "once by a role that may, with SQLAlchemyArchive(url).setup()"
+)
+_TRACES = (
+    "the archive has deleted the rows, and traces of their text are left in its file and in the "
+    "log beside it (`-wal`), which could not be written anew: {reason}; delete once more"
+)
+_READER_PATIENCE = 5_000
+"""Milliseconds that a deletion waits for readers of SQLite's log, while writers wait for it."""
 _BOUND_WAITS = (
     f"SELECT set_config('lock_timeout', '{MAX_WAIT_SECONDS}s', true) "
     "WHERE current_setting('lock_timeout') = '0'"
 )
 """Lets no lock of another be waited for without end; a limit of the user's own stays."""
-
-
-class _Begin(NamedTuple):
-    statement: str | None
-    """What is executed first."""
-    level: Literal["READ COMMITTED", "REPEATABLE READ"] | None = None
-    """What the driver begins with."""
-
-
-def _choose_begins(engine: Engine, *, is_own: bool) -> tuple[_Begin, _Begin]:
-    """Choose how transactions begin that read, and that write.
-
-    A reader sees one state, and a writer locks what it looks at.
-    Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
-    then see what whoever had the lock has written.
-    """
-    if engine.dialect.name == "sqlite":
-        # The driver would begin at the first write, too late for a lock.
-        return _Begin("BEGIN"), _Begin("BEGIN IMMEDIATE")
-    if is_own and engine.dialect.driver == "psycopg":
-        # One way to the server and back, where ping, begin and limit would be three.
-        return (
-            _Begin(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_BOUND_WAITS}"),
-            _Begin(f"BEGIN ISOLATION LEVEL READ COMMITTED; {_BOUND_WAITS}"),
-        )
-    bound = _BOUND_WAITS if is_own else None
-    return _Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED")
-
-
-# --- Using ---------------------------------------------------------------------------------------
 
 
 class Database:
@@ -262,7 +219,6 @@ class Database:
         engine = url_or_engine if isinstance(url_or_engine, Engine) else make_engine(url_or_engine)
         check_dialect(engine.dialect, repr(engine))
         self.engine = engine
-        self._begin_read, self._begin_write = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
         begin_anew_after_fork(self)
@@ -277,7 +233,8 @@ class Database:
             self.engine.dispose(close=False)
             self._is_ready = False
 
-    def read(self, operation: str) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def _reading(self, operation: str) -> Iterator[Connection]:
         """Open a transaction that sees one state of the database.
 
         Args:
@@ -286,19 +243,49 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        self.make_ready(operation)
-        return _Transaction(self.engine, self._begin_read, operation)
+        self._make_ready(operation)
+        with self._begin(operation, "REPEATABLE READ", "BEGIN") as connection:
+            yield connection
 
-    def write(self, operation: str) -> AbstractContextManager[Connection]:
-        """Open a transaction that writes, as `read`; an exception undoes it.
+    @contextmanager
+    def _writing(self, operation: str) -> Iterator[Connection]:
+        """Open a transaction that writes, as `_reading`; an exception undoes it.
 
         Raises:
             ArchiveError: When the database fails.
         """
-        self.make_ready(operation)
-        return _Transaction(self.engine, self._begin_write, operation)
+        self._make_ready(operation)
+        with self._begin(operation, "READ COMMITTED", "BEGIN IMMEDIATE") as connection:
+            yield connection
 
-    def wipe_deleted(self) -> None:
+    @contextmanager
+    def _begin(self, operation: str, level: str, begin: str) -> Iterator[Connection]:
+        """Open a transaction.
+
+        Args:
+            level: How PostgreSQL isolates it. Writers lock rows before they read them, so that they
+                see what whoever had the lock has written.
+            begin: How it begins in SQLite, where the driver would begin at the first write, too
+                late for a lock.
+        """
+        is_sqlite = self.engine.dialect.name == "sqlite"
+        try:
+            with self.engine.connect() as connection:
+                if not is_sqlite:
+                    connection.execution_options(isolation_level=level)
+                with connection.begin():
+                    raw: Any = connection.connection.dbapi_connection
+                    if is_sqlite and not raw.in_transaction:  # a caller's engine may have begun
+                        connection.exec_driver_sql(begin)
+                    elif not is_sqlite and self._is_own:
+                        connection.exec_driver_sql(_BOUND_WAITS)
+                    yield connection
+        except SQLAlchemyError as error:
+            reason = error.orig if isinstance(error, DBAPIError) else error
+            msg = f"the archive could not {operation}: {reason}"
+            raise ArchiveError(msg) from error
+
+    def _wipe_deleted(self) -> None:
         """Take what is left of deleted text out of SQLite's file, and out of its log of changes.
 
         Pages keep copies of rows that were moved within them, which no setting overwrites: only a
@@ -317,13 +304,20 @@ class Database:
         if not is_done:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
+    def setup(self) -> None:
+        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
+
+        Several processes may do it at once.
+        """
+        self._make_ready("be set up")
+
     def close(self) -> None:
-        """Close the connections, unless the engine is the caller's or the database is in memory."""
+        """Let go of connections, unless the engine is the caller's or the database is in memory."""
         if self._is_own and not _is_in_memory(self.engine.url):
             self.engine.dispose()
             self._is_ready = False
 
-    def make_ready(self, operation: str = "be set up") -> None:
+    def _make_ready(self, operation: str) -> None:
         """Make the tables, if they are not there.
 
         Raises:
@@ -334,28 +328,25 @@ class Database:
             return
         with self._lock:
             if not self._is_ready:
-                try:
-                    if not self._is_set_up():
-                        self._set_up()
-                except SQLAlchemyError as error:
-                    cause = error.orig if isinstance(error, DBAPIError) else None
-                    if getattr(cause, "sqlstate", None) == _NOT_ALLOWED:
-                        raise ArchiveError(_NO_TABLES.format(reason=cause)) from error
-                    raise _name_operation(operation, error) from error
+                with self._begin(operation, "READ COMMITTED", "BEGIN") as connection:
+                    is_made = _has_tables(connection)
+                if not is_made:
+                    self._make_tables(operation)
                 self._is_ready = True
 
-    def _is_set_up(self) -> bool:
-        with _Transaction(self.engine, self._begin_read) as connection:
-            return _has_tables(connection) and is_index_in_order(connection)
-
-    def _set_up(self) -> None:
-        with _Transaction(self.engine, self._begin_write) as connection:
-            if connection.dialect.name != "sqlite":  # where the writer is alone
-                connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
-            if not _has_tables(connection):  # another process may have been faster
-                metadata.create_all(connection, checkfirst=False)
-                connection.execute(insert(schema_rows).values(version=VERSION))
-            put_index_in_order(connection)
+    def _make_tables(self, operation: str) -> None:
+        try:
+            with self._begin(operation, "READ COMMITTED", "BEGIN IMMEDIATE") as connection:
+                if connection.dialect.name != "sqlite":  # where the writer is alone
+                    connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
+                if not _has_tables(connection):  # another process may have been faster
+                    metadata.create_all(connection, checkfirst=False)
+                    connection.execute(insert(schema_rows).values(version=VERSION))
+        except ArchiveError as error:
+            cause = getattr(error.__cause__, "orig", None)
+            if getattr(cause, "sqlstate", None) == _NOT_ALLOWED:
+                raise ArchiveError(_NO_TABLES.format(reason=cause)) from error
+            raise
 
 
 def _has_tables(connection: Connection) -> bool:
@@ -369,82 +360,6 @@ def _has_tables(connection: Connection) -> bool:
         f"{VERSION}; install the langgraph-om that made them, or pass another database"
     )
     raise ConfigurationError(msg)
-
-
-class _Transaction(AbstractContextManager[Connection, None]):
-    """A transaction; it ends with the block, and an exception undoes it.
-
-    A class, as a generator for each part of it takes longer than SQLite does.
-
-    Args:
-        operation: What it is for; a failure of the database is then an `ArchiveError` that says so.
-    """
-
-    __slots__ = ("_begin", "_connection", "_engine", "_operation")
-    _connection: Connection
-
-    def __init__(self, engine: Engine, begin: _Begin, operation: str = "") -> None:
-        self._engine, self._begin, self._operation = engine, begin, operation
-
-    def __enter__(self) -> Connection:
-        try:
-            try:
-                self._connection = self._open()
-            except DBAPIError as error:
-                if not error.connection_invalidated:
-                    raise
-                # The server was started anew, or had closed what was idle; nothing is done yet.
-                self._connection = self._open()
-        except SQLAlchemyError as error:
-            self._name(error)
-            raise
-        return self._connection
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        connection = self._connection
-        try:
-            try:
-                if error is None:
-                    connection.commit()
-            finally:  # or else it would be open for whoever has the connection next
-                connection.rollback()
-        except SQLAlchemyError as failure:
-            self._name(failure)
-            raise
-        finally:
-            connection.close()
-        if isinstance(error, SQLAlchemyError):
-            self._name(error)
-
-    def _open(self) -> Connection:
-        connection, begin = self._engine.connect(), self._begin
-        try:
-            if begin.level is not None:
-                connection.execution_options(isolation_level=begin.level)
-            connection.begin()
-            raw: Any = connection.connection.dbapi_connection
-            # A caller's engine for SQLite may have begun by its own means.
-            is_begun = connection.dialect.name == "sqlite" and raw.in_transaction
-            if begin.statement is not None and not is_begun:
-                connection.exec_driver_sql(begin.statement)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _name(self, error: SQLAlchemyError) -> None:
-        if self._operation:
-            raise _name_operation(self._operation, error) from error
-
-
-def _name_operation(operation: str, error: Exception) -> ArchiveError:
-    reason = error.orig if isinstance(error, DBAPIError) else error
-    return ArchiveError(f"the archive could not {operation}: {reason}")
 
 
 def _rewrite_file(connection: Connection) -> bool:

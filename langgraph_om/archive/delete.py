@@ -1,0 +1,266 @@
+"""Deletion of threads and resources with all that they hold, and giving a thread to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy import Connection, and_, delete, func, or_, select, update
+
+from langgraph_om.archive.database import Database, database_clock, insert_into
+from langgraph_om.archive.tables import (
+    deletion_rows,
+    group_rows,
+    history_rows,
+    job_rows,
+    job_thread_rows,
+    message_rows,
+    record_rows,
+    text_rows,
+    thread_rows,
+)
+from langgraph_om.archive.threads import (
+    Row,
+    count_deletions,
+    delete_free,
+    fetch_in_chunks,
+    give_thread,
+    hold_name,
+    split_into_chunks,
+)
+from langgraph_om.archive.types import Deleted, StoreUse, describe_shared_log
+from langgraph_om.archive.values import check_name
+from langgraph_om.core.config.options import check_seconds
+from langgraph_om.errors import ConfigurationError
+
+_STORE: Final = "store"
+"""The kind of the notes of stores, which stand beside those of deletions."""
+
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+
+
+class Deletion(Database):
+    """Deletes and moves what an archive has."""
+
+    def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
+        """Give a thread to another resource, with its messages and groups; again is harmless.
+
+        From then on searches, lists and pages of the new resource have it, those of the former one
+        do not, and who still writes for the former one is refused. Threads that run within it go
+        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
+        about them, cannot finish.
+
+        Args:
+            resource_id: Whose it is; `None` for nobody's.
+            to_resource_id: Whose it is to be.
+
+        Raises:
+            ConfigurationError: When there is no such thread, it runs within another one, it is
+                neither the one's nor the other's, or one of them has a log that threads share.
+        """
+        check_name("to_resource_id", to_resource_id)
+        with self._writing("move a thread") as connection:
+            threads = _lock_with_inner(connection, thread_id)
+            _check_move(threads, thread_id, resource_id, to_resource_id)
+            _refuse_shared_logs(connection, thread_id, resource_id, to_resource_id)
+            moved = [
+                row
+                for row in threads
+                if row.resource_id in {None, resource_id} and row.resource_id != to_resource_id
+            ]
+            _delete_jobs(connection, [row.id for row in moved])
+            for row in moved:
+                give_thread(connection, row.id, row.resource_id, to_resource_id)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish.
+
+        Threads that run within it are deleted too. The record of its resource gets a new revision,
+        so that whoever computed one from the former, not knowing of the deletion, cannot commit it.
+
+        That it was deleted stays known, by its id alone: see `deletions`.
+        """
+        with self._writing("delete a thread") as connection:
+            _lock_name(connection, thread_id)
+            owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
+            owners.setdefault(thread_id, None)
+            _delete_threads(connection, [*owners])
+            for key, owner in owners.items():
+                _note_deletion(connection, "thread", key, owner)
+            _outdate_records(connection, [*owners])
+        self._wipe_deleted()
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource's threads with all they hold, its record and history, and its jobs.
+
+        That these were deleted stays known, by their ids alone: see `deletions`.
+        """
+        with self._writing("delete a resource") as connection:
+            hold_name(connection, "resource", resource_id, deletes=True)
+            # In one order, so that two deletions never wait for each other.
+            query = (
+                select(thread_rows.c.id)
+                .where(thread_rows.c.resource_id == resource_id)
+                .order_by(thread_rows.c.id)
+                .with_for_update()
+            )
+            threads = list(connection.execute(query).scalars())
+            _delete_threads(connection, threads)
+            is_its = record_rows.c.resource_id == resource_id
+            reached = connection.execute(select(record_rows.c.revision).where(is_its)).scalar() or 0
+            for table in (job_rows, record_rows, history_rows):
+                connection.execute(delete(table).where(table.c.resource_id == resource_id))
+            for thread_id in threads:
+                _note_deletion(connection, "thread", thread_id, resource_id)
+            _note_deletion(connection, "resource", resource_id, resource_id, beyond=reached)
+        self._wipe_deleted()
+
+    def deletions(
+        self, resource_id: str | None, thread_ids: Sequence[str]
+    ) -> Mapping[tuple[Deleted, str], int]:
+        """Return numbers that grow with each deletion of a resource and threads; 1 at first.
+
+        Those that were never deleted are left out.
+
+        The thread of a deleted resource counts as deleted too. What is deleted may begin again;
+        the number tells on which side of a deletion a copy of it is.
+
+        Args:
+            resource_id: The resource to ask about; `None` for none.
+            thread_ids: The threads to ask about.
+        """
+        with self._reading("read deletions") as connection:
+            return count_deletions(connection, resource_id, thread_ids)
+
+    def prune_deletions(self, *, older_than: float) -> int:
+        """Forget what was deleted more seconds ago than this; return how many ids that were.
+
+        A checkpoint from before a deletion that comes back afterwards is archived again.
+        """
+        check_seconds("older_than", older_than, allows_zero=True)
+        then = database_clock() - older_than
+        is_old = and_(deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
+        with self._writing("prune deletions") as connection:
+            return delete_free(connection, deletion_rows, is_old)
+
+    def note_store(self, use: StoreUse) -> None:
+        """Note that a LangGraph store has something of threads, too.
+
+        Whoever deletes or moves a thread may not know of the store.
+        """
+        with self._writing("note a store") as connection:
+            new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)
+            connection.execute(new.on_conflict_do_nothing())
+
+    def noted_stores(self) -> set[StoreUse]:
+        """Return for what a store was ever used."""
+        query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
+        with self._reading("read which stores are used") as connection:
+            return set(connection.execute(query).scalars())
+
+
+def _lock_name(connection: Connection, thread_id: str) -> None:
+    """Lock a thread that is deleted, whether or not it has a row; one that is made here goes too.
+
+    Who writes to it first waits for that. In SQLite a writer is alone.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    hold_name(connection, "thread", thread_id, deletes=True)
+    new = insert_into(connection, thread_rows).values(id=thread_id, created=_NEVER, updated=_NEVER)
+    same = {"updated": thread_rows.c.updated}
+    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
+
+
+def _lock_with_inner(connection: Connection, thread_id: str) -> list[Row]:
+    """Lock a thread and those that run within it, and return the rows of those that are there."""
+    within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
+    query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
+    return list(connection.execute(query))
+
+
+def _check_move(
+    locked: list[Row], thread_id: str, resource_id: str | None, to_resource_id: str
+) -> None:
+    """Refuse to give a thread, and those that run within it, to a resource."""
+    # Where only agents within the thread have memory, the thread itself has no row.
+    own = next((row for row in locked if row.id == thread_id), None)
+    owners = {row.resource_id for row in ([own] if own is not None else locked)}
+    if not owners:
+        msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
+    elif own is not None and own.parent is not None:
+        msg = (
+            f"the thread {thread_id!r} runs within {own.parent!r} and goes where that one goes; "
+            f"move {own.parent!r}"
+        )
+    elif owners.isdisjoint({resource_id, to_resource_id}):
+        whose = "nobody yet" if owners == {None} else "another resource"
+        msg = (
+            f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to {whose}; "
+            f"pass whose it is now"
+        )
+    else:
+        return
+    raise ConfigurationError(msg)
+
+
+def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
+    """Refuse to take a thread out of a log that threads share, or into one."""
+    whose = record_rows.c.resource_id
+    found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
+    for owner in found.scalars():
+        raise ConfigurationError(describe_shared_log(thread_id, owner))
+
+
+def _delete_jobs(connection: Connection, thread_ids: list[str]) -> None:
+    """Delete the jobs of threads, and those that are about them."""
+    for ids in split_into_chunks(thread_ids):
+        about = select(job_thread_rows.c.job_id).where(job_thread_rows.c.thread_id.in_(ids))
+        is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
+        # In one order, so that two deletions never wait for each other.
+        jobs = select(job_rows.c.id).where(is_about).order_by(job_rows.c.id).with_for_update()
+        connection.execute(delete(job_rows).where(job_rows.c.id.in_(jobs)))
+        connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
+
+
+def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
+    _delete_jobs(connection, thread_ids)
+    for ids in split_into_chunks(thread_ids):
+        for table in (text_rows, group_rows, message_rows):
+            connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
+        connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
+    if thread_ids and connection.dialect.name == "sqlite":
+        # Its index keeps the words of deleted texts until it merges; a vacuum sweeps PostgreSQL's.
+        connection.exec_driver_sql("INSERT INTO om_text_words(om_text_words) VALUES ('optimize')")
+
+
+def _note_deletion(
+    connection: Connection, kind: Deleted, key: str, resource_id: str | None, beyond: int = 0
+) -> None:
+    """Note that a thread or a resource is deleted, once more if it was before.
+
+    Args:
+        beyond: The revision that its record had reached, which the number exceeds.
+    """
+    new = insert_into(connection, deletion_rows).values(
+        kind=kind, id=key, resource_id=resource_id, number=beyond + 1, at=database_clock()
+    )
+    counted = {
+        "number": deletion_rows.c.number + beyond + 1,
+        "at": new.excluded.at,
+        "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
+    }
+    connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))
+
+
+def _outdate_records(connection: Connection, thread_ids: list[str]) -> None:
+    """Give the records of deleted threads' resources a new revision.
+
+    Who computed one without knowing of the deletion cannot commit it.
+    """
+    whose = select(deletion_rows.c.resource_id).where(deletion_rows.c.kind == "thread")
+    found = fetch_in_chunks(connection, whose, deletion_rows.c.id, thread_ids)
+    for owner in sorted({row.resource_id for row in found} - {None}):
+        record = update(record_rows).where(record_rows.c.resource_id == owner)
+        connection.execute(record.values(revision=record_rows.c.revision + 1))

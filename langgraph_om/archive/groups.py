@@ -1,0 +1,147 @@
+"""Groups of observations: they only grow, and each thread says which of them its log has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from langgraph_om.archive.database import Database
+from langgraph_om.archive.index import build_group_texts, put_texts
+from langgraph_om.archive.tables import group_rows, thread_rows
+from langgraph_om.archive.threads import (
+    check_deletion,
+    fetch_in_chunks,
+    hold_name,
+    is_left_of_deleted,
+    lock_thread,
+    split_into_chunks,
+)
+from langgraph_om.archive.types import check_scope
+from langgraph_om.archive.values import check_name, check_time, encode_json
+from langgraph_om.core.config.options import check_number
+
+
+class Groups(Database):
+    """The groups of observations of an archive."""
+
+    def add_groups(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        groups: Sequence[Mapping[str, Any]],
+        now: datetime,
+        log: Sequence[str] | None = None,
+        *,
+        deletion: int | None = None,
+    ) -> list[str]:
+        """Keep the observation groups that are not there yet, and return their ids.
+
+        None of a thread that was deleted and has no message since: they are of messages that are
+        gone.
+
+        Args:
+            thread_id: The thread whose messages were observed; it is made if it is new.
+            resource_id: The resource; `None` for none, or to leave it as it is.
+            groups: Mappings with at least an `id`, unique in the thread.
+            now: The current time, which a group without `observed_at` takes for it.
+            log: The ids of all groups that the thread's log has now; others of the thread are
+                history, which no search finds. `None`: as it was told last, and these.
+            deletion: As for `append`.
+
+        Raises:
+            ArchiveLacksError: As `append`.
+            ConfigurationError: When the thread belongs to another resource.
+        """
+        check_time("now", now)
+        rows: dict[str, dict[str, Any]] = {}
+        for group in groups:
+            check_name("id", group.get("id"))
+            body = encode_json(group)
+            observed = _read_observed_at(group, now)
+            rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
+        with self._writing("add groups") as connection:
+            if resource_id is not None:  # a new thread has no row that its deletion could see
+                hold_name(connection, "resource", resource_id)
+            thread = lock_thread(connection, thread_id, resource_id, now)
+            check_deletion(connection, thread_id, resource_id, deletion)
+            owner = thread.resource_id if resource_id is None else resource_id
+            if is_left_of_deleted(connection, [thread_id], owner):
+                connection.rollback()  # the thread's row too
+                return []
+            of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
+            found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])
+            known = {row.id for row in found}
+            new = [row for group_id, row in rows.items() if group_id not in known]
+            if new:
+                _insert_groups(connection, thread_id, new)
+                put_texts(connection, build_group_texts(thread_id, owner, new))
+            if log is not None:
+                _set_log(connection, thread_id, {*log})
+        return [row["id"] for row in new]
+
+    def groups(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        limit: int = 100,
+        in_log: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Return the groups of a thread or resource, newest observed first.
+
+        Args:
+            in_log: Whether history is left out; see `add_groups`.
+
+        Raises:
+            ConfigurationError: When neither is given.
+        """
+        check_scope(thread_id, resource_id)
+        check_number("limit", limit)
+        query = (
+            select(group_rows.c.body)
+            .order_by(group_rows.c.observed.desc(), group_rows.c.ordinal.desc())
+            .limit(limit)
+        )
+        if thread_id is not None:
+            query = query.where(group_rows.c.thread_id == thread_id)
+        if resource_id is not None:
+            query = query.where(group_rows.c.resource_id == resource_id)
+        if in_log:
+            query = query.where(group_rows.c.in_log)
+        with self._reading("read groups") as connection:
+            return [json.loads(body) for body in connection.execute(query).scalars()]
+
+
+def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a group was observed, as far as it says so."""
+    try:
+        at = datetime.fromisoformat(group["observed_at"])
+    except (KeyError, TypeError, ValueError):
+        return now
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, Any]]) -> None:
+    """Add groups behind the last one; the thread is locked and says whose they are."""
+    last = select(func.max(group_rows.c.ordinal)).where(group_rows.c.thread_id == thread_id)
+    first = (connection.execute(last).scalar() or 0) + 1
+    owner = select(thread_rows.c.resource_id).where(thread_rows.c.id == thread_id)
+    place = {"thread_id": thread_id, "resource_id": connection.execute(owner).scalar()}
+    numbered = [{**row, **place, "ordinal": first + i} for i, row in enumerate(rows)]
+    connection.execute(insert(group_rows), numbered)
+
+
+def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
+    """Note which groups of a thread its log has."""
+    is_it = group_rows.c.thread_id == thread_id
+    query = select(group_rows.c.id, group_rows.c.in_log).where(is_it)
+    known = {row.id: row.in_log for row in connection.execute(query)}
+    for in_log in (True, False):
+        changed = [key for key, was in known.items() if (key in log) == in_log != was]
+        for ids in split_into_chunks(changed):
+            where = (is_it, group_rows.c.id.in_(ids))
+            connection.execute(update(group_rows).where(*where).values(in_log=in_log))
