@@ -1,10 +1,9 @@
-# Pictures of what an agent remembers, made by a browser, light and dark: the page that
-# `memory.view(state).to_html(path)` writes, as memory-*.png, and the inspector, as inspector-*.png.
+# The picture of the inspector in the README and the docs, made by a browser.
 #
 #     pip install "langgraph-om[web]" uvicorn   # and Chromium, as `chromium`
-#     python examples/memory_pictures.py docs
+#     python examples/memory_pictures.py docs   # writes docs/inspector-light.png and -dark.png
 #
-# The models are scripted, and the clock is set, so that the pictures are the same each time.
+# The models are scripted, and the clock is set, so that the picture is the same each time.
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ from langgraph_om.testing import ScriptedChatModel
 from langgraph_om.web import memory_app
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "boat", "resource_id": "noor"}}
-SIZES = {"memory": (900, 1020), "inspector": (1280, 860)}
-"""Of the windows, in pixels."""
+SIZE = (1280, 860)
+"""Of the window, in pixels."""
 
 DAYS = [
     (
-        "I am Noor. I live in Tromsø with my dog Rex, and I have bought an old sailing boat.",
+        "I am Noor, from Tromsø. My dog Rex and I bought a sailing boat, a Colin Archer of 1934.",
         (
             "* 🔴 (09:00) User is called Noor; lives in Tromsø with her dog Rex\n"
             "* 🔴 (09:00) User has bought an old sailing boat, a Colin Archer of 1934\n"
@@ -46,16 +45,16 @@ DAYS = [
     (
         "The hull wants paint. I like the dark green, my father's boat was like that.",
         (
-            "* 🔴 (18:30) User wants the hull dark green, as her father's boat was\n"
-            "* 🟡 (18:31) Hull: 12 m², two coats, 3.5 l of paint; about 6 hours\n"
-            "* ✅ (18:40) Paint is ordered, arrives on Friday"
+            "* 🔴 (09:00) User wants the hull dark green, as her father's boat was\n"
+            "* 🟡 (09:00) Hull: 12 m², two coats, 3.5 l of paint; about 6 hours\n"
+            "* ✅ (09:01) Paint is ordered, arrives on Friday"
         ),
     ),
     (
         "We launch on the first of June. My sister Liv comes from Bergen, she is afraid of water.",
         (
-            "* 🔴 (20:12) Launch is on June 1; sister Liv comes from Bergen, is afraid of water\n"
-            "* 🟡 (20:15) Asked for life vests: sizes M for Noor and S for Liv"
+            "* 🔴 (09:00) Launch is on June 1; sister Liv comes from Bergen, is afraid of water\n"
+            "* 🟡 (09:01) Asked for life vests: sizes M for Noor and S for Liv"
         ),
     ),
     ("What is left to do before that?", ""),  # not observed yet
@@ -76,14 +75,33 @@ def observations(begin: datetime) -> str:
     )
 
 
+ANSWERS = [
+    (
+        "Lovely. Tell me more about her, and I will help you plan. For a wooden hull of that age,"
+        " count on two summers: the hull first, then the rig. Before you buy anything, have a"
+        " surveyor tap the planks below the waterline and look at the keel bolts."
+    ),
+    (
+        "Dark green it is. The hull has about 12 square meters above the waterline. Two coats take"
+        " 3.5 liters of paint and about six hours, with a day of drying in between. I have ordered"
+        " the paint; it arrives on Friday."
+    ),
+    (
+        "Then we have two months. For the launch you need life vests: size M for you and size S"
+        " for Liv. If she is afraid of water, let her come aboard in the harbor first, and sail on"
+        " a calm evening."
+    ),
+    "Two things: order the vests, and give the hull its second coat.",
+]
+
+
 def say(week: int) -> AIMessage:
     """Return what the agent answers, and what a model would say that it took."""
-    long = "Here is what I would do, in which order, and what you need for it. " * 30
     read = 900 + 420 * week
     return AIMessage(
-        long,
+        ANSWERS[week],
         id=f"answer-{week}",
-        usage_metadata={"input_tokens": read, "output_tokens": 440, "total_tokens": read + 440},
+        usage_metadata={"input_tokens": read, "output_tokens": 90, "total_tokens": read + 90},
     )
 
 
@@ -96,8 +114,7 @@ def talk() -> tuple[ObservationalMemory, Any]:
     model = ScriptedChatModel(said, observer=[observations(begin)])
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 1600, "buffer_tokens": False},
-        reflection={"observation_tokens": 600},
+        token_budget=16_000,
         buffering=InlineBuffering(),
         clock=lambda: now[0] + timedelta(seconds=next(minutes)),
     )
@@ -105,10 +122,12 @@ def talk() -> tuple[ObservationalMemory, Any]:
     for week, (text, _) in enumerate(DAYS):
         now[0] = begin + timedelta(weeks=week)
         agent.invoke({"messages": [HumanMessage(text, id=f"message-{week}")]}, CONFIG)
+        if week == len(DAYS) - 2:
+            memory.of(agent, CONFIG).observe()  # as at the end of a session
     for update in (
         memory.updates.set_title("An old boat in Tromsø"),
         memory.updates.correct(
-            "launch is on June 1", "Launch is on June 8; sister Liv comes from Bergen"
+            "launch is on June 1", "Launch is on June 1; sister Liv comes from Trondheim"
         ),
         memory.updates.pin("her dog Rex"),
     ):
@@ -130,11 +149,11 @@ def serve(memory: ObservationalMemory, agent: Any) -> Iterator[str]:
     thread.join()
 
 
-def take(address: str, scheme: str, size: tuple[int, int], target: Path) -> None:
+def take(address: str, scheme: str, target: Path) -> None:
     """Have the browser show a page to people who like it light, or dark, and keep the picture."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        options += [f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        options += [f"--user-data-dir={folder}", f"--window-size={SIZE[0]},{SIZE[1]}"]
         options += [f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"]
         command = ["chromium", *options, f"--screenshot={target}", address]
         subprocess.run(command, check=True, capture_output=True, timeout=120)  # noqa: S603
@@ -144,17 +163,11 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     folder.mkdir(parents=True, exist_ok=True)
     memory, agent = talk()
-    with tempfile.TemporaryDirectory() as pages, serve(memory, agent) as inspector:
-        page = Path(pages) / "memory.html"
-        memory.view(agent.get_state(CONFIG)).to_html(page)
-        for name, address in (
-            ("memory", page.as_uri()),
-            ("inspector", f"{inspector}/memory/boat?message=0"),
-        ):
-            for scheme in ("light", "dark"):
-                target = folder / f"{name}-{scheme}.png"
-                take(address, scheme, SIZES[name], target)
-                print(f"{target.name}: {target.stat().st_size // 1000} kB")
+    with serve(memory, agent) as inspector:
+        for scheme in ("light", "dark"):
+            target = folder / f"inspector-{scheme}.png"
+            take(f"{inspector}/memory/boat?message=0", scheme, target)
+            print(f"{target.name}: {target.stat().st_size // 1000} kB")
 
 
 if __name__ == "__main__":
