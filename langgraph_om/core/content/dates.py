@@ -7,9 +7,9 @@ pattern is bounded or anchored: the text comes from a model, and must be read in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -78,12 +78,10 @@ def read_phrase(text: str) -> Phrase | None:
 #
 # 1. Its own time: what the host says, its metadata, or a time-ordered id.
 # 2. First seen: the stamp that was noted when it arrived while memory watched.
-# 3. The time of its nearest neighbour in its exchange, which begins with what a person says: a
-#    person speaks when the next message with a time of its own is written, since answers carry
-#    one; an answer or a result comes when the last message before it does, which has any time.
-# 4. The time of its nearest neighbour beyond: of the next message with a time of its own, else of
-#    the last message before it that has any.
-# 5. Unknown.
+# 3. That of a neighbour. A person speaks when the next message with a time of its own is written,
+#    since answers carry one, else when the last message before did; an answer or a result comes
+#    when the last message before it does, else at the next time.
+# 4. Unknown.
 #
 # A stamp tells nothing of what stands before it, which may be much older: a thread is adopted, or
 # memory was off for a while.
@@ -131,8 +129,8 @@ def message_time(
     """Tell when a message was written, as far as anything knows.
 
     Looks at the user's own function, then `created_at` in `additional_kwargs` and
-    `response_metadata`, then a time-ordered id (UUIDv7, ULID), then the first-seen stamp. A time
-    without a zone is one of the memory's `timezone`.
+    `response_metadata`, then a time-ordered id (UUIDv7), then the first-seen stamp. A time without
+    a zone is one of the memory's `timezone`.
 
     Returns:
         An aware time, or `None` for a message of unknown time.
@@ -173,38 +171,15 @@ def times_of(
     own = [find_own_time(each, timezone, custom) for _, each in messages]
     seen = [_read_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
-    _fill_in_exchanges([isinstance(each, HumanMessage) for _, each in messages], own, filled)
-    following: datetime | None = None
-    for at in reversed(range(len(filled))):
-        if filled[at] is None:
-            filled[at] = following
-        elif own[at] or seen[at]:
-            following = own[at]
+    ahead, following = list[datetime | None](), None
+    for of_itself, known in zip(reversed(own), reversed(filled), strict=True):
+        ahead.append(following)
+        following = following if known is None else of_itself
     last: datetime | None = None
-    for at, known in enumerate(filled):
-        last = filled[at] = known or last
+    for at, ((_, message), later) in enumerate(zip(messages, reversed(ahead), strict=True)):
+        near = (later, last) if isinstance(message, HumanMessage) else (last, later)
+        last = filled[at] = filled[at] or near[0] or near[1]
     return filled
-
-
-def _fill_in_exchanges(
-    of_person: Sequence[bool], own: Sequence[datetime | None], filled: list[datetime | None]
-) -> None:
-    """Give messages the times of their exchanges."""
-    begins = [is_it and not (at and of_person[at - 1]) for at, is_it in enumerate(of_person)]
-    following: datetime | None = None
-    for at in reversed(range(len(filled))):
-        if filled[at] is not None:
-            following = own[at]
-        elif of_person[at]:
-            filled[at] = following
-        if begins[at]:
-            following = None
-    last: datetime | None = None
-    for at, known in enumerate(filled):
-        if known is None and not of_person[at]:
-            filled[at] = last
-        else:
-            last = known
 
 
 def find_unread_time(message: BaseMessage, timezone: tzinfo) -> object:
@@ -216,7 +191,7 @@ def find_unread_time(message: BaseMessage, timezone: tzinfo) -> object:
 
 
 def _read_time(value: object, timezone: tzinfo) -> datetime | None:
-    """Return a time given as a datetime, ISO, RFC 2822, or seconds or milliseconds since 1970."""
+    """Return a time given as a datetime, ISO, or seconds or milliseconds since 1970."""
     if isinstance(value, str):
         value = _parse_time(value[:_MAX_TIME_CHARS])
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -227,14 +202,10 @@ def _read_time(value: object, timezone: tzinfo) -> datetime | None:
 
 
 def _parse_time(text: str) -> datetime | float | None:
-    reads: list[Callable[[str], datetime | float]] = [datetime.fromisoformat, float]
-    if _MAIL_TIME.fullmatch(text):  # of other texts the parser leaves out what it does not know
-        reads.append(parsedate_to_datetime)
+    reads: tuple[Callable[[str], datetime | float], ...] = (datetime.fromisoformat, float)
     for read in reads:
-        try:
+        with suppress(ValueError):
             return read(text)
-        except (ValueError, TypeError, IndexError, OverflowError):
-            continue
     return None
 
 
@@ -245,19 +216,13 @@ def _from_epoch(value: float) -> datetime | None:
     return None
 
 
-_MAIL_TIME = re.compile(
-    r"(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|[A-Z]{1,4})"
-)
 _UNSET_YEAR, _LAST_YEAR = 1970, 2100
 """Programs write the year 1 or 1970 where they know no time."""
 _MAX_TIME_CHARS = 64
 """Read of a time: more than any of the forms has."""
 
-_ULID_DIGITS = str.maketrans("GHJKMNPQRSTVWXYZ", "GHIJKLMNOPQRSTUV", "ILOU")
-"""Of base 32, as Python reads it."""
-_ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
 _UUID_LENGTH, _UUID_VERSION_AT = 36, 14
-_EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id that looks like a ULID
+_EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id
 _LATEST_MS = 4_102_444_800_000  # 2100-01-01
 
 
@@ -265,19 +230,13 @@ def _id_time(key: str | None) -> datetime | None:
     if key is None:
         return None
     bare = key.removeprefix("run-").removeprefix("lc_run--")[:_UUID_LENGTH]
-    milliseconds = None
-    if len(bare) == _UUID_LENGTH and bare[_UUID_VERSION_AT] == "7":
-        try:
-            milliseconds = int(bare.replace("-", ""), 16) >> 80
-        except ValueError:
-            return None
-    elif len(key) == _ULID_LENGTH and key[0] in "01234567":
-        digits = key.upper().translate(_ULID_DIGITS)
-        if len(digits) == _ULID_LENGTH and digits.isalnum() and digits.isascii():
-            milliseconds = int(digits[:_ULID_TIME_LENGTH], 32)
-    if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+    if len(bare) != _UUID_LENGTH or bare[_UUID_VERSION_AT] != "7":
         return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    with suppress(ValueError):
+        milliseconds = int(bare.replace("-", ""), 16) >> 80
+        if _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+            return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return None
 
 
 # --- Relative dates ------------------------------------------------------------------------------

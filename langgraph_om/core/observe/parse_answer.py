@@ -19,8 +19,7 @@ messages stay. Reading is linear in the length of the text.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -347,15 +346,17 @@ def _words_of(line: str) -> str:
 
 _MIN_DEGENERATE_CHARS = 2_000
 _MAX_SANE_LINE_CHARS = 50_000
-_MIN_REPEATS = 4
-_MIN_RUN_CHARS = 500
-_MAX_RUN_CHARS = 4_000
-_MAX_RUN_SHARE = 0.4
 _MIN_COPIED_LINES = 40
 _MIN_COPIES = 10
-_PROBE_CHARS = 80
-_PROBES = 1024
-_MAX_PERIOD = 100_000
+_MORE_TIMES = 3
+"""How often a block comes again at least."""
+_MIN_RUN = 50
+"""The least words of all repetitions of a block."""
+_MAX_LOOPED = 400
+_MAX_LOOPED_SHARE = 0.4
+_ALIKE = 8
+"""So many words together tell where a text goes on as it did before."""
+_WORD = re.compile(r"\S{1,20}")
 
 
 def is_degenerate(text: str) -> bool:
@@ -363,73 +364,33 @@ def is_degenerate(text: str) -> bool:
 
     It does when a line is longer than any sane one, when it ends in one block over and over, when
     such blocks fill a large share of it, or when a few lines make up nearly all of it, in whatever
-    order. A block must repeat exactly: lines that differ by a time, a name or a number
-    are a faithful account of repetitive work. White space is ignored.
+    order. A block must repeat exactly: lines that differ by a time, a name or a number are a
+    faithful account of repetitive work.
     """
-    if len(text) < _MIN_DEGENERATE_CHARS:
-        return False
     lines = [line for raw in text.split("\n") if (line := " ".join(raw.split()))]
-    longest, counts = max(map(len, lines), default=0), Counter(lines)
-    if longest > _MAX_SANE_LINE_CHARS:
+    if sum(map(len, lines)) < _MIN_DEGENERATE_CHARS:
+        return False
+    if max(map(len, lines)) > _MAX_SANE_LINE_CHARS:
         return True
-    if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len(counts)):
+    if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len({*lines})):
         return True
-    # A run lies within one line, or half of it at least is whole lines that come again.
-    copied = sum((len(line) + 1) * count for line, count in counts.items() if count > 1)
-    if longest + 1 < _MIN_RUN_CHARS and 2 * copied < _MIN_RUN_CHARS:
-        return False
-    compact = "\n".join(lines)
-    if len(compact) < _MIN_DEGENERATE_CHARS:
-        return False
-    return _ends_in_run(compact) or _is_filled_with_runs(compact)
+    words = _WORD.findall(text)
+    looped, ends_in_loop = _count_looped(words)
+    return ends_in_loop or looped >= min(_MAX_LOOPED, _MAX_LOOPED_SHARE * len(words))
 
 
-def _ends_in_run(text: str) -> bool:
-    probe = len(text) - _PROBE_CHARS
-    window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
-    twin = text.rfind(text[probe:], max(0, probe - window), len(text) - 1)
-    if twin < 0:
-        return False
-    period = probe - twin
-    return _is_run(_count_same(text, len(text) - period, len(text), ahead=False) + period, period)
-
-
-def _is_filled_with_runs(text: str) -> bool:
-    """Return whether repeated blocks, searched for at evenly spaced places, fill the text."""
-    allowed = min(_MAX_RUN_CHARS, int(_MAX_RUN_SHARE * len(text)))
-    window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
-    covered, reached = 0, 0
-    for probe in range(0, len(text) - _PROBE_CHARS, max(1, len(text) // _PROBES)):
-        if probe < reached:
-            continue
-        end = probe + _PROBE_CHARS
-        twin = text.find(text[probe:end], probe + 1, end + window)
-        if twin < 0:
-            continue
-        period = twin - probe
-        first = probe - _count_same(text, probe, twin, ahead=False)
-        last = twin + _count_same(text, probe, twin, ahead=True)
-        if _is_run(last - first, period):
-            covered += last - max(first, reached)
-            reached = last
-        if covered >= allowed:
-            return True
-    return False
-
-
-def _is_run(length: int, period: int) -> bool:
-    # The last block of a text lacks the newline that ends the others.
-    return length + 1 >= max(_MIN_RUN_CHARS, _MIN_REPEATS * period)
-
-
-def _count_same(text: str, left: int, right: int, *, ahead: bool) -> int:
-    """Count the equal characters from two places onward, or before them, going back."""
-    same, size, growing = 0, 64, True
-    while size:
-        shift = same if ahead else -same - size
-        start, other = left + shift, text[right + shift : right + shift + size]
-        fits = start >= 0 and len(other) == size and text[start : start + size] == other
-        same += size if fits else 0
-        growing = growing and fits
-        size = size * 2 if growing else size // 2
-    return same
+def _count_looped(words: Sequence[str]) -> tuple[int, bool]:
+    """Return how many words stand in blocks that repeat at once, and whether the last ones do."""
+    seen: dict[tuple[str, ...], int] = {}
+    looped = run = period = repeated = 0
+    for at in range(len(words) - _ALIKE + 1):
+        here = tuple(words[at : at + _ALIKE])
+        back = at - seen.get(here, at)
+        seen[here] = at
+        if back != period or not back:
+            looped, run, repeated = looped + repeated, 0, 0
+        period = back
+        run += back > 0
+        if run and run + _ALIKE >= max(_MIN_RUN, _MORE_TIMES * period):
+            repeated = run + period
+    return looped + repeated, repeated > 0

@@ -44,30 +44,18 @@ _DAY: Final = re.compile(
     re.IGNORECASE,
 )
 """A month with its day or its year."""
-_QUOTES: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r'"([^"\n]*)(?:"|$)',
-        r"`([^`\n]*)(?:`|$)",
-        r"[“„]([^“”„\n]*)(?:[“”]|$)",
-        r"«([^«»\n]*)(?:»|$)",
-        r"[「『]([^「」『』\n]*)(?:[」』]|$)",
-        r"(?<!\w)'([^'\n]*)'(?!\w)",
-    )
+_QUOTES: Final = re.compile(
+    r'"([^"]*)(?:"|$)|`([^`]*)(?:`|$)|[“„]([^“”„]*)(?:[“”]|$)|«([^«»]*)(?:»|$)'
+    r"|[「『]([^「」『』]*)(?:[」』]|$)|(?<!\w)'([^']*)'(?!\w)"
 )
 _COUNT: Final = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
 sixteen seventeen eighteen nineteen twenty
 """
-_NUMBER_WORDS: Final = {word: str(number) for number, word in enumerate(_COUNT.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "seventy": "70",
-    "eighty": "80",
-    "ninety": "90",
-    "hundred": "100",
+_TENS: Final = "thirty forty fifty sixty seventy eighty ninety hundred"
+_NUMBER_WORDS: Final = {
+    **{word: str(number) for number, word in enumerate(_COUNT.split())},
+    **{word: str(10 * number) for number, word in enumerate(_TENS.split(), 3)},
     "thousand": "1000",
     "million": "1000000",
     "billion": "1000000000",
@@ -95,13 +83,14 @@ def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = (
         headings: The dates above these, which it may name.
     """
     said, given = _normalize(text), [_normalize(source) for source in sources]
-    new = _without_days(said, headings)
-    known = {fact for source in given for fact in _list_known(source)}
-    for kind, found in (("number", _find_numbers), ("date", _find_dates), ("name", _find_names)):
-        invented = sorted({*found(new)} - known)
-        if invented:
-            return f"the {kind} {invented[0]!r}"
-    return _find_false_quotation(said, given)
+    known = {word.casefold() for source in given for word in _WORD.findall(source)}
+    known |= {fact for source in given for fact in _list_facts(source)}
+    for day in filter(None, map(observation_date, headings)):
+        month, weekday = MONTHS[day.month - 1][:3].lower(), WEEKDAYS[day.weekday()][:3].lower()
+        known |= {f"{month} {day.day}", f"{month} {day.year}", month, weekday}
+        known |= {f"{day.year}", day.isoformat()}
+    invented = sorted({*_list_facts(said)} - known)
+    return repr(invented[0]) if invented else _find_false_quotation(said, given)
 
 
 def _normalize(text: str) -> str:
@@ -111,45 +100,29 @@ def _normalize(text: str) -> str:
     return " ".join(text.split())
 
 
-def _list_known(text: str) -> Iterator[str]:
-    """Yield what a source lends: its words, numbers, dates and identifiers."""
-    yield from map(str.casefold, _WORD.findall(text))
-    yield from _find_numbers(text)
-    yield from _find_dates(text)
-    yield from _find_identifiers(text)
-
-
-def _find_numbers(text: str) -> Iterator[str]:
-    yield from map(str.casefold, _NUMBER.findall(text))
-    for word in _WORD.findall(text.casefold()):
-        if word in _NUMBER_WORDS and word != "one":  # which is a pronoun as well
-            yield _NUMBER_WORDS[word]
-        elif word.isnumeric() and not word.isdecimal():
-            yield word
-
-
-def _find_dates(text: str) -> Iterator[str]:
-    """Yield months and weekdays, each month with the day or the year that it stands with."""
+def _list_facts(text: str) -> Iterator[str]:
+    """Yield months with their day or year, identifiers, numbers, names and days, in lower case."""
     for found in _DAY.finditer(text):
         month, day = found["month"] or found["after"], found["day"] or found["before"]
         yield f"{month[:3].casefold()} {int(day)}"
-    for word in _WORD.findall(text):
-        if word[0].isupper() and word.casefold() in _SHORT_DAYS:
-            yield _SHORT_DAYS[word.casefold()]
-        elif word.casefold() in _RELATIVE_DAYS:
-            yield word.casefold()
-
-
-def _find_names(text: str) -> Iterator[str]:
-    """Yield identifiers, and capitalised words that are no dates and no numbers."""
-    yield from _find_identifiers(text)
+    text = _DAY.sub(" ", text)  # a number of a date says nothing by itself
+    for token in _IDENTIFIER.findall(text):
+        bare = token.strip(_EDGES).casefold()
+        if _IDENTIFIER_SIGNS.search(bare) and bare not in _ABBREVIATIONS:
+            yield bare
+    yield from map(str.casefold, _NUMBER.findall(text))
     for found in _WORD.finditer(text):
         word, lower = found[0], found[0].casefold()
-        if word.islower() or not any(map(str.isupper, word)) or any(map(str.isdigit, word)):
-            continue
-        is_opening = lower in _OPENINGS and _opens(text, found.start())
-        if not is_opening and lower not in {*_PARTIES, *_SHORT_DAYS, *_NUMBER_WORDS}:
+        if lower in _NUMBER_WORDS:
+            yield from [_NUMBER_WORDS[lower]] if lower != "one" else ()  # a pronoun as well
+        elif lower in _RELATIVE_DAYS or (word.isnumeric() and not word.isdecimal()):
             yield lower
+        elif word[0].isupper() and lower in _SHORT_DAYS:
+            yield _SHORT_DAYS[lower]
+        elif any(map(str.isupper, word)) and not any(map(str.isdigit, word)):
+            is_opening = lower in _OPENINGS and _opens(text, found.start())
+            if not is_opening and lower not in _PARTIES:
+                yield lower
 
 
 def _opens(text: str, at: int) -> bool:
@@ -157,30 +130,8 @@ def _opens(text: str, at: int) -> bool:
     return not before or before[-1] in _SENTENCE_SIGNS
 
 
-def _find_identifiers(text: str) -> Iterator[str]:
-    """Yield identifiers, paths and addresses of a text, in lower case."""
-    for token in _IDENTIFIER.findall(text):
-        bare = token.strip(_EDGES).casefold()
-        if _IDENTIFIER_SIGNS.search(bare) and bare not in _ABBREVIATIONS:
-            yield bare
-
-
-def _without_days(text: str, headings: Iterable[str]) -> str:
-    """Drop dates that name the day of a heading; a number of theirs says nothing by itself."""
-    for day in filter(None, map(observation_date, headings)):
-        month, weekday = MONTHS[day.month - 1], WEEKDAYS[day.weekday()]
-        name = rf"{month[:3]}(?:{month[3:]})?\.?"
-        year = rf"(?:,? {day.year}|(?!,? \d{{4}}))"
-        forms = (
-            rf"{name} {day.day}{year}|{day.day} {name}{year}|{name} {day.year}|{day.isoformat()}"
-            rf"|{name}(?! \d)|{weekday[:3]}(?:{weekday[3:]})?"
-        )
-        text = re.sub(rf"(?<!\w)(?:{forms})(?!\w)", " ", text)
-    return text
-
-
 def _find_false_quotation(text: str, sources: list[str]) -> str:
-    quotations = {found.strip(" .,…") for form in _QUOTES for found in form.findall(text)}
+    quotations = {(found[found.lastindex or 0]).strip(" .,…") for found in _QUOTES.finditer(text)}
     quotations.discard("")
     if len(quotations) > MAX_QUOTATIONS:
         return f"more than {MAX_QUOTATIONS} quotations"

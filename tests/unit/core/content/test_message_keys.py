@@ -32,7 +32,6 @@ from support.examples import examples
 from support.real_ids import (
     real_conversations,
     times,
-    write_ulid,
     write_uuid7,
 )
 from support.windows import human
@@ -132,12 +131,6 @@ def uuid7(milliseconds: int) -> str:
     return str(UUID(int=milliseconds << 80 | 0x7 << 76 | 0x123 << 64 | 0x2 << 62 | 99))
 
 
-def ulid(milliseconds: int) -> str:
-    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-    number = milliseconds << 80 | 12345
-    return "".join(alphabet[number >> 5 * place & 31] for place in reversed(range(26)))
-
-
 TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
     "nothing known": (human("m0"), {}, None),
     "no id": (human(), {}, None),
@@ -189,10 +182,6 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
     "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
     "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
     "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
-    "ULID": (human(ulid(MILLISECONDS)), {}, MOMENT),
-    "ULID in small letters": (human(ulid(MILLISECONDS).lower()), {}, MOMENT),
-    "ULID of no likely time": (human(ulid(5)), {}, None),
-    "an id of a ULID's length": (human("call_0123456789abcdefghijk"), {}, None),
 }
 
 
@@ -281,7 +270,6 @@ def read_time(message: BaseMessage, stamps: dict[str, str] | None = None) -> dat
 @given(times, BITS, st.sampled_from(["{}", "lc_run--{}-0", "lc_run--{}", "run-{}-0"]))
 def test_time_ordered_ids_tell_the_time(at: datetime, bits: int, form: str) -> None:
     assert read_time(AIMessage("x", id=form.format(write_uuid7(at, bits)))) == at
-    assert read_time(HumanMessage("x", id=write_ulid(at, bits))) == at
 
 
 @given(real_conversations())
