@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
@@ -129,25 +129,17 @@ def _rank_touched(items: Sequence[_Item], kept: Container[int], about: str) -> I
     lines = _LEFT_EDGE.split(_CODE.sub("", about))
     messages = [line for line in lines if observation_date(line) is None]
     said = [distinct_words(line.partition(": ")[2] or line) for line in messages]
-    by_user = [line.startswith(SPEAKER_NAMES["user"]) for line in messages]
     shared = _SharedWords.find(items, kept, said)
-    ranked: dict[bool, list[list[tuple[float, int]]]] = {}
+    ranked: dict[bool, list[list[tuple[float, int]]]] = {True: [], False: []}
+    for line, words in zip(messages, said, strict=True):
+        ranked[line.startswith(SPEAKER_NAMES["user"])].append(shared.rank(words))
     seen: set[int] = set()
     for start in range(0, _LOOKED, _BY_TURNS):
         for is_user in (True, False):
-            if is_user not in ranked:  # there is seldom room for what others touch
-                ranked[is_user] = [
-                    shared.rank(words)
-                    for words, is_by_user in zip(said, by_user, strict=True)
-                    if is_by_user is is_user
-                ]
-            best: dict[int, float] = {}
-            for likely in ranked[is_user]:
-                for place, at in likely[start : start + _BY_TURNS]:
-                    best[at] = min(best.get(at, place), place)
-            new = sorted(best.keys() - seen, key=lambda at: (best[at], at))
+            turn = [each for likely in ranked[is_user] for each in likely[start:][:_BY_TURNS]]
+            new = dict.fromkeys(-at for _, at in sorted(turn) if -at not in seen)
             seen.update(new)
-            yield from [items[-at] for at in new]
+            yield from [items[at] for at in new]
 
 
 # Each question looks at the same items: 128 ms of one at 1,000 messages, which is 13 ms of a turn.
@@ -158,12 +150,9 @@ _read_words = lru_cache(maxsize=2048)(distinct_words)
 class _SharedWords:
     """Words that items share with a conversation; they count by how rare they are in both."""
 
-    places: Mapping[str, int]
-    """The place of each among them, from the rarest on."""
-    weights: Sequence[float]
-    """By the place of a word."""
-    holders: Sequence[Sequence[int]]
-    """The numbers of the newest items that are not kept, the newest first, by the word's place."""
+    weights: Mapping[str, float]
+    holders: Mapping[str, Sequence[int]]
+    """The numbers of the newest items that hold a word and are not kept, the newest first."""
     lengths: Mapping[int, float]
     """The lengths of items, by their numbers."""
 
@@ -172,28 +161,20 @@ class _SharedWords:
         cls, items: Sequence[_Item], kept: Container[int], said: Sequence[frozenset[str]]
     ) -> _SharedWords:
         """Return those of the words of messages that stand in items."""
-        in_talk = Counter(chain.from_iterable(said))
-        talked, lengths = frozenset(in_talk), dict[int, float]()
+        in_talk, lengths = Counter(chain.from_iterable(said)), dict[int, float]()
         holders: dict[str, list[int]] = defaultdict(list)
         for item in reversed(items):
             if not item.is_heading:
                 own = _read_words(item.words)
                 lengths[item.at] = math.sqrt(len(own))
-                for word in own:
-                    if word in talked:
-                        holders[word].append(item.at)
+                for word in own & in_talk.keys():
+                    holders[word].append(item.at)
         weights = {
             word: weigh_rarity(len(found), len(lengths)) * weigh_rarity(in_talk[word], len(said))
             for word, found in holders.items()
         }
-        rarest = sorted(weights, key=lambda word: (-weights[word], word))
-        left_out = ((at for at in holders[word] if at not in kept) for word in rarest)
-        return cls(
-            {word: place for place, word in enumerate(rarest)},
-            [weights[word] for word in rarest],
-            [[*islice(found, _MOST)] for found in left_out],
-            lengths,
-        )
+        shown = {word: [at for at in found if at not in kept] for word, found in holders.items()}
+        return cls(weights, shown, lengths)
 
     def rank(self, words: frozenset[str]) -> list[tuple[float, int]]:
         """Return the items that a message may touch, as negative numbers, the likeliest first.
@@ -201,22 +182,17 @@ class _SharedWords:
         An item is as likely as the message's rarest words say that stand in it, for both lengths;
         of equals, the newest is first.
         """
-        scores: dict[int, float] = {}
-        further: dict[int, int] = defaultdict(int)
-        left = _LOOKED
-        for place in sorted([self.places[word] for word in words if word in self.places]):
-            found, weight = self.holders[place][:left], self.weights[place]
-            for at in found:
-                if at not in scores:
-                    scores[at] = -weight
-                elif further[at] < _TELLING - 1:
-                    further[at] += 1
-                    scores[at] -= weight
-            left -= len(found)
-            if not left:
-                break
-        length = math.sqrt(len(words))
-        return sorted([(score / (length * self.lengths[at]), -at) for at, score in scores.items()])
+        shared = sorted(words & self.weights.keys(), key=lambda word: (-self.weights[word], word))
+        found: dict[int, list[float]] = defaultdict(list)
+        for word in shared:
+            for at in self.holders[word][:_MOST]:
+                if at in found or len(found) < _LOOKED:
+                    found[at].append(self.weights[word])
+        length = -math.sqrt(len(words))
+        return sorted(
+            (sum(weights[:_TELLING]) / (length * self.lengths[at]), -at)
+            for at, weights in found.items()
+        )
 
 
 class _Item(NamedTuple):
